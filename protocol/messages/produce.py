@@ -1,0 +1,61 @@
+"""Produce (API key 0): versions 3-13, flexible from 9."""
+
+from protocol.schema import ZERO_UUID, Message, Records, array, int16, int32, int64, records, string, struct, uuid
+
+
+class PartitionProduceData(Message):
+    index: int = int32("0+", default=0)
+    records: Records | None = records("0+", default=None, nullable="0+")
+
+
+class TopicProduceData(Message):
+    name: str = string("0-12", default="")
+    topic_id: bytes = uuid("13+", default=ZERO_UUID)
+    partition_data: list[PartitionProduceData] = array(PartitionProduceData, "0+", default_factory=list)
+
+
+class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
+    transactional_id: str | None = string("3+", default=None, nullable="3+")
+    acks: int = int16("0+", default=0)
+    timeout_ms: int = int32("0+", default=0)
+    topic_data: list[TopicProduceData] = array(TopicProduceData, "0+", default_factory=list)
+
+
+class BatchIndexAndErrorMessage(Message):
+    batch_index: int = int32("8+", default=0)
+    batch_index_error_message: str | None = string("8+", default=None, nullable="8+")
+
+
+class LeaderIdAndEpoch(Message):
+    leader_id: int = int32("10+", default=-1)
+    leader_epoch: int = int32("10+", default=-1)
+
+
+class PartitionProduceResponse(Message):
+    index: int = int32("0+", default=0)
+    error_code: int = int16("0+", default=0)
+    base_offset: int = int64("0+", default=0)
+    log_append_time_ms: int = int64("2+", default=-1)
+    log_start_offset: int = int64("5+", default=-1)
+    record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+", default_factory=list)
+    error_message: str | None = string("8+", default=None, nullable="8+")
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "10+", default_factory=LeaderIdAndEpoch, tag=0)
+
+
+class TopicProduceResponse(Message):
+    name: str = string("0-12", default="")
+    topic_id: bytes = uuid("13+", default=ZERO_UUID)
+    partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse, "0+", default_factory=list)
+
+
+class NodeEndpoint(Message):
+    node_id: int = int32("10+", default=0)
+    host: str = string("10+", default="")
+    port: int = int32("10+", default=0)
+    rack: str | None = string("10+", default=None, nullable="10+")
+
+
+class ProduceResponse(Message, api_key=0, versions="3-13", flexible="9+"):
+    responses: list[TopicProduceResponse] = array(TopicProduceResponse, "0+", default_factory=list)
+    throttle_time_ms: int = int32("1+", default=0)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", default_factory=list, tag=0)

@@ -1,0 +1,46 @@
+"""StopReplica (API key 5): versions 0-4, flexible from 2."""
+
+from protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
+
+
+class StopReplicaPartitionV0(Message):
+    topic_name: str = string("0", default="")
+    partition_index: int = int32("0", default=0)
+
+
+class StopReplicaTopicV1(Message):
+    name: str = string("1-2", default="")
+    partition_indexes: list[int] = array_of(int32, "1-2", default_factory=list)
+
+
+class StopReplicaPartitionState(Message):
+    partition_index: int = int32("3+", default=0)
+    leader_epoch: int = int32("3+", default=-1)
+    delete_partition: bool = boolean("3+", default=False)
+
+
+class StopReplicaTopicState(Message):
+    topic_name: str = string("3+", default="")
+    partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState, "3+", default_factory=list)
+
+
+class StopReplicaRequest(Message, api_key=5, versions="0-4", flexible="2+"):
+    controller_id: int = int32("0+", default=0)
+    is_k_raft_controller: bool = boolean("4+", default=False)
+    controller_epoch: int = int32("0+", default=0)
+    broker_epoch: int = int64("1+", default=-1)
+    delete_partitions: bool = boolean("0-2", default=False)
+    ungrouped_partitions: list[StopReplicaPartitionV0] = array(StopReplicaPartitionV0, "0", default_factory=list)
+    topics: list[StopReplicaTopicV1] = array(StopReplicaTopicV1, "1-2", default_factory=list)
+    topic_states: list[StopReplicaTopicState] = array(StopReplicaTopicState, "3+", default_factory=list)
+
+
+class StopReplicaPartitionError(Message):
+    topic_name: str = string("0+", default="")
+    partition_index: int = int32("0+", default=0)
+    error_code: int = int16("0+", default=0)
+
+
+class StopReplicaResponse(Message, api_key=5, versions="0-4", flexible="2+"):
+    error_code: int = int16("0+", default=0)
+    partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError, "0+", default_factory=list)

@@ -1,0 +1,55 @@
+"""UpdateMetadata (API key 6): versions 0-8, flexible from 6."""
+
+from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int8, int16, int32, int64, string, uuid
+
+
+class UpdateMetadataPartitionState(Message):
+    topic_name: str = string("0-4", default="")
+    partition_index: int = int32("0+", default=0)
+    controller_epoch: int = int32("0+", default=0)
+    leader: int = int32("0+", default=0)
+    leader_epoch: int = int32("0+", default=0)
+    isr: list[int] = array_of(int32, "0+", default_factory=list)
+    zk_version: int = int32("0+", default=0)
+    replicas: list[int] = array_of(int32, "0+", default_factory=list)
+    offline_replicas: list[int] = array_of(int32, "4+", default_factory=list)
+
+
+class UpdateMetadataTopicState(Message):
+    topic_name: str = string("5+", default="")
+    topic_id: bytes = uuid("7+", default=ZERO_UUID)
+    partition_states: list[UpdateMetadataPartitionState] = array(
+        UpdateMetadataPartitionState, "5+", default_factory=list
+    )
+
+
+class UpdateMetadataEndpoint(Message):
+    port: int = int32("1+", default=0)
+    host: str = string("1+", default="")
+    listener: str = string("3+", default="")
+    security_protocol: int = int16("1+", default=0)
+
+
+class UpdateMetadataBroker(Message):
+    id: int = int32("0+", default=0)
+    v0_host: str = string("0", default="")
+    v0_port: int = int32("0", default=0)
+    endpoints: list[UpdateMetadataEndpoint] = array(UpdateMetadataEndpoint, "1+", default_factory=list)
+    rack: str | None = string("2+", default="", nullable="0+")
+
+
+class UpdateMetadataRequest(Message, api_key=6, versions="0-8", flexible="6+"):
+    controller_id: int = int32("0+", default=0)
+    is_k_raft_controller: bool = boolean("8+", default=False)
+    type: int = int8("8+", default=0, tag=0)
+    controller_epoch: int = int32("0+", default=0)
+    broker_epoch: int = int64("5+", default=-1)
+    ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(
+        UpdateMetadataPartitionState, "0-4", default_factory=list
+    )
+    topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+", default_factory=list)
+    live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+", default_factory=list)
+
+
+class UpdateMetadataResponse(Message, api_key=6, versions="0-8", flexible="6+"):
+    error_code: int = int16("0+", default=0)

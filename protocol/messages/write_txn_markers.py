@@ -1,0 +1,42 @@
+"""WriteTxnMarkers (API key 27): versions 0-2, flexible from 1."""
+
+from protocol.schema import Message, array, array_of, boolean, int8, int16, int32, int64, string
+
+
+class WritableTxnMarkerTopic(Message):
+    name: str = string("0+", default="")
+    partition_indexes: list[int] = array_of(int32, "0+", default_factory=list)
+
+
+class WritableTxnMarker(Message):
+    producer_id: int = int64("0+", default=0)
+    producer_epoch: int = int16("0+", default=0)
+    transaction_result: bool = boolean("0+", default=False)
+    topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic, "0+", default_factory=list)
+    coordinator_epoch: int = int32("0+", default=0)
+    transaction_version: int = int8("2+", default=0)
+
+
+class WriteTxnMarkersRequest(Message, api_key=27, versions="0-2", flexible="1+"):
+    markers: list[WritableTxnMarker] = array(WritableTxnMarker, "0+", default_factory=list)
+
+
+class WritableTxnMarkerPartitionResult(Message):
+    partition_index: int = int32("0+", default=0)
+    error_code: int = int16("0+", default=0)
+
+
+class WritableTxnMarkerTopicResult(Message):
+    name: str = string("0+", default="")
+    partitions: list[WritableTxnMarkerPartitionResult] = array(
+        WritableTxnMarkerPartitionResult, "0+", default_factory=list
+    )
+
+
+class WritableTxnMarkerResult(Message):
+    producer_id: int = int64("0+", default=0)
+    topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult, "0+", default_factory=list)
+
+
+class WriteTxnMarkersResponse(Message, api_key=27, versions="0-2", flexible="1+"):
+    markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult, "0+", default_factory=list)
