@@ -1,0 +1,278 @@
+"""The disk seam: every file of a broker is reached through a ``Disk`` and the ``File`` objects that it opens.
+
+``LocalDisk`` is thin ``os`` calls. The simulator has another form of the same two protocols, which knows which bytes
+would survive a power loss; so whatever makes bytes durable is explicit here: ``sync`` for a file's content,
+``sync_dir`` for the names in a directory (creates, renames, removals), ``write_atomic`` for both at once.
+
+Three kinds of calls, by how long they may take:
+
+* plain calls are made on the event loop: appends and page-cache reads cost microseconds;
+* ``try_read_at`` is a plain call that refuses (``None``) instead of waiting for the device;
+* ``*_off_loop`` calls run in the loop's executor. They hold the file open until they end, also when the file is
+  closed or its waiter cancelled meanwhile.
+
+Failures are ``OSError``, as the kernel gives them. ``append`` may write less than it was given; the caller decides.
+A file has one writer: the data directory is locked.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from aiofiles.os import wrap
+
+from protocol.schema import Buffer
+
+_REFUSED: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
+"""Not in the page cache, or a file system that cannot tell."""
+
+
+class AlreadyLocked(Exception):
+    """Another process, or another broker of this process, holds the lock."""
+
+
+class File(Protocol):
+    """One open file."""
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write at the end; returns how many bytes were taken, which may be fewer than given."""
+
+    def write_at(self, data: Buffer, offset: int) -> int:
+        """Overwrite in place; returns how many bytes were taken."""
+
+    def read_at(self, size: int, offset: int) -> bytes:
+        """At most ``size`` bytes; fewer only at the end of the file."""
+
+    def try_read_at(self, size: int, offset: int) -> Buffer | None:
+        """Like ``read_at`` if the bytes are in memory. A first part of them if only that is; None if nothing is."""
+
+    async def read_at_off_loop(self, size: int, offset: int) -> bytes: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None: ...
+
+    async def sync_off_loop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The file system as a broker sees it. Paths are strings; parents must exist."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. ``create`` makes an empty file when there is none."""
+
+    def read(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: Buffer) -> None:
+        """Replace a whole file durably: after a crash it is the old one or the new one, never a mixture."""
+
+    async def write_atomic_off_loop(self, path: str, data: Buffer) -> None: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; FileNotFoundError when there is none."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and what is in it; nothing to do when it is not there."""
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and its parents unless they exist."""
+
+    def list_dir(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def file_size(self, path: str) -> int: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Take an exclusive lock that ends with this process; raises ``AlreadyLocked``."""
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """Total and usable bytes of the volume that holds ``path``."""
+
+
+class _Descriptor:
+    """A file descriptor that is closed when the last call that uses it lets go of it."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+def _sync(descriptor: _Descriptor) -> None:
+    os.fsync(descriptor.fd)
+
+
+def _read_at(descriptor: _Descriptor, size: int, offset: int) -> bytes:
+    data = os.pread(descriptor.fd, size, offset)
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    missing = size - len(data)
+    while missing and (data := os.pread(descriptor.fd, missing, offset + size - missing)):
+        parts.append(data)
+        missing -= len(data)
+    return b"".join(parts)
+
+
+_sync_off_loop = wrap(_sync)
+_read_at_off_loop = wrap(_read_at)
+
+
+class LocalFile:
+    """A ``File`` of the operating system."""
+
+    __slots__ = ("_descriptor", "_fd")
+
+    def __init__(self, path: str, *, create: bool) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._fd = os.open(path, flags, 0o644)
+        self._descriptor: _Descriptor | None = _Descriptor(self._fd)
+        os.lseek(self._fd, 0, os.SEEK_END)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        # The file's own position is always its end: other calls name their offset.
+        if len(buffers) == 1:
+            return os.write(self._fd, buffers[0])
+        return os.writev(self._fd, buffers)
+
+    def write_at(self, data: Buffer, offset: int) -> int:
+        return os.pwrite(self._fd, data, offset)
+
+    def read_at(self, size: int, offset: int) -> bytes:
+        return _read_at(self._open_descriptor(), size, offset)
+
+    def try_read_at(self, size: int, offset: int) -> Buffer | None:
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], offset, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in _REFUSED:
+                return None
+            raise
+        return buffer if count == size else memoryview(buffer)[:count]
+
+    async def read_at_off_loop(self, size: int, offset: int) -> bytes:
+        return await _read_at_off_loop(self._open_descriptor(), size, offset)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        os.lseek(self._fd, size, os.SEEK_SET)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    async def sync_off_loop(self) -> None:
+        await _sync_off_loop(self._open_descriptor())
+
+    def close(self) -> None:
+        self._fd = -1  # Any later call fails with EBADF instead of touching another file.
+        self._descriptor = None
+
+    def _open_descriptor(self) -> _Descriptor:
+        if self._descriptor is None:
+            raise OSError(errno.EBADF, "file is closed")
+        return self._descriptor
+
+
+class _LocalLock:
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise AlreadyLocked(path) from None
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+class LocalDisk:
+    """The ``Disk`` of the operating system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> LocalFile:
+        return LocalFile(path, create=create)
+
+    def read(self, path: str) -> bytes:
+        descriptor = _Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return _read_at(descriptor, os.fstat(descriptor.fd).st_size, 0)
+
+    def write_atomic(self, path: str, data: Buffer) -> None:
+        temporary = f"{path}.tmp"
+        descriptor = _Descriptor(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        view = memoryview(data)
+        while len(view):
+            view = view[os.write(descriptor.fd, view) :]
+        os.fsync(descriptor.fd)
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path))
+
+    async def write_atomic_off_loop(self, path: str, data: Buffer) -> None:
+        await wrap(self.write_atomic)(path, data)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def file_size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = _Descriptor(os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        os.fsync(descriptor.fd)
+
+    def lock(self, path: str) -> _LocalLock:
+        return _LocalLock(path)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
