@@ -1,0 +1,251 @@
+"""What a broker knows of its cluster: live brokers, topics, and who leads each partition.
+
+``ClusterImage`` is a value. The controller tells it in UpdateMetadata requests; ``MetadataCache`` replaces the whole
+image by the next one, so a handler that reads ``cache.image`` once answers from one consistent moment, and nothing
+needs a lock. Building the next image copies the topic table's references and the topics that changed, nothing else.
+
+As in Apache Kafka, an UpdateMetadata names *all* live brokers, but only the partitions that changed; a leader of
+-2 means "this partition is being deleted", and a topic without partitions is gone. Requests of an older controller
+than the newest one heard of are refused.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from coordinator.ports import LeaderAndEpoch
+from protocol.errors import ErrorCode
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from protocol.schema import ZERO_UUID
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+NO_LEADER: Final = -1
+LEADER_DURING_DELETE: Final = -2
+NO_CONTROLLER: Final = -1
+
+GROUP_METADATA_TOPIC_NAME: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC_NAME: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where one listener of a broker is reached by its clients."""
+
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    """A live broker, with one endpoint for each of its listeners."""
+
+    id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        return self.endpoints.get(listener_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    """Leadership and replicas of one partition, as the controller last told them."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    partition_epoch: int = 0
+    """The version of the partition's state znode."""
+    controller_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    """A topic and its partitions by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, PartitionImage]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+_NOTHING: Final[Mapping[int, PartitionImage]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterImage:
+    """One consistent moment of the cluster."""
+
+    controller_id: int = NO_CONTROLLER
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[bytes, str] = field(default_factory=dict)
+    """Names by topic id; topics that have no id are absent."""
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionImage | None:
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def broker(self, broker_id: int) -> BrokerImage | None:
+        return self.brokers.get(broker_id)
+
+    def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
+        """Where clients of ``listener_name`` reach a broker; None if it is not alive or has no such listener."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.endpoints.get(listener_name)
+
+    def partitions_led_by(self, broker_id: int) -> Iterator[TopicPartition]:
+        for topic in self.topics.values():
+            for index, partition in topic.partitions.items():
+                if partition.leader == broker_id:
+                    yield TopicPartition(topic.name, index)
+
+    def updated(self, request: UpdateMetadataRequest) -> "ClusterImage":
+        """The next image, after the controller's request."""
+        topics, names = self.topics, self.topic_names
+        if request.topic_states:
+            topics, names = dict(topics), dict(names)
+            for state in request.topic_states:
+                _update_topic(topics, names, state)
+        return ClusterImage(
+            controller_id=request.controller_id,
+            brokers={broker.id: _broker_image(broker) for broker in request.live_brokers},
+            topics=topics,
+            topic_names=names,
+        )
+
+
+def _update_topic(topics: dict[str, TopicImage], names: dict[bytes, str], state: UpdateMetadataTopicState) -> None:
+    name, before = state.topic_name, topics.get(state.topic_name)
+    known = _NOTHING if before is None or _is_another_topic(state, before) else before.partitions
+    partitions = _updated_partitions(known, state.partition_states)
+    if before is not None:
+        names.pop(before.topic_id, None)
+    if not partitions:
+        topics.pop(name, None)
+        return
+    topics[name] = TopicImage(name=name, topic_id=state.topic_id, partitions=partitions)
+    if state.topic_id != ZERO_UUID:
+        names[state.topic_id] = name
+
+
+def _is_another_topic(state: UpdateMetadataTopicState, before: TopicImage) -> bool:
+    """Whether the name now belongs to another topic: it was deleted and created again."""
+    return state.topic_id != before.topic_id and ZERO_UUID not in (state.topic_id, before.topic_id)
+
+
+def _updated_partitions(
+    known: Mapping[int, PartitionImage], states: Iterable[UpdateMetadataPartitionState]
+) -> dict[int, PartitionImage]:
+    partitions = dict(known)
+    for state in states:
+        if state.leader == LEADER_DURING_DELETE:
+            partitions.pop(state.partition_index, None)
+        else:
+            partitions[state.partition_index] = _partition_image(state)
+    return dict(sorted(partitions.items()))
+
+
+def _partition_image(state: UpdateMetadataPartitionState) -> PartitionImage:
+    return PartitionImage(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        replicas=tuple(state.replicas),
+        isr=tuple(state.isr),
+        offline_replicas=tuple(state.offline_replicas),
+        partition_epoch=state.zk_version,
+        controller_epoch=state.controller_epoch,
+    )
+
+
+def _broker_image(broker: UpdateMetadataBroker) -> BrokerImage:
+    endpoints = {
+        endpoint.listener: Endpoint(
+            host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol
+        )
+        for endpoint in broker.endpoints
+    }
+    return BrokerImage(id=broker.id, endpoints=endpoints, rack=broker.rack)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataChange:
+    """What listeners get: the image before, the image after, and the topics that an update named."""
+
+    before: ClusterImage
+    after: ClusterImage
+    topics: frozenset[str]
+
+
+MetadataListener = Callable[[MetadataChange], None]
+
+
+class MetadataCache:
+    """The current image of one broker, and who wants to hear of the next. Implements ``ports.TopicMetadata``."""
+
+    __slots__ = ("image", "controller_epoch", "_listeners")
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self.controller_epoch = -1
+        """The highest epoch of a controller that told us anything."""
+        self._listeners: list[MetadataListener] = []
+
+    def add_listener(self, listener: MetadataListener) -> None:
+        """Call ``listener`` after each update, in the order in which listeners were added."""
+        self._listeners.append(listener)
+
+    def apply_update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
+        """Take the controller's word, unless a newer controller has spoken."""
+        if request.controller_epoch < self.controller_epoch:
+            logger.warning(
+                "Refused UpdateMetadata of controller %d: its epoch %d is older than %d",
+                request.controller_id,
+                request.controller_epoch,
+                self.controller_epoch,
+            )
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self.controller_epoch = request.controller_epoch
+        before, self.image = self.image, self.image.updated(request)
+        topics = frozenset(state.topic_name for state in request.topic_states)
+        change = MetadataChange(before=before, after=self.image, topics=topics)
+        for listener in self._listeners:
+            listener(change)
+        return ErrorCode.NONE
+
+    def topic_exists(self, topic: str) -> bool:
+        return topic in self.image.topics
+
+    def partition_count(self, topic: str) -> int | None:
+        image = self.image.topics.get(topic)
+        return None if image is None else len(image.partitions)
+
+    def leader(self, topic_partition: TopicPartition) -> LeaderAndEpoch | None:
+        """The leader and its epoch; None while the partition is unknown or has no leader."""
+        partition = self.image.partition(topic_partition)
+        if partition is None or partition.leader < 0:
+            return None
+        return LeaderAndEpoch(partition.leader, partition.leader_epoch)
