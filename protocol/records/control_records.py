@@ -1,0 +1,94 @@
+"""Control records: what a coordinator writes between the records of a transaction's partitions to end it there.
+
+A control batch holds one record. Its key is two int16, version (0) and type; for the two types below its value is the
+version (0, int16) and the epoch of the coordinator that decided (int32). Versions above 0 may only append fields, so
+they are read as version 0.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from protocol.records.record_batch import (
+    NO_PARTITION_LEADER_EPOCH,
+    BatchHeader,
+    CorruptRecord,
+    NewRecord,
+    build_batch,
+    iter_records,
+)
+from protocol.records.varint import Buffer
+
+_KEY: Final = struct.Struct(">hh")
+_END_TXN_VALUE: Final = struct.Struct(">hi")
+_VERSION: Final = 0
+_MAX_DECOMPRESSED_BYTES: Final = 64 * 1024
+"""Far above any control batch; they are not compressed, but nothing forbids it."""
+
+
+class ControlRecordType(IntEnum):
+    """The types that end a transaction. KRaft's own types (2 and above) never occur in these logs."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTxnMarker:
+    """The end of a producer's transaction on one partition."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def build_end_txn_marker(
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytearray:
+    """The control batch that commits or aborts what the producer wrote to a partition in this transaction."""
+    key = _KEY.pack(_VERSION, ControlRecordType.COMMIT if commit else ControlRecordType.ABORT)
+    value = _END_TXN_VALUE.pack(_VERSION, coordinator_epoch)
+    return build_batch(
+        (NewRecord(timestamp, key, value),),
+        base_offset=base_offset,
+        partition_leader_epoch=partition_leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def parse_end_txn_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTxnMarker | None:
+    """The marker of a control batch; None if compaction has emptied the batch: then the transaction is gone, too."""
+    records = list(iter_records(buffer, position, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES))
+    if not records:
+        return None
+    control_type = parse_control_record_type(records[0].key)
+    value = records[0].value
+    if value is None or len(value) < _END_TXN_VALUE.size:
+        raise CorruptRecord("the value of an end-transaction marker is too short")
+    version, coordinator_epoch = _END_TXN_VALUE.unpack_from(value)
+    if version < _VERSION:
+        raise CorruptRecord(f"an end-transaction marker of version {version}")
+    return EndTxnMarker(commit=control_type is ControlRecordType.COMMIT, coordinator_epoch=coordinator_epoch)
+
+
+def parse_control_record_type(key: bytes | None) -> ControlRecordType:
+    """The type in a control record's key; CorruptRecord for one that does not belong in these logs."""
+    if key is None or len(key) < _KEY.size:
+        raise CorruptRecord("the key of a control record is too short")
+    version, control_type = _KEY.unpack_from(key)
+    if version < _VERSION:
+        raise CorruptRecord(f"a control record of version {version}")
+    try:
+        return ControlRecordType(control_type)
+    except ValueError as error:
+        raise CorruptRecord(str(error)) from error

@@ -1,0 +1,350 @@
+"""Record batches, format version 2 ("magic 2"): what producers send, logs keep and consumers get, byte for byte.
+
+A batch is a header of 61 bytes and then ``records_count`` records, compressed as one piece unless the codec is NONE::
+
+    position  field                   type     notes
+    0         base offset             int64    a broker assigns it: not under the CRC
+    8         batch length            int32    of all that follows, so the whole batch is 12 bytes longer
+    12        partition leader epoch  int32    a broker assigns it: not under the CRC
+    16        magic                   int8     2
+    17        crc                     uint32   CRC-32C of everything from the attributes to the end of the batch
+    21        attributes              int16    0-2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon
+    23        last offset delta       int32    also of the last sequence; kept when compaction removes that record
+    27        base timestamp          int64    with a delete horizon: that horizon
+    35        max timestamp           int64    with log append time: the time of every record
+    43        producer id             int64    -1: not idempotent, and then epoch and sequence mean nothing
+    51        producer epoch          int16
+    53        base sequence           int32    -1 in control batches
+    57        records count           int32    0 when compaction removed all records of a producer's last batch
+
+    record = length varint, attributes int8 (unused), timestamp delta varint, offset delta varint,
+             key length varint (-1 null), key, value length varint (-1 null), value,
+             header count varint, {key length varint, key, value length varint (-1 null), value}*
+
+Produce, fetch and recovery read headers only (``read_header``, ``iter_batches``) and patch the two fields outside the
+CRC (``patch_offset_and_epoch``). ``iter_records`` is for those who need what is inside: a batch that arrives there may
+be hostile, since a valid CRC says nothing about its records, so every length in it is doubted and the first
+contradiction is a ``CorruptRecord``.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from protocol.records.compression import Compression, compress, decompress
+from protocol.records.compression import CorruptRecord as CorruptRecord
+from protocol.records.varint import Buffer, decode_varint, encode_varint
+
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12
+MAGIC: Final = 2
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_PARTITION_LEADER_EPOCH: Final = -1
+
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+CRC_POSITION: Final = 17
+ATTRIBUTES_POSITION: Final = 21
+
+_MAX_INT32: Final = 2**31 - 1
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC: Final = struct.Struct(">I")
+_BASE_OFFSET: Final = struct.Struct(">q")
+_PARTITION_LEADER_EPOCH: Final = struct.Struct(">i")
+_PARTITION_LEADER_EPOCH_POSITION: Final = 12
+
+_new_tuple: Final = tuple.__new__
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes as numbers, in their order on the wire."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def compression(self) -> Compression:
+        """ValueError for the codes 5 to 7; validation has refused those, but a corrupt log may hold them."""
+        return Compression(self.attributes & COMPRESSION_MASK)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return self.attributes & DELETE_HORIZON_BIT != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+
+class Record(NamedTuple):
+    """A record as it is read: absolute offset and timestamp."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class NewRecord(NamedTuple):
+    """A record to be written: its place in the sequence gives its offset."""
+
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Sequences are 31-bit and wrap to 0."""
+    return (sequence + by) & _MAX_INT32
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at ``position``. Says nothing about whether the rest of the batch is there."""
+    try:
+        header = _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))
+    except struct.error as error:
+        raise CorruptRecord("a batch header is cut off") from error
+    if header.magic != MAGIC:
+        raise CorruptRecord(f"a batch of format version {header.magic}")
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+        raise CorruptRecord(f"a batch length of {header.batch_length}, less than a header")
+    return header
+
+
+def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Positions and headers of the whole batches; an incomplete one at the end is left out."""
+    end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = read_header(buffer, position)
+        following = position + header.size
+        if following > end:
+            return
+        yield position, header
+        position = following
+
+
+def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:
+    """False as well if the buffer ends before the batch does."""
+    end = position + header.size
+    return end <= len(buffer) and header.crc == crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
+
+
+def patch_offset_and_epoch(
+    buffer: bytearray | memoryview, position: int, base_offset: int, partition_leader_epoch: int
+) -> None:
+    """Stamp what the leader assigns. Both fields are outside the CRC, so the rest stays as the producer wrote it."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _PARTITION_LEADER_EPOCH.pack_into(buffer, position + _PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
+
+
+def records_payload(buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int) -> bytes:
+    """The records of a batch, decompressed, still encoded."""
+    end = position + header.size
+    if end > len(buffer):
+        raise CorruptRecord(f"a batch of {header.size} bytes where {len(buffer) - position} are left")
+    try:
+        compression = header.compression
+    except ValueError as error:
+        raise CorruptRecord(str(error)) from error
+    records = memoryview(buffer)[position + HEADER_SIZE : end]
+    return decompress(compression, records, max_bytes=max_decompressed_bytes)
+
+
+def iter_records(
+    buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int
+) -> Iterator[Record]:
+    """The records inside, in order. CorruptRecord at the first that contradicts itself or the header."""
+    payload = records_payload(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    at = 0
+    previous_delta = -1
+    for _ in range(_checked_count(header)):
+        try:
+            at, timestamp_delta, offset_delta, key, value, headers = _decode_record(payload, at)
+        except (IndexError, ValueError) as error:
+            raise CorruptRecord(f"a record of the batch at offset {header.base_offset}: {error}") from error
+        if not previous_delta < offset_delta <= header.last_offset_delta:
+            raise CorruptRecord(f"offset delta {offset_delta} after {previous_delta} of {header.last_offset_delta}")
+        previous_delta = offset_delta
+        timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+        yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+    if at != len(payload):
+        raise CorruptRecord(f"{len(payload) - at} bytes after the last record")
+
+
+def _checked_count(header: BatchHeader) -> int:
+    if header.records_count < 0:
+        raise CorruptRecord(f"a records count of {header.records_count}")
+    return header.records_count
+
+
+def _decode_record(
+    payload: bytes, at: int
+) -> tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+    """(next position, timestamp delta, offset delta, key, value, headers); IndexError or ValueError if it is broken."""
+    length, at = decode_varint(payload, at)
+    end = at + length
+    if length < 0 or end > len(payload):
+        raise ValueError(f"a record of {length} bytes where {len(payload) - at} are left")
+    timestamp_delta, at = decode_varint(payload, at + 1)
+    offset_delta, at = decode_varint(payload, at)
+    key, at = _decode_bytes(payload, at)
+    value, at = _decode_bytes(payload, at)
+    header_count = payload[at]
+    at += 1
+    headers: list[tuple[str, bytes | None]] = []
+    if header_count:
+        headers, at = _decode_headers(payload, at - 1)
+    if at != end:
+        raise ValueError(f"a record of {length} bytes ends {at - end} bytes from there")
+    return at, timestamp_delta, offset_delta, key, value, headers
+
+
+def _decode_bytes(payload: bytes, at: int) -> tuple[bytes | None, int]:
+    """A negative length is null; an end beyond the payload is found by who compares the position at the end."""
+    length, at = decode_varint(payload, at)
+    if length < 0:
+        return None, at
+    return payload[at : at + length], at + length
+
+
+def _decode_headers(payload: bytes, at: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    count, at = decode_varint(payload, at)
+    if count < 0:
+        raise ValueError(f"a header count of {count}")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        key, at = _decode_bytes(payload, at)
+        if key is None:
+            raise ValueError("a header without a key")
+        value, at = _decode_bytes(payload, at)
+        headers.append((key.decode("utf-8", "replace"), value))
+    return headers, at
+
+
+def build_batch(
+    records: Sequence[NewRecord],
+    *,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    compression: Compression = Compression.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    is_log_append_time: bool = False,
+) -> bytearray:
+    """One batch of consecutive offsets; the base timestamp is the first record's."""
+    base_timestamp = records[0].timestamp
+    payload = compress(compression, _encode_records(records, base_timestamp))
+    batch = bytearray(HEADER_SIZE + len(payload))
+    batch[HEADER_SIZE:] = payload
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LOG_OVERHEAD,
+        partition_leader_epoch,
+        MAGIC,
+        0,
+        compression
+        | (LOG_APPEND_TIME_BIT if is_log_append_time else 0)
+        | (TRANSACTIONAL_BIT if is_transactional else 0)
+        | (CONTROL_BIT if is_control else 0),
+        len(records) - 1,
+        base_timestamp,
+        base_timestamp if len(records) == 1 else max([record.timestamp for record in records]),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    stamp_crc(batch)
+    return batch
+
+
+def stamp_crc(batch: bytearray | memoryview) -> None:
+    """Recompute the CRC of the one batch that the buffer consists of."""
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+
+
+def _encode_records(records: Sequence[NewRecord], base_timestamp: int) -> bytes:
+    encoded: list[bytes] = []
+    for offset_delta, (timestamp, key, value, headers) in enumerate(records):
+        body = b"".join(
+            (
+                b"\0",
+                encode_varint(timestamp - base_timestamp),
+                encode_varint(offset_delta),
+                b"\1" if key is None else encode_varint(len(key)),
+                key or b"",
+                b"\1" if value is None else encode_varint(len(value)),
+                value or b"",
+                _encode_headers(headers) if headers else b"\0",
+            )
+        )
+        encoded += (encode_varint(len(body)), body)
+    return b"".join(encoded)
+
+
+def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    parts = [encode_varint(len(headers))]
+    for name, value in headers:
+        key = name.encode()
+        parts += (encode_varint(len(key)), key)
+        parts += (b"\1",) if value is None else (encode_varint(len(value)), value)
+    return b"".join(parts)
