@@ -1,0 +1,94 @@
+"""What the coordinators ask of the broker around them.
+
+The coordinators decide; a broker has the logs, the sockets and the cluster's metadata. It hands them in through these
+protocols, so that the coordinators import nothing of it and can be tested alone: the arrow points from the shell to the
+core. Time is the other thing that comes from outside: durations through the running event loop, dates through a
+``WallClock``.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias
+
+from protocol.errors import ErrorCode
+from protocol.schema import Buffer, Message
+from protocol.topic_partition import TopicPartition
+
+WallClock: TypeAlias = Callable[[], int]
+"""Milliseconds since the Unix epoch."""
+
+OnReplicated: TypeAlias = Callable[[ErrorCode], None]
+OnResponse: TypeAlias = Callable[[Message | None], None]
+
+
+class ReplicatedLog(Protocol):
+    """A partition of an internal topic that this broker leads, at one leader epoch.
+
+    A new election brings a new object; the old one then refuses appends and fails its waiters.
+    """
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def append(self, batch: bytearray) -> int | ErrorCode:
+        """Append one batch; its offsets and leader epoch are patched in.
+
+        Returns the end offset that the high watermark must reach, or why nothing was appended: NOT_ENOUGH_REPLICAS,
+        NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE.
+        """
+        ...
+
+    def when_replicated(self, end_offset: int, callback: OnReplicated) -> None:
+        """Call back once: NONE when the high watermark has reached ``end_offset`` (at once if it already has),
+        NOT_LEADER_OR_FOLLOWER when this leadership ends before that.
+
+        Callbacks of one log come in the order of their offsets.
+        """
+        ...
+
+    def read(self, start_offset: int, max_bytes: int) -> Buffer:
+        """Whole batches from the one that holds ``start_offset``, up to the log END; at least one if there is any.
+
+        ``start_offset`` may lie in a hole that compaction left, or inside the first batch.
+        """
+        ...
+
+
+class BrokerChannel(Protocol):
+    """Requests to the brokers of the cluster, this one included."""
+
+    def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
+        """Send, and call back exactly once with the answer, or with None when the connection was lost.
+
+        The local broker is called without a socket; its answer may come before this method returns.
+        """
+        ...
+
+
+class LeaderAndEpoch(NamedTuple):
+    """Who leads a partition, and since which leader epoch."""
+
+    broker_id: int
+    epoch: int
+
+
+class TopicMetadata(Protocol):
+    """What this broker knows of the cluster's topics."""
+
+    def topic_exists(self, topic: str) -> bool: ...
+
+    def partition_count(self, topic: str) -> int | None:
+        """None: no such topic."""
+        ...
+
+    def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
+        """None: no such partition, or it has no live leader at the moment."""
+        ...
