@@ -1,0 +1,376 @@
+"""Fetch sessions (KIP-227): what a consumer or follower fetches, kept between its requests. Pure: no clock, no I/O.
+
+A client names its partitions once, in a *full* fetch; the broker answers with a session id, and later *incremental*
+requests carry only what changed: new offsets, additions, forgotten partitions. The answer likewise leaves out
+partitions with nothing new to say. Clients that know no sessions get a session object too, which lives for one request,
+so that there is one mechanism.
+
+The session is also where waiting fetches live. Each of its partitions is a `FetchPosition`, registered once with the
+partition it watches. Whatever may change the answer (an append, a move of the high watermark or of the last stable
+offset, a change of leader, a new offset from the client) puts the position among the session's *dirty* ones, and only
+dirty positions are visited when a fetch is answered: a fetch of one busy partition among a thousand costs one visit.
+
+Invariants:
+* A position leaves `dirty` only when a visit found it quiet: no records above its offset, no error, nothing diverging.
+  So a position that is not dirty has nothing that the client was not told.
+* `sent_high_watermark` and `sent_log_start_offset` are what the client last saw; a difference is always sent.
+* A request advances the session's epoch when it is accepted, not when it is answered; an answer whose epoch has been
+  overtaken is INVALID_FETCH_SESSION_EPOCH.
+
+The cache holds a bounded number of sessions. A new one may evict: the least recently used if that was idle for longer
+than `EVICTION_MS`; else the smallest of those that exist for longer than that; a follower's (privileged) session also
+the smallest of any consumer's.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import Final, Protocol, TypeAlias
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from protocol.schema import ZERO_UUID
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+"""The epoch of a request that asks for a new session."""
+FINAL_EPOCH: Final = -1
+"""The epoch of a request that wants no session, or closes its own."""
+EVICTION_MS: Final = 120_000
+_MAX_INT32: Final = 2**31 - 1
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+
+PartitionKey: TypeAlias = tuple[str | bytes, int]
+"""Topic name or topic id, and the partition's index."""
+
+
+def next_epoch(epoch: int) -> int:
+    """The session epoch of the request after one with this epoch; it skips zero when it wraps."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == _MAX_INT32 else epoch + 1
+
+
+class Watched(Protocol):
+    """A partition as a position sees it."""
+
+    def add_watcher(self, position: "FetchPosition") -> None: ...
+    def remove_watcher(self, position: "FetchPosition") -> None: ...
+
+
+class Waiting(Protocol):
+    """A fetch of this session that is parked until there is enough to answer."""
+
+    def progressed(self, position: "FetchPosition", base_offset: int, size: int) -> None:
+        """More of this partition may be visible; the last append put `size` bytes at `base_offset`."""
+
+    def disturbed(self) -> None:
+        """Something other than data changed: answer now."""
+
+
+class FetchPosition:
+    """One partition of a session: where the client reads, and what it was last told."""
+
+    __slots__ = (
+        "available",
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition_index",
+        "seen_end",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "session",
+        "topic",
+        "topic_id",
+        "watched",
+    )
+
+    def __init__(self, session: "FetchSession", topic: str | None, topic_id: bytes, requested: FetchPartition) -> None:
+        self.session = session
+        self.topic = topic
+        """None while the topic id is not known here."""
+        self.topic_id = topic_id
+        self.partition_index = requested.partition
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+        self.watched: Watched | None = None
+        self.update(requested)
+
+    def update(self, requested: FetchPartition) -> None:
+        self.fetch_offset = requested.fetch_offset
+        self.max_bytes = requested.partition_max_bytes
+        self.current_leader_epoch = requested.current_leader_epoch
+        self.last_fetched_epoch = requested.last_fetched_epoch
+        self.log_start_offset = requested.log_start_offset
+        self.available = 0
+        """Visible bytes above `fetch_offset`, as a waiting fetch has counted them up to `seen_end`."""
+        self.seen_end = requested.fetch_offset
+
+    def watch(self, partition: Watched) -> None:
+        if self.watched is partition:
+            return
+        self.unwatch()
+        self.watched = partition
+        partition.add_watcher(self)
+
+    def unwatch(self) -> None:
+        if self.watched is not None:
+            self.watched.remove_watcher(self)
+            self.watched = None
+
+    def must_tell(self, reply: PartitionData) -> bool:
+        """Whether an incremental answer carries this reply; remembers what the client then knows."""
+        told = (
+            bool(reply.records)
+            or reply.error_code != ErrorCode.NONE
+            or reply.high_watermark != self.sent_high_watermark
+            or reply.log_start_offset != self.sent_log_start_offset
+            or reply.diverging_epoch is not None
+        )
+        self.remember(reply)
+        return told
+
+    def remember(self, reply: PartitionData) -> None:
+        # After an error -1 stands for "unknown", so that the partition is told again when the error has gone.
+        self.sent_high_watermark = reply.high_watermark if reply.error_code == ErrorCode.NONE else -1
+        self.sent_log_start_offset = reply.log_start_offset
+
+
+class FetchSession:
+    """The partitions of one client's fetches, and which of them have something to say."""
+
+    __slots__ = (
+        "created_ms",
+        "dirty",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "positions",
+        "privileged",
+        "uses_topic_ids",
+        "waiting",
+    )
+
+    def __init__(self, *, privileged: bool, uses_topic_ids: bool) -> None:
+        self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = 0
+        self.last_used_ms = 0
+        self.positions: dict[PartitionKey, FetchPosition] = {}
+        self.dirty: dict[FetchPosition, None] = {}
+        """Ordered: a position answered with records goes to the back, so that a size limit starves none."""
+        self.waiting: Waiting | None = None
+
+    def update(self, request: FetchRequest, topic_name: "TopicName") -> None:
+        """Take over what a request adds, moves and forgets."""
+        by_id = self.uses_topic_ids
+        for topic in request.topics:
+            for requested in topic.partitions:
+                key = (topic.topic_id if by_id else topic.topic, requested.partition)
+                position = self.positions.get(key)
+                if position is None:
+                    name = topic_name(topic.topic_id) if by_id else topic.topic
+                    topic_id = topic.topic_id if by_id else ZERO_UUID
+                    position = self.positions[key] = FetchPosition(self, name, topic_id, requested)
+                else:
+                    position.update(requested)
+                self.dirty[position] = None
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self._forget((forgotten.topic_id if by_id else forgotten.topic, index))
+
+    def _forget(self, key: PartitionKey) -> None:
+        position = self.positions.pop(key, None)
+        if position is not None:
+            self.dirty.pop(position, None)
+            position.unwatch()
+
+    def progressed(self, position: FetchPosition, base_offset: int, size: int) -> None:
+        self.dirty[position] = None
+        if self.waiting is not None:
+            self.waiting.progressed(position, base_offset, size)
+
+    def disturbed(self, position: FetchPosition) -> None:
+        self.dirty[position] = None
+        if self.waiting is not None:
+            self.waiting.disturbed()
+
+    def quiet(self, position: FetchPosition) -> None:
+        """A visit found nothing that the client does not know."""
+        self.dirty.pop(position, None)
+
+    def served(self, position: FetchPosition) -> None:
+        """The client got records of this partition: the others come first next time."""
+        self.dirty.pop(position, None)
+        self.dirty[position] = None
+
+    def close(self) -> None:
+        """Let go of every partition; a fetch that still waits is answered."""
+        for position in self.positions.values():
+            position.unwatch()
+        if self.waiting is not None:
+            self.waiting.disturbed()
+
+
+TopicName: TypeAlias = Callable[[bytes], str | None]
+"""Finds the name of a topic id, if it is known."""
+
+
+class FetchKind(Enum):
+    """How a fetch request uses sessions."""
+
+    SESSIONLESS = auto()
+    FULL = auto()
+    """Names all its partitions and wants a session."""
+    INCREMENTAL = auto()
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchContext:
+    """One fetch request against its session, with the replies collected so far."""
+
+    kind: FetchKind
+    session: FetchSession
+    expected_epoch: int
+    replies: dict[FetchPosition, PartitionData]
+
+    @property
+    def overtaken(self) -> bool:
+        """A later request of the same session was accepted before this one was answered."""
+        return self.session.epoch != self.expected_epoch
+
+    def replies_to_send(self) -> Iterator[tuple[FetchPosition, PartitionData]]:
+        """The partitions of the answer; from here on the session knows that the client was told."""
+        session = self.session
+        for position, reply in self.replies.items():
+            if self.kind is FetchKind.INCREMENTAL:
+                if not position.must_tell(reply):
+                    continue
+            else:
+                position.remember(reply)
+            if reply.records:
+                session.served(position)
+            yield position, reply
+
+
+class FetchSessionCache:
+    """The sessions of this broker, by id."""
+
+    def __init__(self, *, slots: int, rng: Random) -> None:
+        self._slots = slots
+        self._rng = rng
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        """Least recently used first."""
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.positions) for session in self._sessions.values())
+
+    def open(self, request: FetchRequest, version: int, topic_name: TopicName, now_ms: int) -> FetchContext | ErrorCode:
+        """Find or start the session of a request, and apply the request to it."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._open_full(request, version, topic_name)
+        return self._open_incremental(request, version, topic_name, now_ms)
+
+    def _open_full(self, request: FetchRequest, version: int, topic_name: TopicName) -> FetchContext:
+        if request.session_id != NO_SESSION:
+            self.remove(request.session_id)
+        session = FetchSession(
+            privileged=replica_id(request) >= 0, uses_topic_ids=version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        )
+        session.update(request, topic_name)
+        kind = FetchKind.SESSIONLESS if request.session_epoch == FINAL_EPOCH else FetchKind.FULL
+        return FetchContext(kind=kind, session=session, expected_epoch=session.epoch, replies={})
+
+    def _open_incremental(
+        self, request: FetchRequest, version: int, topic_name: TopicName, now_ms: int
+    ) -> FetchContext | ErrorCode:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != (version >= _FIRST_VERSION_WITH_TOPIC_IDS):
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.epoch = next_epoch(session.epoch)
+        if session.waiting is not None:
+            session.waiting.disturbed()
+        session.update(request, topic_name)
+        if not session.positions:
+            self.remove(session.id)
+            session.id = NO_SESSION
+            return FetchContext(kind=FetchKind.SESSIONLESS, session=session, expected_epoch=session.epoch, replies={})
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        return FetchContext(kind=FetchKind.INCREMENTAL, session=session, expected_epoch=session.epoch, replies={})
+
+    def keep(self, session: FetchSession, now_ms: int) -> bool:
+        """Give the session of a full fetch an id, if there is room for it; else it ends with its request."""
+        if len(self._sessions) >= self._slots and not self._evict_for(session, now_ms):
+            return False
+        session.id = self._new_id()
+        session.epoch = next_epoch(INITIAL_EPOCH)
+        session.created_ms = session.last_used_ms = now_ms
+        self._sessions[session.id] = session
+        return True
+
+    def remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        for session_id in list(self._sessions):
+            self.remove(session_id)
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._rng.randrange(1, _MAX_INT32 + 1)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _evict_for(self, newcomer: FetchSession, now_ms: int) -> bool:
+        victim = self._victim_for(newcomer, now_ms)
+        if victim is None:
+            return False
+        self.remove(victim.id)
+        self.evictions += 1
+        return True
+
+    def _victim_for(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return None
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            return oldest
+        evictable = [
+            session
+            for session in self._sessions.values()
+            if now_ms - session.created_ms > EVICTION_MS or (newcomer.privileged and not session.privileged)
+        ]
+        cheapest = min(evictable, key=_worth, default=None)
+        if cheapest is None or _worth(newcomer) < _worth(cheapest):
+            return None
+        return cheapest
+
+
+def _worth(session: FetchSession) -> tuple[bool, int]:
+    return session.privileged, len(session.positions)
+
+
+def replica_id(request: FetchRequest) -> int:
+    """Who fetches: a broker id, or a negative number for a consumer (it moved to `replica_state` in version 15)."""
+    if request.replica_state is not None:
+        return request.replica_state.replica_id
+    return request.replica_id

@@ -1,0 +1,348 @@
+"""The state machine of KIP-227, without a broker: requests in, contexts and errors out."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.replication.fetch_session import (
+    EVICTION_MS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchContext,
+    FetchKind,
+    FetchPosition,
+    FetchSessionCache,
+    next_epoch,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+WITH_NAMES = 12
+WITH_IDS = 13
+TOPIC_ID = bytes(range(16))
+
+
+def nameless(topic_id: bytes) -> str | None:
+    return None
+
+
+def fetch(
+    *partitions: int,
+    session_id: int = 0,
+    epoch: int = INITIAL_EPOCH,
+    offset: int = 0,
+    forgotten: tuple[int, ...] = (),
+    topic_id: bytes = bytes(16),
+    replica_id: int = -1,
+) -> FetchRequest:
+    asked = [FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000) for index in partitions]
+    return FetchRequest(
+        replica_id=replica_id,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic="t", topic_id=topic_id, partitions=asked)] if asked else [],
+        forgotten_topics_data=[ForgottenTopic(topic="t", topic_id=topic_id, partitions=list(forgotten))]
+        if forgotten
+        else [],
+    )
+
+
+def opened(
+    cache: FetchSessionCache, request: FetchRequest, *, version: int = WITH_NAMES, now_ms: int = 0
+) -> FetchContext:
+    context = cache.open(request, version, nameless, now_ms)
+    assert isinstance(context, FetchContext)
+    return context
+
+
+def kept_session(cache: FetchSessionCache, *partitions: int, now_ms: int = 0, replica_id: int = -1) -> int:
+    session = opened(cache, fetch(*partitions, replica_id=replica_id), now_ms=now_ms).session
+    assert cache.keep(session, now_ms)
+    return session.id
+
+
+def indexes(context: FetchContext) -> list[int]:
+    return [position.partition_index for position in context.session.positions.values()]
+
+
+def dirty(context: FetchContext) -> list[int]:
+    return [position.partition_index for position in context.session.dirty]
+
+
+@pytest.fixture
+def cache() -> FetchSessionCache:
+    return FetchSessionCache(slots=2, rng=Random(7))
+
+
+class FakeFreePartition:
+    """The other side of ``Watched``: remembers who watches."""
+
+    def __init__(self) -> None:
+        self.watchers: list[FetchPosition] = []
+
+    def add_watcher(self, position: FetchPosition) -> None:
+        self.watchers.append(position)
+
+    def remove_watcher(self, position: FetchPosition) -> None:
+        self.watchers.remove(position)
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(-1, -1), (0, 1), (1, 2), (2**31 - 2, 2**31 - 1), (2**31 - 1, 1)])
+def test_epochs_follow_each_other_and_skip_zero(epoch: int, expected: int) -> None:
+    assert next_epoch(epoch) == expected
+
+
+def test_a_client_without_sessions_gets_none(cache: FetchSessionCache) -> None:
+    context = opened(cache, fetch(0, 1, epoch=FINAL_EPOCH))
+    assert context.kind is FetchKind.SESSIONLESS
+    assert indexes(context) == [0, 1]
+    assert len(cache) == 0
+
+
+def test_a_full_fetch_becomes_a_session_when_it_is_answered(cache: FetchSessionCache) -> None:
+    context = opened(cache, fetch(0, 1))
+    assert context.kind is FetchKind.FULL
+    assert len(cache) == 0
+    assert cache.keep(context.session, 0)
+    assert context.session.id > 0
+    assert context.session.epoch == 1
+    assert cache.partition_count == 2
+
+
+def test_incremental_requests_carry_changes_only(cache: FetchSessionCache) -> None:
+    session_id = kept_session(cache, 0, 1, 2)
+    context = opened(cache, fetch(1, 3, session_id=session_id, epoch=1, offset=17, forgotten=(0,)))
+    assert context.kind is FetchKind.INCREMENTAL
+    assert indexes(context) == [1, 2, 3]
+    assert [position.fetch_offset for position in context.session.positions.values()] == [17, 0, 17]
+    assert context.session.epoch == 2
+
+
+def test_an_unknown_session_is_refused(cache: FetchSessionCache) -> None:
+    assert cache.open(fetch(0, session_id=99, epoch=1), WITH_NAMES, nameless, 0) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [2, 3, 2**31 - 1])
+def test_a_wrong_epoch_is_refused_and_changes_nothing(cache: FetchSessionCache, epoch: int) -> None:
+    session_id = kept_session(cache, 0)
+    refused = cache.open(fetch(5, session_id=session_id, epoch=epoch), WITH_NAMES, nameless, 0)
+    assert refused is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert indexes(opened(cache, fetch(session_id=session_id, epoch=1))) == [0]
+
+
+def test_a_retried_request_finds_its_epoch_used(cache: FetchSessionCache) -> None:
+    session_id = kept_session(cache, 0)
+    request = fetch(session_id=session_id, epoch=1)
+    assert not opened(cache, request).overtaken
+    assert cache.open(request, WITH_NAMES, nameless, 0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_an_answer_is_overtaken_by_the_next_request(cache: FetchSessionCache) -> None:
+    session_id = kept_session(cache, 0)
+    first = opened(cache, fetch(session_id=session_id, epoch=1))
+    second = opened(cache, fetch(session_id=session_id, epoch=2))
+    assert first.overtaken
+    assert not second.overtaken
+
+
+def test_names_and_ids_do_not_mix_in_a_session(cache: FetchSessionCache) -> None:
+    session_id = kept_session(cache, 0)
+    error = cache.open(fetch(session_id=session_id, epoch=1), WITH_IDS, nameless, 0)
+    assert error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_session_by_topic_ids_knows_topics_by_id(cache: FetchSessionCache) -> None:
+    names = {TOPIC_ID: "t"}
+    context = cache.open(fetch(0, topic_id=TOPIC_ID), WITH_IDS, names.get, 0)
+    assert isinstance(context, FetchContext)
+    assert cache.keep(context.session, 0)
+    unknown = bytes(15) + b"\1"
+    later = cache.open(fetch(0, session_id=context.session.id, epoch=1, topic_id=unknown), WITH_IDS, names.get, 0)
+    assert isinstance(later, FetchContext)
+    assert [(p.topic, p.topic_id) for p in later.session.positions.values()] == [("t", TOPIC_ID), (None, unknown)]
+
+
+def test_a_full_fetch_replaces_the_session_that_it_names(cache: FetchSessionCache) -> None:
+    session_id = kept_session(cache, 0)
+    opened(cache, fetch(1, session_id=session_id, epoch=INITIAL_EPOCH))
+    assert len(cache) == 0
+
+
+def test_the_final_epoch_closes_a_session(cache: FetchSessionCache) -> None:
+    session_id = kept_session(cache, 0)
+    context = opened(cache, fetch(1, session_id=session_id, epoch=FINAL_EPOCH))
+    assert context.kind is FetchKind.SESSIONLESS
+    assert len(cache) == 0
+
+
+def test_a_session_without_partitions_ends(cache: FetchSessionCache) -> None:
+    session_id = kept_session(cache, 0)
+    context = opened(cache, fetch(session_id=session_id, epoch=1, forgotten=(0,)))
+    assert context.kind is FetchKind.SESSIONLESS
+    assert context.session.id == 0
+    assert len(cache) == 0
+
+
+def test_a_duplicate_partition_counts_once(cache: FetchSessionCache) -> None:
+    assert indexes(opened(cache, fetch(4, 4))) == [4]
+
+
+def test_only_what_changed_is_dirty(cache: FetchSessionCache) -> None:
+    context = opened(cache, fetch(0, 1, 2))
+    assert dirty(context) == [0, 1, 2]
+    for position in list(context.session.dirty):
+        context.session.quiet(position)
+    assert cache.keep(context.session, 0)
+    later = opened(cache, fetch(1, session_id=context.session.id, epoch=1, offset=5))
+    assert dirty(later) == [1]
+    later.session.progressed(later.session.positions["t", 2], 0, 10)
+    assert dirty(later) == [1, 2]
+
+
+def test_a_forgotten_partition_is_watched_no_more(cache: FetchSessionCache) -> None:
+    partition = FakeFreePartition()
+    context = opened(cache, fetch(0, 1))
+    for position in context.session.positions.values():
+        position.watch(partition)
+        position.watch(partition)
+    assert len(partition.watchers) == 2
+    assert cache.keep(context.session, 0)
+    opened(cache, fetch(session_id=context.session.id, epoch=1, forgotten=(0,)))
+    assert [position.partition_index for position in partition.watchers] == [1]
+    cache.close()
+    assert partition.watchers == []
+
+
+def reply(index: int, *, high_watermark: int = 10, records: bytes = b"") -> PartitionData:
+    return PartitionData(partition_index=index, high_watermark=high_watermark, log_start_offset=0, records=records)
+
+
+def sent(context: FetchContext, *replies: PartitionData) -> list[int]:
+    for data in replies:
+        context.replies[context.session.positions["t", data.partition_index]] = data
+    return [position.partition_index for position, _ in context.replies_to_send()]
+
+
+def test_a_full_fetch_is_told_everything_an_incremental_one_what_changed(cache: FetchSessionCache) -> None:
+    full = opened(cache, fetch(0, 1, 2))
+    assert sent(full, reply(0), reply(1), reply(2)) == [0, 1, 2]
+    assert cache.keep(full.session, 0)
+    request = fetch(session_id=full.session.id, epoch=1)
+    assert sent(opened(cache, request), reply(0), reply(1, high_watermark=11), reply(2)) == [1]
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"records": b"abc"},
+        {"log_start_offset": 3},
+        {"high_watermark": 12},
+        {"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER},
+        {"diverging_epoch": EpochEndOffset(epoch=1, end_offset=4)},
+    ],
+    ids=lambda news: next(iter(news)),
+)
+def test_news_is_told(cache: FetchSessionCache, news: dict[str, object]) -> None:
+    full = opened(cache, fetch(0, 1))
+    sent(full, reply(0), reply(1))
+    assert cache.keep(full.session, 0)
+    data = reply(1)
+    for name, value in news.items():
+        setattr(data, name, value)
+    assert sent(opened(cache, fetch(session_id=full.session.id, epoch=1)), reply(0), data) == [1]
+
+
+def test_a_partition_is_told_again_when_its_error_has_gone(cache: FetchSessionCache) -> None:
+    full = opened(cache, fetch(0))
+    sent(full, reply(0))
+    assert cache.keep(full.session, 0)
+    failed = PartitionData(partition_index=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR, high_watermark=-1)
+    assert sent(opened(cache, fetch(session_id=full.session.id, epoch=1)), failed) == [0]
+    assert sent(opened(cache, fetch(session_id=full.session.id, epoch=2)), reply(0)) == [0]
+    assert sent(opened(cache, fetch(session_id=full.session.id, epoch=3)), reply(0)) == []
+
+
+def test_a_partition_that_had_its_turn_goes_to_the_back(cache: FetchSessionCache) -> None:
+    context = opened(cache, fetch(0, 1, 2))
+    sent(context, reply(0, records=b"x"), reply(1), reply(2))
+    assert dirty(context) == [1, 2, 0]
+
+
+def test_without_room_a_young_session_is_not_evicted(cache: FetchSessionCache) -> None:
+    kept_session(cache, 0)
+    kept_session(cache, 0)
+    assert not cache.keep(opened(cache, fetch(0, 1, 2)).session, EVICTION_MS)
+    assert len(cache) == 2
+
+
+def test_an_idle_session_is_evicted(cache: FetchSessionCache) -> None:
+    idle = kept_session(cache, 0, 1, 2)
+    busy = kept_session(cache, 0)
+    opened(cache, fetch(session_id=busy, epoch=1), now_ms=EVICTION_MS)
+    assert cache.keep(opened(cache, fetch(0)).session, EVICTION_MS + 1)
+    assert cache.open(fetch(session_id=idle, epoch=1), WITH_NAMES, nameless, 0) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.evictions == 1
+
+
+def test_a_bigger_session_evicts_the_smallest_old_one(cache: FetchSessionCache) -> None:
+    large, small = kept_session(cache, 0, 1, 2), kept_session(cache, 0, 1)
+    now = EVICTION_MS + 1
+    for session_id in (large, small):
+        opened(cache, fetch(session_id=session_id, epoch=1), now_ms=now)
+    assert not cache.keep(opened(cache, fetch(0)).session, now)
+    assert cache.keep(opened(cache, fetch(0, 1)).session, now)
+    assert isinstance(cache.open(fetch(session_id=large, epoch=2), WITH_NAMES, nameless, now), FetchContext)
+    assert cache.open(fetch(session_id=small, epoch=2), WITH_NAMES, nameless, now) is (
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    )
+
+
+def test_a_follower_evicts_any_consumer_and_no_follower(cache: FetchSessionCache) -> None:
+    follower = kept_session(cache, 0, 1, replica_id=2)
+    consumer = kept_session(cache, 0, 1, 2, 3)
+    assert cache.keep(opened(cache, fetch(0, replica_id=3)).session, 1)
+    assert isinstance(cache.open(fetch(session_id=follower, epoch=1), WITH_NAMES, nameless, 1), FetchContext)
+    gone = cache.open(fetch(session_id=consumer, epoch=1), WITH_NAMES, nameless, 1)
+    assert gone is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert not cache.keep(opened(cache, fetch(0, 1, 2, replica_id=4)).session, 1)
+
+
+def test_the_replica_moved_into_a_struct_in_version_15(cache: FetchSessionCache) -> None:
+    request = fetch(0)
+    request.replica_state = ReplicaState(replica_id=3, replica_epoch=1)
+    assert opened(cache, request).session.privileged
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)), st.integers(0, 9)), min_size=1, max_size=12
+    )
+)
+def test_a_session_is_what_its_requests_say(requests: list[tuple[set[int], set[int], int]]) -> None:
+    """Model: a dict from partition to offset, additions first and then what is forgotten."""
+    cache = FetchSessionCache(slots=1, rng=Random(1))
+    session_id, epoch = kept_session(cache, 9), 1
+    model = {9: 0}
+    for added, forgotten, offset in requests:
+        context = opened(
+            cache,
+            fetch(*sorted(added), session_id=session_id, epoch=epoch, offset=offset, forgotten=tuple(forgotten)),
+        )
+        model |= dict.fromkeys(added, offset)
+        for index in forgotten:
+            model.pop(index, None)
+        epoch = next_epoch(epoch)
+        positions = context.session.positions.values()
+        assert {position.partition_index: position.fetch_offset for position in positions} == model
+        assert {position.partition_index for position in context.session.dirty} <= model.keys()
