@@ -1,4 +1,4 @@
-"""Kafka's error codes (``org.apache.kafka.common.protocol.Errors``), as returned values: see the module's ``RETRIABLE``."""
+"""Kafka's error codes (``org.apache.kafka.common.protocol.Errors``), returned as values, and which may be retried."""
 
 from enum import IntEnum
 from typing import Final

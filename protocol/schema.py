@@ -17,14 +17,14 @@ Classes are built by a metaclass of our own instead of ``dataclasses``, because 
 the start-up budget: ``__init__`` is compiled on the first construction, not at import.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, NoReturn, TypeAlias, dataclass_transform
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Records: TypeAlias = memoryview | bytes | bytearray | list[Buffer]
-"""What a ``records`` field holds: decoded it is a view into the frame; encoded it may be any buffer or a list of them."""
+"""What a ``records`` field holds: decoded, a view into the frame; to encode, any buffer or a list of them."""
 
 ZERO_UUID: Final = bytes(16)
 """Kafka's sentinel for "no UUID" (``Uuid.ZERO_UUID``)."""
@@ -59,7 +59,7 @@ class Versions:
     def __contains__(self, version: int) -> bool:
         return self.first <= version <= self.last
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.last + 1))
 
 
@@ -220,7 +220,7 @@ def struct(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """A nested structure."""
+    """A nested structure. A tagged one that is absent is None: most are, and handlers then build nothing for them."""
     return _field(Kind.STRUCT, versions, default, default_factory, nullable, tag, tagged, struct=cls)
 
 
@@ -262,12 +262,18 @@ def array_of(
     ),
 )  # fmt: skip
 class MessageType(type):
-    """Collects the declared fields of a class, gives it ``__slots__`` and a lazily compiled ``__init__``."""
+    """Collects the declared fields of a class, gives it ``__slots__`` and a lazily compiled ``__init__``.
 
-    fields: tuple[Field, ...]
-    api_key: int | None
-    versions: Versions
-    flexible: Versions
+    What is known of a class is read through properties of this metaclass, so that a structure may itself declare a
+    field called ``api_key`` or ``versions``.
+    """
+
+    _fields: tuple[Field, ...]
+    _api_key: int | None
+    _versions: Versions
+    _flexible: Versions
+    _decoders: dict[int, Callable[..., Any]]
+    _encoders: dict[int, Callable[..., Any]]
 
     def __new__(
         mcs,
@@ -287,14 +293,36 @@ class MessageType(type):
                 del namespace[attribute]
         namespace["__slots__"] = tuple(field.name for field in fields)
         cls = super().__new__(mcs, name, bases, namespace)
-        cls.fields = tuple(fields)
-        cls.api_key = api_key
-        cls.versions = parse_versions(versions)
-        cls.flexible = parse_versions(flexible)
+        cls._fields = tuple(fields)
+        cls._api_key = api_key
+        cls._versions = parse_versions(versions)
+        cls._flexible = parse_versions(flexible)
+        cls._decoders = {}
+        cls._encoders = {}
         return cls
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: object) -> None:
         super().__init__(name, bases, namespace)
+
+    @property
+    def fields(cls) -> tuple[Field, ...]:
+        """The declared fields, in the order of the wire."""
+        return cls._fields
+
+    @property
+    def api_key(cls) -> int | None:
+        """The API's number for a request or a response, None for anything else."""
+        return cls._api_key
+
+    @property
+    def versions(cls) -> Versions:
+        """The versions that this message has; none for a structure that only lives inside messages."""
+        return cls._versions
+
+    @property
+    def flexible(cls) -> Versions:
+        """The versions with compact lengths and tagged fields (KIP-482)."""
+        return cls._flexible
 
 
 class Message(metaclass=MessageType):
@@ -302,7 +330,7 @@ class Message(metaclass=MessageType):
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
-        cls.__init__ = compile_init(cls)  # type: ignore[method-assign]
+        cls.__init__ = compile_init(cls)  # type: ignore[method-assign]  # From now on without this detour.
         cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
@@ -324,20 +352,44 @@ def _shown(value: object) -> str:
     return repr(value)
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A structure as one version has it on the wire: regular fields in order, then tagged ones by rising tag."""
+
+    regular: tuple[Field, ...]
+    tagged: tuple[Field, ...]
+    absent: tuple[Field, ...]
+
+
+def layout(cls: MessageType, version: int) -> Layout:
+    """Sort the fields of a structure by how ``version`` carries them."""
+    regular, tagged, absent = [], [], []
+    for field in cls.fields:
+        if version not in field.versions:
+            absent.append(field)
+        elif version in field.tagged:
+            tagged.append(field)
+        else:
+            regular.append(field)
+    tagged.sort(key=lambda field: field.tag or 0)
+    return Layout(tuple(regular), tuple(tagged), tuple(absent))
+
+
 def compile_init(cls: MessageType) -> Callable[..., None]:
     """Build the keyword-only ``__init__`` of a message class from its fields."""
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"missing": _MISSING}
     parameters, body = [], []
     for field in cls.fields:
+        name = field.name
         if field.default_factory is None:
-            names[f"_d_{field.name}"] = field.default
-            parameters.append(f"{field.name}=_d_{field.name}")
-            body.append(f"    self.{field.name} = {field.name}")
+            names[f"default_{name}"] = field.default
+            parameters.append(f"{name}=default_{name}")
+            body.append(f"    self.{name} = {name}")
         else:
-            names["_missing"] = _MISSING
-            names[f"_f_{field.name}"] = field.default_factory
-            parameters.append(f"{field.name}=_missing")
-            body.append(f"    self.{field.name} = _f_{field.name}() if {field.name} is _missing else {field.name}")
+            names[f"new_{name}"] = field.default_factory
+            fresh = "[]" if field.default_factory is list else f"new_{name}()"
+            parameters.append(f"{name}=missing")
+            body.append(f"    self.{name} = {fresh} if {name} is missing else {name}")
     star = "*, " if parameters else ""
     source = f"def __init__(self, {star}{', '.join(parameters)}):\n" + ("\n".join(body) or "    pass")
     exec(compile(source, f"<init of {cls.__name__}>", "exec"), names)

@@ -48,7 +48,7 @@ class ForgottenTopic(Message):
 class FetchRequest(Message, api_key=1, versions="4-18", flexible="12+"):
     cluster_id: str | None = string("12+", default=None, nullable="12+", tag=0)
     replica_id: int = int32("0-14", default=-1)
-    replica_state: ReplicaState = struct(ReplicaState, "15+", default_factory=ReplicaState, tag=1)
+    replica_state: ReplicaState | None = struct(ReplicaState, "15+", default=None, tag=1)
     max_wait_ms: int = int32("0+", default=0)
     min_bytes: int = int32("0+", default=0)
     max_bytes: int = int32("3+", default=2147483647)
@@ -86,9 +86,9 @@ class PartitionData(Message):
     high_watermark: int = int64("0+", default=0)
     last_stable_offset: int = int64("4+", default=-1)
     log_start_offset: int = int64("5+", default=-1)
-    diverging_epoch: EpochEndOffset = struct(EpochEndOffset, "12+", default_factory=EpochEndOffset, tag=0)
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "12+", default_factory=LeaderIdAndEpoch, tag=1)
-    snapshot_id: SnapshotId = struct(SnapshotId, "12+", default_factory=SnapshotId, tag=2)
+    diverging_epoch: EpochEndOffset | None = struct(EpochEndOffset, "12+", default=None, tag=0)
+    current_leader: LeaderIdAndEpoch | None = struct(LeaderIdAndEpoch, "12+", default=None, tag=1)
+    snapshot_id: SnapshotId | None = struct(SnapshotId, "12+", default=None, tag=2)
     aborted_transactions: list[AbortedTransaction] | None = array(
         AbortedTransaction, "4+", default_factory=list, nullable="4+"
     )

@@ -39,7 +39,7 @@ class PartitionProduceResponse(Message):
     log_start_offset: int = int64("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+", default_factory=list)
     error_message: str | None = string("8+", default=None, nullable="8+")
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "10+", default_factory=LeaderIdAndEpoch, tag=0)
+    current_leader: LeaderIdAndEpoch | None = struct(LeaderIdAndEpoch, "10+", default=None, tag=0)
 
 
 class TopicProduceResponse(Message):

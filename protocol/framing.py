@@ -1,0 +1,109 @@
+"""Frames: what stands between the bytes of a connection and the messages in them.
+
+A frame is a signed 32-bit size and that many bytes: a header, then a message. A request's header is (API key, API
+version, correlation id, client id); in flexible versions of the API, tagged fields follow. A response's header is the
+correlation id; in flexible versions tagged fields follow, but never for ApiVersions, because its client does not yet
+know what the broker speaks.
+
+A header can be parsed for every API and version, known or not, since whoever asks for a version that is not served is
+to be told so (KIP-511). Reading the body is then the dispatcher's decision. A client id that is not UTF-8 is accepted
+with replacement characters, as in Kafka: it is only a name in logs and quotas.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple, TypeVar
+
+from protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey
+from protocol.compiler import decoder, encoder
+from protocol.primitives import DecodeError, EncodeError, bad_length, skip_tags
+from protocol.schema import Buffer, Message
+
+M = TypeVar("M", bound=Message)
+
+_REQUEST_HEADER: Final = Struct(">hhih")
+_CLIENT_ID_AT: Final = 8
+_SIZE: Final = Struct(">i")
+_SIZE_AND_RESPONSE_HEADER: Final = Struct(">ii")
+_SIZE_AND_REQUEST_HEADER: Final = Struct(">ihhih")
+_NEVER_FLEXIBLE: Final = 32_768
+
+
+class RequestHeader(NamedTuple):
+    """What a client says about its request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """Read the header of a request frame (without its size): (header, position of the body)."""
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        position = _REQUEST_HEADER.size
+        if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+            return RequestHeader(api_key, api_version, correlation_id, None), _CLIENT_ID_AT
+        client_id = None
+        if length >= 0:
+            if length > len(frame) - position:
+                raise bad_length("client_id", length, len(frame) - position)
+            client_id = str(frame[position : position + length], "utf-8", "replace")
+            position += length
+        if api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, _NEVER_FLEXIBLE):
+            position = _skip_tags(frame, position)
+    except (StructError, IndexError):
+        raise DecodeError("a request that ends inside its header") from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def encode_request(correlation_id: int, client_id: str | None, request: Message, version: int) -> list[Buffer]:
+    """A request as a frame with its size, in as many buffers as its records need."""
+    cls = type(request)
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    start = bytearray(_SIZE_AND_REQUEST_HEADER.pack(0, cls.api_key, version, correlation_id, length))
+    if cls.api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+        del start[_SIZE.size + _CLIENT_ID_AT :]
+    else:
+        start += name
+    if version in cls.flexible:
+        start.append(0)
+    return _with_size(encoder(cls, version)(request, start))
+
+
+def encode_response(correlation_id: int, response: Message, version: int) -> list[Buffer]:
+    """A response as a frame with its size, in as many buffers as its records need."""
+    cls = type(response)
+    start = bytearray(_SIZE_AND_RESPONSE_HEADER.pack(0, correlation_id))
+    if version in cls.flexible and cls.api_key != ApiKey.API_VERSIONS:
+        start.append(0)
+    return _with_size(encoder(cls, version)(response, start))
+
+
+def parse_response(cls: type[M], version: int, frame: memoryview) -> tuple[int, M]:
+    """Read a response frame (without its size): (correlation id, message)."""
+    try:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        position = _SIZE.size
+        if version in cls.flexible and cls.api_key != ApiKey.API_VERSIONS:
+            position = _skip_tags(frame, position)
+    except (StructError, IndexError):
+        raise DecodeError("a response that ends inside its header") from None
+    message, _ = decoder(cls, version)(frame, position)
+    return correlation_id, message
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    count = frame[position]
+    return skip_tags(frame, position + 1, count, len(frame)) if count else position + 1
+
+
+def _with_size(parts: list[Buffer]) -> list[Buffer]:
+    size = sum(map(len, parts)) - _SIZE.size
+    try:
+        _SIZE.pack_into(parts[0], 0, size)
+    except StructError as error:
+        raise EncodeError(f"a frame of {size} bytes") from error
+    return parts
