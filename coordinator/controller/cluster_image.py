@@ -206,7 +206,7 @@ MetadataListener = Callable[[MetadataChange], None]
 class MetadataCache:
     """The current image of one broker, and who wants to hear of the next. Implements ``ports.TopicMetadata``."""
 
-    __slots__ = ("image", "controller_epoch", "_listeners")
+    __slots__ = ("_listeners", "controller_epoch", "image")
 
     def __init__(self) -> None:
         self.image = ClusterImage()

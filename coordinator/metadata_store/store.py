@@ -10,8 +10,9 @@ as a ZooKeeper client really is, so that code that is right here is right everyw
 * **A local deadline.** ``Session.is_live()`` turns false on its own some time after the last contact with the store,
   before the store could have given the session up. Whoever holds something by an ephemeral asks it before acting.
 * **A write may have happened although ``ConnectionLost`` was raised.** The caller reads again before it decides.
-* **A watch is a hint "read again".** It fires at most once for each time it was left, possibly for no reason (a lost
-  connection fires them all), possibly after a newer read, and never in the middle of one of the caller's own calls.
+* **A watch is a hint "read again".** It fires at most once for each time it was left (leaving the same one again for
+  the same path changes nothing), possibly for no reason (a lost connection fires them all), and possibly after a newer
+  read. It is called from the event loop, never from inside one of the caller's own calls.
 * **Expected refusals are values** (``StoreError``): no such node, it exists, another version, children in the way.
 
 Writes carry the version they expect, or ``ANY_VERSION``. ``multi`` does all of its operations or none. Bulk reads and
@@ -148,7 +149,9 @@ class Session(Protocol):
         """The znodes of ``paths``, in order. Each is consistent in itself; together they are no snapshot."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
-        """The names of the znode's children, sorted, or None without the znode. The watch fires when they change."""
+        """The names of the znode's children, sorted; the watch fires when they change or the znode is deleted.
+
+        None, and no watch is left, when there is no such znode."""
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False

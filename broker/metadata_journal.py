@@ -1,0 +1,175 @@
+"""The journal of the embedded metadata store, over the disk seam.
+
+In its directory lie one snapshot and one or more journal files::
+
+    metadata.snapshot                        sequence (8)  crc32c (4)  snapshot
+    metadata-00000000000000001234.journal    records:  length (4)  crc32c (4)  sequence (8)  payload
+
+All numbers are big-endian; a record's length counts sequence and payload, its CRC covers them. Records are numbered
+from 1; a file is named by the number of its first. A snapshot says the number of the first record that it does *not*
+contain; files that end before that are left over from a compaction and are removed.
+
+A record counts if it is whole, its CRC is right, and no record before it is missing. Whatever follows the first that
+does not count was never synced (``sync`` goes through the files in order), so it is cut off. Compaction begins a new
+file, writes the snapshot beside it, and removes the older files when the snapshot is durable.
+"""
+
+import errno
+import logging
+import os
+import re
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from broker.storage.disk import Disk, File
+
+logger = logging.getLogger(__name__)
+
+_SNAPSHOT_NAME: Final = "metadata.snapshot"
+_JOURNAL_NAME: Final = re.compile(r"metadata-(\d{20})\.journal")
+_SNAPSHOT_HEADER: Final = struct.Struct(">QI")
+_RECORD_HEADER: Final = struct.Struct(">II")
+_SEQUENCE: Final = struct.Struct(">Q")
+
+
+class CorruptSnapshot(Exception):
+    """The snapshot is not what was once written: the disk lost or changed synced bytes."""
+
+
+@dataclass(slots=True)
+class _JournalFile:
+    path: str
+    file: File
+    size: int = 0
+
+
+class MetadataJournal:
+    """Implements ``coordinator.metadata_store.local.Journal``. The directory exists and is locked by this broker."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._next_sequence = 1
+        self._files: list[_JournalFile] = []
+        """The last one is written to; the others wait for the snapshot that replaces them."""
+        self._size = 0
+        self._failed = False
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def load(self) -> tuple[bytes | None, list[bytes]]:
+        snapshot = self._load_snapshot()
+        records: list[bytes] = []
+        for first, name in self._journals():
+            if first == self._next_sequence:
+                self._load_file(self._path(name), records)
+            else:
+                self._remove_leftover(self._path(name))
+        if not self._files:
+            self._begin_file()
+        return snapshot, records
+
+    def _load_snapshot(self) -> bytes | None:
+        path = self._path(_SNAPSHOT_NAME)
+        if not self._disk.exists(path):
+            return None
+        content = self._disk.read(path)
+        if len(content) < _SNAPSHOT_HEADER.size:
+            raise CorruptSnapshot(f"{path} is too short")
+        self._next_sequence, crc = _SNAPSHOT_HEADER.unpack_from(content)
+        snapshot = content[_SNAPSHOT_HEADER.size :]
+        if crc32c(snapshot) != crc:
+            raise CorruptSnapshot(f"{path} does not match its checksum")
+        return snapshot
+
+    def _journals(self) -> list[tuple[int, str]]:
+        names = self._disk.list_dir(self._directory)
+        return sorted((int(match[1]), match[0]) for match in map(_JOURNAL_NAME.fullmatch, names) if match)
+
+    def _load_file(self, path: str, records: list[bytes]) -> None:
+        """Take the records that count from a file, cut off the rest, and be ready to go on writing to it."""
+        content = self._disk.read(path)
+        position = 0
+        while (payload := _record_at(content, position, self._next_sequence)) is not None:
+            records.append(payload)
+            position += _RECORD_HEADER.size + _SEQUENCE.size + len(payload)
+            self._next_sequence += 1
+        file = self._disk.open(path)
+        if position < len(content):
+            logger.warning("Cutting %d bytes that were not completely written off %s", len(content) - position, path)
+            file.truncate(position)
+            file.sync()
+        self._files.append(_JournalFile(path, file, position))
+        self._size += position
+
+    def _remove_leftover(self, path: str) -> None:
+        """Remove a file whose records are in the snapshot, or come after a missing one.
+
+        Durably: it must not come back when its numbers have been given out again."""
+        logger.info("Removing %s: what it holds is in the snapshot, or was never synced", path)
+        self._disk.remove(path)
+        self._disk.sync_dir(self._directory)
+
+    def append(self, record: bytes) -> None:
+        if self._failed:
+            raise OSError(errno.EIO, "the metadata journal failed before")
+        body = _SEQUENCE.pack(self._next_sequence) + record
+        frame = _RECORD_HEADER.pack(len(body), crc32c(body)) + body
+        current = self._files[-1]
+        try:
+            written = current.file.append([frame])
+            if written < len(frame):
+                raise OSError(errno.ENOSPC, f"only {written} of {len(frame)} bytes were written to {current.path}")
+        except OSError:
+            self._failed = True
+            current.file.truncate(current.size)
+            raise
+        self._next_sequence += 1
+        current.size += len(frame)
+        self._size += len(frame)
+
+    async def sync(self) -> None:
+        for file in tuple(self._files):
+            await file.file.sync_off_loop()
+
+    async def compact(self, snapshot: bytes) -> None:
+        first = self._next_sequence
+        if self._files[-1].size:
+            self._begin_file()
+        replaced = self._files[:-1]
+        self._size = self._files[-1].size
+        content = _SNAPSHOT_HEADER.pack(first, crc32c(snapshot)) + snapshot
+        await self._disk.write_atomic_off_loop(self._path(_SNAPSHOT_NAME), content)
+        self._files = [file for file in self._files if file not in replaced]
+        for file in replaced:
+            file.file.close()
+            self._disk.remove(file.path)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.file.close()
+
+    def _begin_file(self) -> None:
+        path = self._path(f"metadata-{self._next_sequence:020d}.journal")
+        self._files.append(_JournalFile(path, self._disk.open(path, create=True)))
+        self._disk.sync_dir(self._directory)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+
+def _record_at(content: bytes, position: int, sequence: int) -> bytes | None:
+    """The payload of the record at ``position``, if it is whole, unharmed, and the one that must come next."""
+    body_at = position + _RECORD_HEADER.size
+    if body_at > len(content):
+        return None
+    length, crc = _RECORD_HEADER.unpack_from(content, position)
+    body = content[body_at : body_at + length]
+    if len(body) != length or length < _SEQUENCE.size or crc32c(body) != crc:
+        return None
+    return body[_SEQUENCE.size :] if _SEQUENCE.unpack_from(body)[0] == sequence else None
