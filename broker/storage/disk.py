@@ -74,8 +74,11 @@ class Disk(Protocol):
 
     def read(self, path: str) -> bytes: ...
 
-    def write_atomic(self, path: str, data: Buffer) -> None:
-        """Replace a whole file durably: after a crash it is the old one or the new one, never a mixture."""
+    def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        """Replace a whole file: after a crash of the process it is the old one or the new one, never a mixture.
+
+        ``sync`` makes that true after a power loss as well; without it the file may then hold anything.
+        """
 
     async def write_atomic_off_loop(self, path: str, data: Buffer) -> None: ...
 
@@ -84,8 +87,13 @@ class Disk(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file; FileNotFoundError when there is none."""
 
+    async def remove_off_loop(self, path: str) -> None:
+        """The same; large files take a while to unlink."""
+
     def remove_tree(self, path: str) -> None:
         """Remove a directory and what is in it; nothing to do when it is not there."""
+
+    async def remove_tree_off_loop(self, path: str) -> None: ...
 
     def make_dirs(self, path: str) -> None:
         """Make a directory and its parents unless they exist."""
@@ -100,6 +108,8 @@ class Disk(Protocol):
     def file_size(self, path: str) -> int: ...
 
     def sync_dir(self, path: str) -> None: ...
+
+    async def sync_dir_off_loop(self, path: str) -> None: ...
 
     def lock(self, path: str) -> Lock:
         """Take an exclusive lock that ends with this process; raises ``AlreadyLocked``."""
@@ -226,15 +236,17 @@ class LocalDisk:
         descriptor = _Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         return _read_at(descriptor, os.fstat(descriptor.fd).st_size, 0)
 
-    def write_atomic(self, path: str, data: Buffer) -> None:
+    def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         temporary = f"{path}.tmp"
         descriptor = _Descriptor(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
         view = memoryview(data)
         while len(view):
             view = view[os.write(descriptor.fd, view) :]
-        os.fsync(descriptor.fd)
+        if sync:
+            os.fsync(descriptor.fd)
         os.replace(temporary, path)
-        self.sync_dir(os.path.dirname(path))
+        if sync:
+            self.sync_dir(os.path.dirname(path))
 
     async def write_atomic_off_loop(self, path: str, data: Buffer) -> None:
         await wrap(self.write_atomic)(path, data)
@@ -250,6 +262,12 @@ class LocalDisk:
             shutil.rmtree(path)
         except FileNotFoundError:
             pass
+
+    async def remove_off_loop(self, path: str) -> None:
+        await wrap(os.unlink)(path)
+
+    async def remove_tree_off_loop(self, path: str) -> None:
+        await wrap(self.remove_tree)(path)
 
     def make_dirs(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -269,6 +287,9 @@ class LocalDisk:
     def sync_dir(self, path: str) -> None:
         descriptor = _Descriptor(os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         os.fsync(descriptor.fd)
+
+    async def sync_dir_off_loop(self, path: str) -> None:
+        await wrap(self.sync_dir)(path)
 
     def lock(self, path: str) -> _LocalLock:
         return _LocalLock(path)

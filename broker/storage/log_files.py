@@ -1,0 +1,59 @@
+"""The names of what is in a partition's directory. An offset is written with 20 digits, so names sort like offsets."""
+
+from typing import Final
+
+from protocol.topic_partition import TopicPartition
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
+
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+DELETE_DIRECTORY_SUFFIX: Final = "-delete"
+FUTURE_DIRECTORY_SUFFIX: Final = "-future"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+
+_MAX_NAME: Final = 255
+
+
+def offset_file(directory: str, offset: int, suffix: str) -> str:
+    return f"{directory}/{offset:020}{suffix}"
+
+
+def offset_of(name: str) -> int | None:
+    """The offset in a file's name; None if the name does not begin with one."""
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isdecimal() else None
+
+
+def offsets_with_suffix(names: list[str], suffix: str) -> list[int]:
+    """Ascending; names that end so but hold no offset are left out."""
+    offsets = [offset_of(name) for name in names if name.endswith(suffix)]
+    return sorted(offset for offset in offsets if offset is not None)
+
+
+def directory_name(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def delete_directory_name(topic_partition: TopicPartition, unique_id: str) -> str:
+    """The name that a partition's directory gets when the partition is deleted, at most 255 characters."""
+    ending = f"-{topic_partition.partition}.{unique_id}{DELETE_DIRECTORY_SUFFIX}"
+    return topic_partition.topic[: _MAX_NAME - len(ending)] + ending
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition that a directory belongs to; None for one that is no partition's."""
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not partition.isdecimal():
+        return None
+    return TopicPartition(topic, int(partition))
