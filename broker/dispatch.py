@@ -1,0 +1,295 @@
+"""From a request frame to its handler, and from what the handler returns to the buffers of the answer.
+
+A handler is one decorated function per API::
+
+    @handles(ApiKey.HEARTBEAT, versions="0-4")
+    def handle_heartbeat(broker: "Broker", context: RequestContext, request: HeartbeatRequest) -> Outcome:
+        ...
+
+``handles`` makes it an ``ApiHandler``, a value; there is no registry behind the scenes, ``broker.handlers`` lists them
+all. What a handler returns, its ``Outcome``, says how the connection goes on:
+
+* a message: the answer, now;
+* None: there is no answer (a produce with acks=0);
+* a future of one of these: every effect of the request is done and only the answer comes later, so the connection
+  begins its next request at once (a produce that waits for its followers, a fetch that waits for records);
+* a coroutine of one of these: the connection's next request waits until it is done (a produce that must first be
+  verified). It costs a task, so it is for what really waits.
+
+Expected errors are fields of answers. Raising ``CloseConnection`` ends the connection. Any other exception is a bug of
+ours and ends here: it is logged and counted, and answered with UNKNOWN_SERVER_ERROR in whatever form the API has for
+it (``error_response``); an API without such a form loses the connection, as in Kafka.
+
+Unknown APIs and versions that are not served close the connection, except for ApiVersions, whose client cannot know
+better: its handler is called with the version that was asked for, and the answer is written as version 0 (KIP-511).
+"""
+
+import asyncio
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from broker.security.authorizer import ANONYMOUS, Principal
+from protocol.api_keys import ApiKey
+from protocol.compiler import Decoder, decoder
+from protocol.errors import ErrorCode
+from protocol.framing import encode_response, parse_request_header
+from protocol.primitives import DecodeError
+from protocol.schema import Buffer, Message, MessageType, Versions, parse_versions
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+logger = logging.getLogger(__name__)
+
+Outcome: TypeAlias = (
+    Message | None | asyncio.Future[Any] | Coroutine[Any, Any, Message | None]
+)  # Future[Any]: futures are invariant, and handlers make futures of their own response type.
+Answer: TypeAlias = list[Buffer]
+"""The buffers of one response frame; empty when the request is not answered."""
+
+R = TypeVar("R", bound=Message)
+HandlerFunction: TypeAlias = "Callable[[Broker, RequestContext, R], Outcome]"
+ErrorResponse: TypeAlias = Callable[[R, int, ErrorCode], Message]
+"""(request, version, error) to the response that carries this error everywhere where one is expected."""
+
+_NO_ANSWER: Final[Answer] = []
+
+
+class CloseConnection(Exception):
+    """The connection cannot go on. The message is the one line that is logged about it."""
+
+
+class ConnectionInfo:
+    """What is known of a connection's client. The software names come with ApiVersions (KIP-511)."""
+
+    __slots__ = (
+        "client_host",
+        "client_port",
+        "client_software_name",
+        "client_software_version",
+        "listener_name",
+        "principal",
+    )
+
+    def __init__(
+        self, *, client_host: str, client_port: int = 0, listener_name: str, principal: Principal = ANONYMOUS
+    ) -> None:
+        self.client_host = client_host
+        self.client_port = client_port
+        self.listener_name = listener_name
+        self.principal = principal
+        self.client_software_name = "unknown"
+        self.client_software_version = "unknown"
+
+    def __str__(self) -> str:
+        return f"{self.client_host}:{self.client_port} on {self.listener_name}"
+
+
+class RequestContext(NamedTuple):
+    """What a handler knows of a request beside its content. A tuple, because one is made for every request."""
+
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    connection: ConnectionInfo
+
+
+class ApiHandler(Generic[R]):
+    """One API's handler, the versions that it serves, and those that it advertises."""
+
+    __slots__ = ("advertised", "api_key", "error_response", "function", "name", "request_type", "versions")
+
+    def __init__(
+        self,
+        api_key: ApiKey,
+        function: HandlerFunction[R],
+        versions: Versions,
+        advertised: Versions,
+        error_response: ErrorResponse[R] | None,
+    ) -> None:
+        self.api_key = api_key
+        self.function = function
+        self.versions = versions
+        self.advertised = advertised
+        self.request_type = _request_type(function)
+        self.name = self.request_type.__name__.removesuffix("Request")
+        self.error_response = error_response or generic_error_response
+        assert self.request_type.api_key == api_key, f"{self.name} is not the request of {api_key.name}"
+
+    def __call__(self, broker: "Broker", context: RequestContext, request: R) -> Outcome:
+        return self.function(broker, context, request)
+
+    def __repr__(self) -> str:
+        return f"<handler of {self.name} {self.versions.first}-{self.versions.last}>"
+
+
+def handles(
+    api_key: ApiKey,
+    *,
+    versions: str,
+    advertised: str | None = None,
+    error_response: ErrorResponse[R] | None = None,
+) -> Callable[[HandlerFunction[R]], ApiHandler[R]]:
+    """Make the handler of ``api_key`` out of a function that serves ``versions``."""
+
+    def decorate(function: HandlerFunction[R]) -> ApiHandler[R]:
+        served = parse_versions(versions)
+        told = served if advertised is None else parse_versions(advertised)
+        return ApiHandler(api_key, function, served, told, error_response)
+
+    return decorate
+
+
+def _request_type(function: Callable[..., Any]) -> type[Any]:
+    annotation = list(inspect.signature(function).parameters.values())[2].annotation
+    assert isinstance(annotation, MessageType), f"{function}: the third parameter is the request, by its class"
+    return annotation
+
+
+def generic_error_response(request: Message, version: int, error: ErrorCode) -> Message:
+    """The response whose top-level ``error_code`` is the error; CloseConnection if this version has no such field."""
+    response_name = type(request).__name__.removesuffix("Request") + "Response"
+    response_type: MessageType = getattr(sys.modules[type(request).__module__], response_name)
+    for field in response_type.fields:
+        if field.name == "error_code" and version in field.versions:
+            response: Message = response_type(error_code=error)
+            return response
+    raise CloseConnection(f"{response_name} v{version} cannot carry {error.name}")
+
+
+class _Route:
+    """One served (API, version): what is looked up once per request."""
+
+    __slots__ = ("answer_version", "decode", "failures", "handler", "requests", "version")
+
+    def __init__(self, handler: ApiHandler[Any], version: int) -> None:
+        self.handler = handler
+        self.version = version
+        self.requests = 0
+        self.failures = 0
+        if version in handler.versions:
+            self.decode: Decoder[Any] = decoder(handler.request_type, version)
+            self.answer_version = version
+        else:
+            self.decode = _decode_nothing(handler.request_type)
+            self.answer_version = 0
+
+
+def _decode_nothing(request_type: type[R]) -> Decoder[R]:
+    """The body of an unknown version cannot be read; its handler gets a request of defaults."""
+
+    def decode(buffer: Buffer, position: int) -> tuple[R, int]:
+        return request_type(), len(buffer)
+
+    return decode
+
+
+class Unfinished:
+    """A request whose answer comes later: from a future, or from a coroutine that the connection must run."""
+
+    __slots__ = ("_context", "_dispatcher", "_request", "_route", "awaitable")
+
+    def __init__(
+        self,
+        dispatcher: "Dispatcher",
+        route: _Route,
+        context: RequestContext,
+        request: Message,
+        awaitable: asyncio.Future[Any] | Coroutine[Any, Any, Message | None],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._route = route
+        self._context = context
+        self._request = request
+        self.awaitable = awaitable
+
+    @property
+    def name(self) -> str:
+        return self._route.handler.name
+
+    def finish(self, done: asyncio.Future[Message | None]) -> Answer:
+        """The answer, once the future (or the task of the coroutine) is done."""
+        if done.cancelled():
+            raise CloseConnection(f"{self.name} was cancelled")
+        error = done.exception()
+        if error is None:
+            return self._dispatcher.encode(self._route, self._context, self._request, done.result())
+        return self._dispatcher.fail(self._route, self._context, self._request, error)
+
+
+class Dispatcher:
+    """The handlers of one broker, found by API key and version."""
+
+    def __init__(self, broker: "Broker", handlers: Iterable[ApiHandler[Any]]) -> None:
+        self._broker = broker
+        self._handlers = {int(handler.api_key): handler for handler in handlers}
+        self._routes: dict[tuple[int, int], _Route] = {}
+
+    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> Answer | Unfinished:
+        """Begin one request. Raises CloseConnection, and nothing else."""
+        try:
+            header, position = parse_request_header(frame)
+            api_key, version, correlation_id, client_id = header
+            route = self._routes.get((api_key, version)) or self._add_route(api_key, version)
+            request, _ = route.decode(frame, position)
+        except DecodeError as error:
+            raise CloseConnection(f"a malformed request: {error}") from None
+        route.requests += 1
+        context = RequestContext(version, correlation_id, client_id, connection)
+        try:
+            outcome = route.handler.function(self._broker, context, request)
+        except Exception as error:
+            return self.fail(route, context, request, error)
+        if outcome is None or isinstance(outcome, Message):
+            return self.encode(route, context, request, outcome)
+        return Unfinished(self, route, context, request, outcome)
+
+    def encode(self, route: _Route, context: RequestContext, request: Message, message: Message | None) -> Answer:
+        """The answer's buffers. A response that cannot be encoded is a bug like any other of its handler."""
+        if message is None:
+            return _NO_ANSWER
+        try:
+            return encode_response(context.correlation_id, message, route.answer_version)
+        except Exception as error:
+            return self.fail(route, context, request, error)
+
+    def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> Answer:
+        """The one place where an unexpected exception of a request ends."""
+        if isinstance(error, CloseConnection):
+            raise error
+        route.failures += 1
+        name = route.handler.name
+        logger.error(
+            "%s v%d of client %r at %s failed",
+            name,
+            route.version,
+            context.client_id,
+            context.connection,
+            exc_info=error,
+        )
+        try:
+            response = route.handler.error_response(request, route.answer_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return encode_response(context.correlation_id, response, route.answer_version)
+        except CloseConnection:
+            raise
+        except Exception as another:
+            logger.exception("%s v%d has no answer for its failure", name, route.version)
+            raise CloseConnection(f"{name} failed") from another
+
+    def request_counts(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """How many requests came, and how many failed unexpectedly, by (API name, version)."""
+        return {(r.handler.name, r.version): (r.requests, r.failures) for r in self._routes.values()}
+
+    def _add_route(self, api_key: int, version: int) -> _Route:
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise CloseConnection(f"a request for API key {api_key}, which is not served")
+        if version not in handler.versions and api_key != ApiKey.API_VERSIONS:
+            raise CloseConnection(f"a request for {handler.name} v{version}, which is not served")
+        route = _Route(handler, version)
+        if version in handler.versions:  # Others would let a client grow this table.
+            self._routes[api_key, version] = route
+        return route

@@ -1,0 +1,28 @@
+"""How long a client is asked to wait before its next request: ``throttle_time_ms`` of the answers.
+
+Produce and Fetch report the bytes that they moved and put the result into their answer. There are no limits yet, so
+nobody waits.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.dispatch import RequestContext
+
+
+class Quotas(Protocol):
+    """Both calls count the bytes against the client's share and return the milliseconds that it is to wait."""
+
+    def record_produce(self, context: "RequestContext", size: int) -> int: ...
+
+    def record_fetch(self, context: "RequestContext", size: int) -> int: ...
+
+
+class Unlimited:
+    """The quotas of a broker that has none."""
+
+    def record_produce(self, context: "RequestContext", size: int) -> int:
+        return 0
+
+    def record_fetch(self, context: "RequestContext", size: int) -> int:
+        return 0
