@@ -1,0 +1,43 @@
+"""Those who wait until a log has reached an offset: the high watermark, or what is flushed. Pure."""
+
+import heapq
+from collections.abc import Callable
+from typing import TypeAlias
+
+from protocol.errors import ErrorCode
+
+OnReached: TypeAlias = Callable[[ErrorCode], None]
+"""Called with NONE, or with the reason why the offset will not be reached here."""
+
+
+class OffsetWaiters:
+    """Calls each waiter exactly once, in the order of the offsets, equal ones in the order of arrival."""
+
+    __slots__ = ("_arrivals", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, OnReached]] = []
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, offset: int, callback: OnReached) -> None:
+        self._arrivals += 1
+        heapq.heappush(self._heap, (offset, self._arrivals, callback))
+
+    def release(self, reached: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Call those who wait for ``reached`` or less. A callback may add waiters, also such that are due at once."""
+        while self._heap and self._heap[0][0] <= reached:  # A callback may replace the heap: it may fail everybody.
+            heapq.heappop(self._heap)[2](error)
+
+    def fail(self, error: ErrorCode) -> None:
+        """Call everybody who waits now; none of them will be reached."""
+        failed, self._heap = self._heap, []
+        for _, _, callback in sorted(failed, key=lambda waiter: waiter[:2]):
+            callback(error)
+
+    def forget(self, callback: OnReached) -> None:
+        """Let go of a waiter that gave up; it costs a walk, since giving up is rare."""
+        self._heap = [waiter for waiter in self._heap if waiter[2] != callback]
+        heapq.heapify(self._heap)

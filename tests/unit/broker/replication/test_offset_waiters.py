@@ -1,0 +1,80 @@
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.replication.offset_waiters import OffsetWaiters
+from protocol.errors import ErrorCode
+
+
+def note(calls: list[tuple[str, ErrorCode]], name: str) -> Callable[[ErrorCode], None]:
+    return lambda error: calls.append((name, error))
+
+
+def test_waiters_are_called_in_the_order_of_offsets_then_of_arrival() -> None:
+    waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
+    for offset, name in [(5, "c"), (3, "a"), (5, "d"), (4, "b"), (9, "z")]:
+        waiters.add(offset, note(calls, name))
+    waiters.release(5)
+    assert calls == [(name, ErrorCode.NONE) for name in "abcd"]
+    assert len(waiters) == 1
+
+
+def test_a_callback_may_wait_again() -> None:
+    waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
+
+    def again(error: ErrorCode) -> None:
+        waiters.add(2, note(calls, "due"))
+        waiters.add(7, note(calls, "later"))
+
+    waiters.add(1, again)
+    waiters.release(2)
+    assert calls == [("due", ErrorCode.NONE)]
+    waiters.release(7)
+    assert calls[1:] == [("later", ErrorCode.NONE)]
+
+
+def test_failure_reaches_everybody_and_not_those_who_come_after() -> None:
+    waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
+    waiters.add(8, note(calls, "b"))
+    waiters.add(3, lambda error: waiters.add(4, note(calls, "new")))
+    waiters.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert calls == [("b", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    waiters.release(4)
+    assert calls[1:] == [("new", ErrorCode.NONE)]
+
+
+def test_who_gave_up_is_not_called() -> None:
+    waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
+    gone, stays = note(calls, "gone"), note(calls, "stays")
+    waiters.add(1, gone)
+    waiters.add(2, stays)
+    waiters.forget(gone)
+    waiters.release(9)
+    assert calls == [("stays", ErrorCode.NONE)]
+
+
+@given(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 20).map(lambda end: ("reached", end))), max_size=40))
+def test_everybody_is_called_once_when_due(steps: list[int | tuple[str, int]]) -> None:
+    waiters = OffsetWaiters()
+    called: list[int] = []
+    waiting: list[int] = []
+    for step in steps:
+        if isinstance(step, int):
+            waiting.append(step)
+            waiters.add(step, lambda error, offset=step: called.append(offset))  # type: ignore[misc]
+        else:
+            due = sorted(offset for offset in waiting if offset <= step[1])
+            waiting = [offset for offset in waiting if offset > step[1]]
+            called.clear()
+            waiters.release(step[1])
+            assert called == due
+    assert len(waiters) == len(waiting)
+
+
+def test_a_callback_that_ends_everything_leaves_nobody_called_twice() -> None:
+    waiters, calls = OffsetWaiters(), list[tuple[str, ErrorCode]]()
+    waiters.add(1, lambda error: waiters.fail(ErrorCode.KAFKA_STORAGE_ERROR))
+    waiters.add(2, note(calls, "second"))
+    waiters.release(2)
+    assert calls == [("second", ErrorCode.KAFKA_STORAGE_ERROR)]
