@@ -56,11 +56,15 @@ CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
 
 _MAX_INT32: Final = 2**31 - 1
+_MIN_INT64: Final = -(2**63)
+_MAX_INT64: Final = 2**63 - 1
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BATCH_LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _BASE_OFFSET: Final = struct.Struct(">q")
 _PARTITION_LEADER_EPOCH: Final = struct.Struct(">i")
+_BATCH_LENGTH_POSITION: Final = 8
 _PARTITION_LEADER_EPOCH_POSITION: Final = 12
 
 _new_tuple: Final = tuple.__new__
@@ -207,6 +211,8 @@ def iter_records(
     buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int
 ) -> Iterator[Record]:
     """The records inside, in order. CorruptRecord at the first that contradicts itself or the header."""
+    if header.records_count == 0:
+        return
     payload = records_payload(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
     append_time = header.max_timestamp if header.is_log_append_time else None
     at = 0
@@ -220,6 +226,8 @@ def iter_records(
             raise CorruptRecord(f"offset delta {offset_delta} after {previous_delta} of {header.last_offset_delta}")
         previous_delta = offset_delta
         timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+        if not _MIN_INT64 <= timestamp <= _MAX_INT64:
+            raise CorruptRecord(f"timestamp {timestamp} at offset delta {offset_delta}")
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
     if at != len(payload):
         raise CorruptRecord(f"{len(payload) - at} bytes after the last record")
@@ -234,7 +242,10 @@ def _checked_count(header: BatchHeader) -> int:
 def _decode_record(
     payload: bytes, at: int
 ) -> tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-    """(next position, timestamp delta, offset delta, key, value, headers); IndexError or ValueError if it is broken."""
+    """(next position, timestamp delta, offset delta, key, value, headers); IndexError or ValueError if it is broken.
+
+    A key or value that claims more bytes than there are is found at the latest where the record's end is compared.
+    """
     length, at = decode_varint(payload, at)
     end = at + length
     if length < 0 or end > len(payload):
@@ -243,35 +254,32 @@ def _decode_record(
     offset_delta, at = decode_varint(payload, at)
     key, at = _decode_bytes(payload, at)
     value, at = _decode_bytes(payload, at)
-    header_count = payload[at]
-    at += 1
-    headers: list[tuple[str, bytes | None]] = []
-    if header_count:
-        headers, at = _decode_headers(payload, at - 1)
+    headers, at = ([], at + 1) if payload[at] == 0 else _decode_headers(payload, at)
     if at != end:
         raise ValueError(f"a record of {length} bytes ends {at - end} bytes from there")
     return at, timestamp_delta, offset_delta, key, value, headers
 
 
 def _decode_bytes(payload: bytes, at: int) -> tuple[bytes | None, int]:
-    """A negative length is null; an end beyond the payload is found by who compares the position at the end."""
     length, at = decode_varint(payload, at)
     if length < 0:
         return None, at
-    return payload[at : at + length], at + length
+    end = at + length
+    return payload[at:end], end
 
 
 def _decode_headers(payload: bytes, at: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    """Names that are not UTF-8 survive a round trip (PEP 383), so that compaction changes nothing."""
     count, at = decode_varint(payload, at)
     if count < 0:
         raise ValueError(f"a header count of {count}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        key, at = _decode_bytes(payload, at)
-        if key is None:
-            raise ValueError("a header without a key")
+        name, at = _decode_bytes(payload, at)
+        if name is None:
+            raise ValueError("a header without a name")
         value, at = _decode_bytes(payload, at)
-        headers.append((key.decode("utf-8", "replace"), value))
+        headers.append((name.decode("utf-8", "surrogateescape"), value))
     return headers, at
 
 
@@ -290,14 +298,10 @@ def build_batch(
 ) -> bytearray:
     """One batch of consecutive offsets; the base timestamp is the first record's."""
     base_timestamp = records[0].timestamp
-    payload = compress(compression, _encode_records(records, base_timestamp))
-    batch = bytearray(HEADER_SIZE + len(payload))
-    batch[HEADER_SIZE:] = payload
-    _HEADER.pack_into(
-        batch,
-        0,
+    payload = b"".join([encode_record(delta, base_timestamp, record) for delta, record in enumerate(records)])
+    header = (
         base_offset,
-        len(batch) - LOG_OVERHEAD,
+        0,
         partition_leader_epoch,
         MAGIC,
         0,
@@ -313,38 +317,54 @@ def build_batch(
         base_sequence,
         len(records),
     )
+    return assemble_batch(header, compress(compression, payload))
+
+
+def assemble_batch(header: Sequence[int], compressed_records: Buffer) -> bytearray:
+    """The fields of a BatchHeader and what follows them as one batch; length and CRC are computed here."""
+    batch = bytearray(HEADER_SIZE + len(compressed_records))
+    _HEADER.pack_into(batch, 0, *header)
+    _BATCH_LENGTH.pack_into(batch, _BATCH_LENGTH_POSITION, len(batch) - LOG_OVERHEAD)
+    batch[HEADER_SIZE:] = compressed_records
     stamp_crc(batch)
     return batch
 
 
-def stamp_crc(batch: bytearray | memoryview) -> None:
-    """Recompute the CRC of the one batch that the buffer consists of."""
-    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+def stamp_crc(batch: bytearray | memoryview) -> int:
+    """Compute the CRC of the one batch that ``batch`` holds, and put it there."""
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
+    _CRC.pack_into(batch, CRC_POSITION, crc)
+    return crc
 
 
-def _encode_records(records: Sequence[NewRecord], base_timestamp: int) -> bytes:
-    encoded: list[bytes] = []
-    for offset_delta, (timestamp, key, value, headers) in enumerate(records):
-        body = b"".join(
-            (
-                b"\0",
-                encode_varint(timestamp - base_timestamp),
-                encode_varint(offset_delta),
-                b"\1" if key is None else encode_varint(len(key)),
-                key or b"",
-                b"\1" if value is None else encode_varint(len(value)),
-                value or b"",
-                _encode_headers(headers) if headers else b"\0",
-            )
+def stamp_header(batch: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
+    """Put ``header`` over the one that ``batch`` begins with; the CRC is computed here."""
+    _HEADER.pack_into(batch, 0, *header)
+    return header._replace(crc=stamp_crc(batch))
+
+
+def encode_record(offset_delta: int, base_timestamp: int, record: NewRecord) -> bytes:
+    """One record as it stands in the payload."""
+    timestamp, key, value, headers = record
+    body = b"".join(
+        (
+            b"\0",
+            encode_varint(timestamp - base_timestamp),
+            encode_varint(offset_delta),
+            b"\1" if key is None else encode_varint(len(key)),
+            key or b"",
+            b"\1" if value is None else encode_varint(len(value)),
+            value or b"",
+            _encode_headers(headers) if headers else b"\0",
         )
-        encoded += (encode_varint(len(body)), body)
-    return b"".join(encoded)
+    )
+    return encode_varint(len(body)) + body
 
 
 def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     parts = [encode_varint(len(headers))]
     for name, value in headers:
-        key = name.encode()
-        parts += (encode_varint(len(key)), key)
+        encoded_name = name.encode("utf-8", "surrogateescape")
+        parts += (encode_varint(len(encoded_name)), encoded_name)
         parts += (b"\1",) if value is None else (encode_varint(len(value)), value)
     return b"".join(parts)

@@ -33,6 +33,16 @@ def _encode_long(zigzag: int) -> bytes:
 
 def decode_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """(value, position after it). ValueError if it does not end within 64 bits, IndexError if the buffer ends first."""
+    byte = buffer[position]
+    if byte < 0x80:
+        return byte >> 1 ^ -(byte & 1), position + 1
+    following = buffer[position + 1]
+    if following < 0x80:
+        return (byte & 0x7F | following << 7) >> 1 ^ -(byte & 1), position + 2
+    return _decode_long(buffer, position)
+
+
+def _decode_long(buffer: Buffer, position: int) -> tuple[int, int]:
     zigzag = shift = 0
     for index in range(position, position + _MAX_BYTES):
         byte = buffer[index]
