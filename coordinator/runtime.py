@@ -1,0 +1,197 @@
+"""What both coordinators do with the internal partitions that they own.
+
+A coordinator owns a partition of its topic from the election of this broker as the partition's leader until the next
+leadership change, under one leader epoch: the coordinator epoch. Nothing of an older ownership survives.
+
+Loading is a replay to the log's END, not to the high watermark. A record between the two will become replicated and
+was decided by a predecessor; a coordinator that does not know it could abort what is about to be committed. Until the
+high watermark has reached that end nothing may be answered from the loaded state, because the record could also still
+be lost. So ``load`` returns only when both have met; requests get COORDINATOR_LOAD_IN_PROGRESS until then.
+
+Afterwards a request is decided in one synchronous step and answered when the high watermark has passed its record:
+in the same call where one replica is enough, else later. ``Reply`` serves both without a future in the first case.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from coordinator.ports import ReplicatedLog
+from protocol.errors import ErrorCode
+from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batches
+from protocol.schema import Buffer
+
+T = TypeVar("T")
+
+Answer: TypeAlias = T | asyncio.Future[T] | Coroutine[Any, Any, T]
+"""What a coordinator returns for a request.
+
+A value: the answer, now. A future: every effect is done, the answer comes when they are durable. A coroutine: nothing
+is done yet, and whoever keeps the order of a connection's requests must run it to its end before the next one.
+"""
+
+ReplayBatch: TypeAlias = Callable[[Buffer, int, BatchHeader], None]
+"""(buffer, position, header) of one batch of the log."""
+
+LOAD_SLICE_BYTES: Final = 256 * 1024
+"""What is replayed before the loop runs again: some ten milliseconds of small records."""
+
+_MIN_INT32: Final = -(2**31)
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``: 32 bits, signed, over UTF-16 code units."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of an internal topic that holds a transactional id or a group id."""
+    value = java_hash(key)
+    return 0 if value == _MIN_INT32 else abs(value) % partition_count
+
+
+async def load(log: ReplicatedLog, replay: ReplayBatch, is_owned: Callable[[], bool]) -> bool:
+    """Replay a partition to the end of its log and wait until all of that is replicated.
+
+    ``is_owned`` is asked again after every pause. Returns False, and ``replay`` is not called any more, once it says no
+    or the leadership is lost. When it returns True, nothing lies between what was replayed, the log's end and the high
+    watermark, and the caller may open the partition before it awaits anything. Raises CorruptRecord for a log that
+    cannot be read.
+    """
+    offset = log.log_start_offset
+    while True:
+        if offset < log.log_end_offset:
+            offset = _replay_slice(log, offset, replay)
+            await asyncio.sleep(0)
+        elif log.high_watermark < offset:
+            if await replicated(log, offset) is not ErrorCode.NONE:
+                return False
+        else:
+            return True
+        if not is_owned():
+            return False
+
+
+def _replay_slice(log: ReplicatedLog, offset: int, replay: ReplayBatch) -> int:
+    """Replay what one read gives, and return the offset after it."""
+    buffer = log.read(offset, LOAD_SLICE_BYTES)
+    if not len(buffer):  # Compaction has removed all up to the end.
+        return log.log_end_offset
+    after = offset
+    for position, header in iter_batches(buffer):
+        if header.next_offset > after:
+            replay(buffer, position, header)
+            after = header.next_offset
+    if after == offset:
+        raise CorruptRecord(f"no whole batch at offset {offset}")
+    return after
+
+
+def replicated(log: ReplicatedLog, end_offset: int) -> asyncio.Future[ErrorCode]:
+    """``ReplicatedLog.when_replicated`` as a future."""
+    future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def settle(error: ErrorCode) -> None:
+        if not future.done():
+            future.set_result(error)
+
+    log.when_replicated(end_offset, settle)
+    return future
+
+
+_COORDINATOR_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(log_error: ErrorCode) -> ErrorCode:
+    """What a client is told when the coordinator's own log refused a record, or lost its leader."""
+    return _COORDINATOR_ERRORS.get(log_error, log_error)
+
+
+class Reply(Generic[T]):
+    """Takes the one answer of a request, whenever it comes; later ones are ignored."""
+
+    __slots__ = ("_future", "_value")
+
+    def __init__(self) -> None:
+        self._value: T | None = None
+        self._future: asyncio.Future[T] | None = None
+
+    @property
+    def is_given(self) -> bool:
+        return self._value is not None
+
+    def __call__(self, value: T) -> None:
+        if self._value is not None:
+            return
+        self._value = value
+        if self._future is not None and not self._future.done():
+            self._future.set_result(value)
+
+    def answer(self) -> T | asyncio.Future[T]:
+        """The answer if it is there, else a future of it."""
+        if self._value is not None:
+            return self._value
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+class Deadlines:
+    """Callbacks after one fixed delay: a single timer, however many of them wait."""
+
+    __slots__ = ("_delay", "_next_key", "_timer", "_waiting")
+
+    def __init__(self, delay_ms: int) -> None:
+        self._delay = delay_ms / 1000
+        self._waiting: dict[int, tuple[float, Callable[[], None]]] = {}
+        self._next_key = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, callback: Callable[[], None]) -> int:
+        """Call back after the delay, unless the returned key is cancelled before."""
+        loop = asyncio.get_running_loop()
+        key = self._next_key = self._next_key + 1
+        self._waiting[key] = (loop.time() + self._delay, callback)
+        if self._timer is None:
+            self._timer = loop.call_later(self._delay, self._fire)
+        return key
+
+    def cancel(self, key: int) -> None:
+        """Forget a callback; one that was called already is no error."""
+        self._waiting.pop(key, None)
+
+    def stop(self) -> None:
+        """Forget all of them."""
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._waiting:
+            key = next(iter(self._waiting))
+            when, callback = self._waiting[key]
+            if when > now:
+                self._timer = loop.call_at(when, self._fire)
+                return
+            del self._waiting[key]
+            callback()
