@@ -1,0 +1,74 @@
+# Every target sets up what it needs in .venv by itself; `make run` and `make test` are the two to know.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+MAVEN_PEERS := java-client-4 java-client-2 kafka-4 kafka-3.9
+DATA_DIR ?= oncelog-data
+PORT ?= 9092
+
+.PHONY: run demo test check interop interop-smoke bench fuzz peers format clean
+
+run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
+	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
+
+demo: $(DEV)  ## Purchases to invoices and shipments, exactly once, through kill -9
+	$(BIN)/python -m tests.demo
+
+test: $(DEV)  ## Unit, scenario, conformance, simulation and integration tests
+	$(BIN)/python -m pytest -q tests/unit tests/scenarios tests/conformance tests/simulation tests/integration
+
+check: $(DEV)  ## Format, lint, types, import contracts, tidiness
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/tidy
+
+interop: $(DEV) peers  ## Real clients and Apache Kafka's own tools, all scenarios
+	$(BIN)/python -m pytest -q tests/interop
+
+interop-smoke: $(DEV) peers  ## One scenario for each real client
+	$(BIN)/python -m pytest -q tests/interop -m smoke
+
+bench: $(DEV) peers  ## Side by side with Apache Kafka on this machine
+	$(BIN)/python -m tests.benchmarks.side_by_side
+
+peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kcat
+
+.peers/%/.installed: tests/peers/%/pom.xml
+	@command -v mvn >/dev/null || { echo "Maven is missing: apt-get install maven openjdk-17-jdk-headless"; exit 1; }
+	rm -rf $(@D) && mkdir -p $(@D)
+	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)/lib
+	touch $@
+
+.peers/kafkajs/.installed: tests/peers/kafkajs/package.json
+	@command -v npm >/dev/null || { echo "npm is missing: apt-get install nodejs npm"; exit 1; }
+	rm -rf $(@D) && mkdir -p $(@D)
+	cp $< $(@D)/ && cd $(@D) && npm install --silent --no-audit --no-fund
+	touch $@
+
+.peers/kcat:
+	@command -v kcat >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq kcat >/dev/null; \
+	  command -v kcat >/dev/null || { echo "kcat is missing: apt-get install kcat"; exit 1; }; }
+	mkdir -p .peers && touch $@
+
+format: $(DEV)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(RUNTIME): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(DEV): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(RUNTIME) $@
+
+clean:
+	rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,210 @@
+"""Brokers as real processes, for interop tests and benchmarks: ours, and Apache Kafka from its Maven artifacts.
+
+Each is a context manager that listens on loopback only, is stopped by process id, and leaves its directory to the
+caller. Readiness is never a sleep: our broker is ready when its readiness line arrives, Apache Kafka when its log says so.
+"""
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PEERS = REPOSITORY / ".peers"
+READY_LINE = re.compile(r"\[KafkaServer id=\d+\] started|Kafka Server started")
+_STOP_SECONDS = 20.0
+
+
+class BrokerDied(Exception):
+    """The process ended or stayed silent before it was ready; the message holds the end of its output."""
+
+
+def free_port() -> int:
+    """Return a loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_line(stream: IO[bytes], pattern: re.Pattern[str], seconds: float) -> str:
+    """Read ``stream`` until a line matches; return all that was read."""
+    deadline = time.monotonic() + seconds  # noqa: TID251
+    seen = b""
+    descriptor = stream.fileno()
+    while not pattern.search(seen.decode(errors="replace")):
+        remaining = deadline - time.monotonic()  # noqa: TID251
+        if remaining <= 0 or not select.select([descriptor], [], [], remaining)[0]:
+            raise BrokerDied(f"not ready after {seconds} s:\n{seen.decode(errors='replace')[-4000:]}")
+        chunk = os.read(descriptor, 65536)
+        if not chunk:
+            raise BrokerDied(f"ended before it was ready:\n{seen.decode(errors='replace')[-4000:]}")
+        seen += chunk
+    return seen.decode(errors="replace")
+
+
+class BrokerProcess:
+    """A broker process; ``address`` is ``host:port`` once it runs."""
+
+    name = "broker"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.address = ""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    def start(self, *, seconds: float = 60.0) -> None:
+        """Start the process and return when it is ready."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "stderr.log").open("ab") as errors:
+            self.process = subprocess.Popen(
+                self.command(), stdout=subprocess.PIPE, stderr=errors, env=self.environment(), start_new_session=True
+            )
+        assert self.process.stdout is not None
+        try:
+            wait_for_line(self.process.stdout, READY_LINE, seconds)
+        except BrokerDied as died:
+            self.kill()
+            tail = (self.directory / "stderr.log").read_text(errors="replace")[-4000:]
+            raise BrokerDied(f"{died}\n{tail}") from None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def kill(self) -> None:
+        """kill -9, and wait until the process is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, wait for the clean shutdown, and return the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            code = process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait(_STOP_SECONDS)
+        if process.stdout is not None:
+            process.stdout.close()
+        return code
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class OncelogProcess(BrokerProcess):
+    """``oncelog serve`` on the embedded store. The port stays the same over restarts, so that clients find it again."""
+
+    name = "oncelog"
+
+    def __init__(self, directory: Path, settings: Sequence[str] = (), port: int | None = None) -> None:
+        super().__init__(directory)
+        self.settings = settings
+        self.port = port or free_port()
+        self.address = f"127.0.0.1:{self.port}"
+
+    @property
+    def data_directory(self) -> Path:
+        return self.directory / "data"
+
+    def command(self) -> list[str]:
+        overrides = [word for setting in self.settings for word in ("--set", setting)]
+        data = str(self.data_directory)
+        return [sys.executable, "-m", "broker", "serve", "--port", str(self.port), "--data-dir", data, *overrides]
+
+
+KAFKA_4 = PEERS / "kafka-4" / "lib"
+KAFKA_3_9 = PEERS / "kafka-3.9" / "lib"
+
+
+def class_path(library: Path) -> str:
+    if not library.is_dir():
+        raise FileNotFoundError(f"{library} is missing: run `make peers`")
+    return f"{library}/*"
+
+
+class KafkaProcess(BrokerProcess):
+    """Apache Kafka as one combined KRaft node, started from its Maven artifacts with its own defaults for one node."""
+
+    name = "kafka"
+
+    def __init__(self, directory: Path, settings: Sequence[str] = (), library: Path = KAFKA_4) -> None:
+        super().__init__(directory)
+        self.settings = settings
+        self.library = library
+        self.port = free_port()
+        self.controller_port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+
+    @property
+    def data_directory(self) -> Path:
+        return self.directory / "data"
+
+    def java(self, *words: str, heap: str = "-Xmx1G") -> list[str]:
+        return ["java", heap, "-Dorg.slf4j.simpleLogger.logFile=System.out", "-cp", class_path(self.library), *words]
+
+    def command(self) -> list[str]:
+        # The JVM options of Kafka's own kafka-server-start and kafka-run-class scripts.
+        options = ["-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+        options += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]
+        return self.java(*options, "kafka.Kafka", str(self.properties_file))
+
+    @property
+    def properties_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    def start(self, *, seconds: float = 60.0) -> None:
+        if not self.properties_file.exists():
+            self.format()
+        super().start(seconds=seconds)
+
+    def format(self) -> None:
+        """Write ``server.properties`` and format the storage directory."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lines = [
+            "process.roles=broker,controller",
+            "node.id=1",
+            f"controller.quorum.voters=1@127.0.0.1:{self.controller_port}",
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names=CONTROLLER",
+            f"log.dirs={self.data_directory}",
+            "offsets.topic.replication.factor=1",
+            "transaction.state.log.replication.factor=1",
+            "transaction.state.log.min.isr=1",
+            "share.coordinator.state.topic.replication.factor=1",
+            "share.coordinator.state.topic.min.isr=1",
+            "group.initial.rebalance.delay.ms=0",
+            *self.settings,
+        ]
+        self.properties_file.write_text("\n".join(lines) + "\n")
+        tool = self.java("kafka.tools.StorageTool", "format", "-t", "b25jZWxvZy1iZW5jaG1hcg", "-c")
+        subprocess.run([*tool, str(self.properties_file)], check=True, stdout=subprocess.DEVNULL)

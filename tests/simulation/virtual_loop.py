@@ -1,0 +1,295 @@
+"""An event loop in virtual time, with a network in memory.
+
+Time stands still while callbacks run and jumps to the next timer when nothing is ready, so that hours of timeouts pass
+in milliseconds and a run depends on nothing but its seed. Sockets are what DESIGN's seams allow: ``create_server`` and
+``create_connection`` with protocols. Each direction of a connection is a first-in-first-out pipe with a random delay
+and random segmentation drawn from the run's own ``random.Random``. ``run_in_executor`` is refused: whatever is off the
+loop in production goes through the disk seam, which is inline here.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+HIGH_WATER = 64 * 1024
+MAX_SEGMENT = 64 * 1024
+
+
+class Deadlock(Exception):
+    """Nothing is ready and no timer is set, yet the run is not finished."""
+
+
+class _IdleSelector:
+    """Stands where the loop expects a selector: instead of waiting it moves the clock."""
+
+    def __init__(self, loop: "VirtualLoop") -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise Deadlock(f"nothing left to do at {self._loop.time():.3f} s")
+        if timeout > 0:
+            self._loop.advance(timeout)
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The loop. ``network`` holds the listeners and connections of every node."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._selector = _IdleSelector(self)
+        self._clock_resolution = 1e-9
+        self.rng = rng
+        self.network = Network(self, rng)
+
+    def time(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        assert not event_list
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        raise AssertionError(f"{func} leaves the loop: not simulable")
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        return self.network.listen(protocol_factory, host or "127.0.0.1", port or 0)
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        return await self.network.connect(protocol_factory, host, port)
+
+
+class Network:
+    """Every listener and connection of the simulated cluster, and the faults that befall them."""
+
+    def __init__(self, loop: VirtualLoop, rng: random.Random) -> None:
+        self._loop = loop
+        self._rng = rng
+        self._listeners: dict[int, SimServer] = {}
+        self._next_port = 10_000
+        self._next_client_port = 50_000
+        self.delay_seconds = (0.000_05, 0.001)
+        self.segment_bytes = MAX_SEGMENT
+
+    def listen(self, factory: Callable[[], Any], host: str, port: int) -> "SimServer":
+        if port == 0:
+            self._next_port += 1
+            port = self._next_port
+        if port in self._listeners:
+            raise OSError(98, f"port {port} is in use")
+        server = SimServer(self, factory, host, port)
+        self._listeners[port] = server
+        return server
+
+    def forget(self, server: "SimServer") -> None:
+        if self._listeners.get(server.port) is server:
+            del self._listeners[server.port]
+
+    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple["SimTransport", Any]:
+        await asyncio.sleep(self.delay())
+        server = self._listeners.get(port)
+        if server is None:
+            raise ConnectionRefusedError(111, f"nothing listens on {host}:{port}")
+        self._next_client_port += 1
+        name = (host, self._next_client_port)
+        near = SimTransport(self._loop, self, name, (host, port))
+        far = SimTransport(self._loop, self, (host, port), name)
+        near.peer, far.peer = far, near
+        server.accept(far)
+        protocol = factory()
+        near.attach(protocol)
+        return near, protocol
+
+    def delay(self) -> float:
+        return self._rng.uniform(*self.delay_seconds)
+
+    def cut(self, server: "SimServer") -> None:
+        """The server's process dies: its port closes and the other ends of its connections see a reset."""
+        self.forget(server)
+        for transport in list(server.transports):
+            transport.die()
+        server.transports.clear()
+
+
+class SimServer:
+    """What ``create_server`` returns."""
+
+    def __init__(self, network: Network, factory: Callable[[], Any], host: str, port: int) -> None:
+        self._network = network
+        self._factory = factory
+        self.host = host
+        self.port = port
+        self.transports: list[SimTransport] = []
+        self.sockets = (_SocketName(host, port),)
+
+    def accept(self, transport: "SimTransport") -> None:
+        self.transports = [known for known in self.transports if not known.is_closing()]
+        self.transports.append(transport)
+        transport.attach(self._factory())
+
+    def close(self) -> None:
+        self._network.forget(self)
+
+    def is_serving(self) -> bool:
+        return True
+
+    async def start_serving(self) -> None:
+        pass
+
+    async def wait_closed(self) -> None:
+        pass
+
+
+class _SocketName:
+    def __init__(self, host: str, port: int) -> None:
+        self._name = (host, port)
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._name
+
+
+class SimTransport(asyncio.Transport):
+    """One end of a connection."""
+
+    peer: "SimTransport"
+
+    def __init__(self, loop: VirtualLoop, network: Network, name: tuple[str, int], peer_name: tuple[str, int]) -> None:
+        super().__init__({"sockname": name, "peername": peer_name})
+        self._loop = loop
+        self._network = network
+        self._protocol: Any = None
+        self._incoming: deque[bytes] = deque()  # Arrived, not yet read because reading is paused.
+        self._in_flight = 0
+        self._arrival = 0.0
+        self._reading = True
+        self._writing_paused = False
+        self._closing = False
+        self._dead = False
+        self._lost = False
+        self._end_received = False
+
+    def attach(self, protocol: Any) -> None:
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return self._reading
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._loop.call_soon(self._drain_incoming)
+
+    def get_write_buffer_size(self) -> int:
+        return self._in_flight
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(bytes(part) for part in list_of_data))
+
+    def write(self, data: Any) -> None:
+        if self._closing or self._dead or not data:
+            return
+        whole = bytes(data)
+        position = 0
+        while position < len(whole):
+            size = min(len(whole) - position, self._segment_size())
+            self._send(whole[position : position + size])
+            position += size
+        if self._in_flight > HIGH_WATER and not self._writing_paused:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+
+    def _segment_size(self) -> int:
+        limit = self._network.segment_bytes
+        return limit if self._loop.rng.random() < 0.8 else self._loop.rng.randint(1, limit)
+
+    def _send(self, segment: bytes) -> None:
+        self._in_flight += len(segment)
+        self._at_arrival(lambda: self.peer._arrive(segment))
+
+    def _at_arrival(self, action: Callable[[], None]) -> None:
+        self._arrival = max(self._arrival + 1e-9, self._loop.time() + self._network.delay())
+        self._loop.call_at(self._arrival, action)
+
+    def _arrive(self, segment: bytes) -> None:
+        sender = self.peer
+        sender._in_flight -= len(segment)
+        if sender._writing_paused and sender._in_flight <= HIGH_WATER // 4:
+            sender._writing_paused = False
+            if not sender._dead:
+                sender._protocol.resume_writing()
+        if self._dead or self._closing:
+            return
+        self._incoming.append(segment)
+        self._drain_incoming()
+
+    def _drain_incoming(self) -> None:
+        while self._incoming and self._reading and not self._closing and not self._dead:
+            self._deliver(self._incoming.popleft())
+        if self._end_received and not self._incoming and not self._dead:
+            self._lose(None)
+
+    def _deliver(self, segment: bytes) -> None:
+        if not isinstance(self._protocol, asyncio.BufferedProtocol):
+            self._protocol.data_received(segment)
+            return
+        position = 0
+        while position < len(segment) and not self._closing:
+            view = memoryview(self._protocol.get_buffer(-1)).cast("B")
+            size = min(len(view), len(segment) - position)
+            view[:size] = segment[position : position + size]
+            self._protocol.buffer_updated(size)
+            position += size
+
+    def close(self) -> None:
+        """Finish what was written, then end the connection."""
+        if not self._closing:
+            self._closing = True
+            self._at_arrival(self.peer._end)
+            self._loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def _end(self) -> None:
+        self._end_received = True
+        if not self._dead and (self._closing or not self._incoming):
+            self._lose(None)
+
+    def die(self) -> None:
+        """The process at this end is gone: nothing more is delivered to it, and the other end sees a reset."""
+        self._dead = True
+        self._closing = True
+        self._at_arrival(lambda: self.peer._lose(ConnectionResetError(104, "connection reset by peer")))
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._lost or self._dead:
+            return
+        self._lost = self._closing = True
+        self._protocol.connection_lost(error)

@@ -1,0 +1,90 @@
+"""Rules of the house that no linter knows."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("protocol", "coordinator", "broker", "clients", "spark_connector")
+LONGEST_FILE = 600
+LONGEST_FUNCTION = 70
+ONE_IMPORTER = {"kazoo", "uvloop", "aiofiles"}
+
+
+def tracked(*suffixes: str) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+    return [REPOSITORY / name for name in listed.split("\n") if name.endswith(suffixes)]
+
+
+SOURCES = [path for path in tracked(".py") if path.relative_to(REPOSITORY).parts[0] in PACKAGES]
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in SOURCES:
+        yield path, ast.parse(path.read_text())
+
+
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def test_every_module_opens_with_an_essay() -> None:
+    missing = [str(path) for path, tree in trees() if tree.body and not ast.get_docstring(tree)]
+    assert not missing
+
+
+def test_files_and_functions_stay_readable() -> None:
+    long = [str(path) for path in SOURCES if path.read_text().count("\n") > LONGEST_FILE]
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                if size > LONGEST_FUNCTION:
+                    long.append(f"{path}:{node.name} {size}")
+    assert not long
+
+
+@pytest.mark.parametrize("library", sorted(ONE_IMPORTER))
+def test_each_outside_seam_is_imported_in_one_file(library: str) -> None:
+    importers = [str(path) for path, tree in trees() if library in imported_modules(tree)]
+    assert len(importers) <= 1, importers
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    banned = {"utils", "helpers", "common", "base", "core", "service"}
+    assert not [str(path) for path in SOURCES if path.stem in banned]
+
+
+def test_nothing_is_left_to_do_in_comments() -> None:
+    mark = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+    assert not [str(path) for path in SOURCES if mark.search(path.read_text())]
+
+
+def test_one_api_is_one_file_on_both_sides() -> None:
+    """Every handler has a message file of the same name."""
+    handlers = {path.stem for path in (REPOSITORY / "broker/handlers").glob("*.py")} - {"__init__"}
+    messages = {path.stem for path in (REPOSITORY / "protocol/messages").glob("*.py")}
+    assert handlers <= messages, handlers - messages
+
+
+def test_production_code_never_asks_whether_it_is_under_test() -> None:
+    assert not [str(path) for path in SOURCES if "PYTEST" in path.read_text()]
+
+
+def test_every_test_module_is_collected_from_a_known_folder() -> None:
+    folders = {"unit", "scenarios", "conformance", "simulation", "integration", "interop", "tidy", "spark"}
+    stray = [
+        str(path)
+        for path in tracked(".py")
+        if path.name.startswith("test_") and path.relative_to(REPOSITORY).parts[:1] == ("tests",)
+        and path.relative_to(REPOSITORY).parts[1] not in folders
+    ]  # fmt: skip
+    assert not stray
