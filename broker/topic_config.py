@@ -1,0 +1,212 @@
+"""The settings of a topic: Kafka's keys, each with the broker's setting that is its default.
+
+``log_config`` turns the overrides of one topic into what its logs are run by. Keys of Kafka that do nothing here are in
+the table too, so that a client that sets them is not refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Final
+
+from broker.config import BROKER_SETTINGS, BrokerConfig, attribute
+from broker.settings import (
+    INT64_MAX,
+    ConfigError,
+    Setting,
+    boolean,
+    double,
+    integer,
+    long,
+    named,
+    string,
+    strings,
+)  # fmt: skip
+from broker.storage.log_config import LogConfig
+
+_HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+_ONE_FORMAT: Final = "there is one message format, version 2"
+_NO_TIERS: Final = "there is no remote storage"
+_NO_THROTTLE: Final = "replication is not throttled"
+_AS_PRODUCED: Final = "the codec's own default level is used"
+
+
+TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    named(
+        {
+            "cleanup.policy": strings(("delete",), "delete, compact or both.", choices=("compact", "delete")),
+            "compression.type": string(
+                "producer",
+                "How the log is compressed; producer: as it came.",
+                choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+            ),  # fmt: skip
+            "compression.gzip.level": integer(-1, "Level of gzip.", unused=_AS_PRODUCED),
+            "compression.lz4.level": integer(9, "Level of lz4.", unused=_AS_PRODUCED),
+            "compression.zstd.level": integer(3, "Level of zstd.", unused=_AS_PRODUCED),
+            "delete.retention.ms": long(86_400_000, "How long tombstones stay.", low=0),
+            "file.delete.delay.ms": long(60_000, "How long a deleted file stays before it is removed.", low=0),
+            "flush.messages": long(INT64_MAX, "fsync after so many records; 1: before every answer.", low=1),
+            "flush.ms": long(INT64_MAX, "fsync after so long.", low=0),
+            "follower.replication.throttled.replicas": strings((), "Throttled.", unused=_NO_THROTTLE),
+            "index.interval.bytes": integer(4096, "Bytes of the log between two index entries.", low=0),
+            "leader.replication.throttled.replicas": strings((), "Throttled.", unused=_NO_THROTTLE),
+            "local.retention.bytes": long(-2, "Bytes kept here.", low=-2, unused=_NO_TIERS),
+            "local.retention.ms": long(-2, "Time kept here.", low=-2, unused=_NO_TIERS),
+            "max.compaction.lag.ms": long(INT64_MAX, "When a record must have been cleaned.", low=1),
+            "max.message.bytes": integer(1_048_588, "The largest batch.", low=0),
+            "message.downconversion.enable": boolean(True, "Convert for old readers.", unused=_ONE_FORMAT),
+            "message.format.version": string("3.0-IV1", "The oldest readers.", unused=_ONE_FORMAT),
+            "message.timestamp.after.max.ms": long(3_600_000, "How far in the future a time stamp may be.", low=0),
+            "message.timestamp.before.max.ms": long(INT64_MAX, "How old a time stamp may be.", low=0),
+            "message.timestamp.difference.max.ms": long(
+                INT64_MAX, "Both at once.", low=0, unused="set the two keys that replaced it"
+            ),
+            "message.timestamp.type": string(
+                "CreateTime", "Whose clock records carry.", choices=("CreateTime", "LogAppendTime")
+            ),
+            "min.cleanable.dirty.ratio": double(0.5, "How dirty the log must be to be cleaned.", low=0, high=1),
+            "min.compaction.lag.ms": long(0, "How long a record is safe from cleaning.", low=0),
+            "min.insync.replicas": integer(1, "In-sync replicas that acks=all demands.", low=1),
+            "preallocate": boolean(False, "Make files long in advance.", unused="files are as long as their content"),
+            "remote.storage.enable": boolean(False, "Tiered storage.", unused=_NO_TIERS),
+            "retention.bytes": long(-1, "Keep so many bytes of a partition; -1: all."),
+            "retention.ms": long(604_800_000, "Keep records so long; -1: for ever.", low=-1),
+            "segment.bytes": integer(1 << 30, "A segment is at most so large.", low=14),
+            "segment.index.bytes": integer(10 << 20, "The largest index.", low=4),
+            "segment.jitter.ms": long(0, "Roll up to so much earlier.", low=0),
+            "segment.ms": long(604_800_000, "A segment is at most so old.", low=1),
+            "unclean.leader.election.enable": boolean(False, "Whether a replica out of sync may lead: loses records."),
+        }
+    )
+)
+"""Every row of the table, by key. Defaults are Kafka's; a broker's own come from the synonyms below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker's setting that is a topic setting's default, in units of ``factor``."""
+
+    key: str
+    factor: int = 1
+
+
+def _synonyms() -> dict[str, tuple[Synonym, ...]]:
+    """By topic key, the first that is set wins and the last always is."""
+    with_log_prefix = (
+        "segment.bytes", "retention.bytes", "index.interval.bytes", "cleanup.policy", "preallocate",
+        "message.format.version", "message.timestamp.type", "message.timestamp.difference.max.ms",
+        "message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.downconversion.enable",
+    )  # fmt: skip
+    with_cleaner_prefix = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
+    same = ("unclean.leader.election.enable", "min.insync.replicas", "compression.type")
+    return {
+        **{key: (Synonym(f"log.{key}"),) for key in with_log_prefix},
+        **{key: (Synonym(f"log.cleaner.{key}"),) for key in with_cleaner_prefix},
+        **{key: (Synonym(key),) for key in same},
+        "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", _HOUR_MS)),
+        "segment.jitter.ms": (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS)),
+        "segment.index.bytes": (Synonym("log.index.size.max.bytes"),),
+        "flush.messages": (Synonym("log.flush.interval.messages"),),
+        "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+        "retention.ms": (
+            Synonym("log.retention.ms"),
+            Synonym("log.retention.minutes", _MINUTE_MS),
+            Synonym("log.retention.hours", _HOUR_MS),
+        ),
+        "max.message.bytes": (Synonym("message.max.bytes"),),
+        "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
+        "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
+    }
+
+
+SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = MappingProxyType(_synonyms())
+
+_LOG_CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "flush.messages": "flush_interval_messages",
+        "flush.ms": "flush_interval_ms",
+        "message.timestamp.type": "timestamp_type",
+        "message.timestamp.before.max.ms": "timestamp_before_max_ms",
+        "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+        "unclean.leader.election.enable": "unclean_leader_election",
+        "min.cleanable.dirty.ratio": "min_cleanable_ratio",
+    }
+)
+"""Where ``LogConfig`` calls a setting otherwise than its key."""
+
+
+def validate(key: str, text: str | None) -> str | None:
+    """Why a topic must not get this setting, or None. A value of None asks for the default."""
+    setting = TOPIC_SETTINGS.get(key)
+    if setting is None:
+        return f"Unknown topic config name: {key}"
+    if text is None:
+        return None
+    try:
+        value = setting.parse(text)
+    except ConfigError as error:
+        return str(error)
+    if key == "cleanup.policy" and not value:
+        return "cleanup.policy= is not valid: expected compact, delete or both"
+    return None
+
+
+def default_value(config: BrokerConfig, key: str) -> Any:
+    """What a topic without an override gets on this broker."""
+    for synonym in SYNONYMS.get(key, ()):
+        value = getattr(config, attribute(synonym.key))
+        if value is not None:
+            return _scaled(value, synonym.factor)
+    return TOPIC_SETTINGS[key].default
+
+
+def default_origin(config: BrokerConfig, key: str) -> str | None:
+    """The broker key, set by the operator, that a topic's default comes from; None if nobody set one."""
+    for synonym in SYNONYMS.get(key, ()):
+        if synonym.key in config.given:
+            return synonym.key
+    return None
+
+
+def _scaled(value: Any, factor: int) -> Any:
+    return -1 if factor != 1 and value < 0 else value * factor if factor != 1 else value
+
+
+def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """What the logs of a topic with these overrides are run by. Overrides that are not valid here are left out."""
+    values: dict[str, Any] = {}
+    for key in TOPIC_SETTINGS:
+        name = _LOG_CONFIG_NAMES.get(key, attribute(key))
+        if name in _LOG_CONFIG_FIELDS:
+            text = overrides.get(key)
+            usable = text is not None and validate(key, text) is None
+            value = TOPIC_SETTINGS[key].parse(text or "") if usable else default_value(config, key)
+            values[name] = frozenset(value) if key == "cleanup.policy" else value
+    return LogConfig(**values)
+
+
+_LOG_CONFIG_FIELDS: Final = frozenset(field.name for field in fields(LogConfig))
+
+
+def group_metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """What ``__consumer_offsets`` is created with."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+
+
+def transaction_state_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """What ``__transaction_state`` is created with."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+assert all(synonym.key in BROKER_SETTINGS for synonyms in SYNONYMS.values() for synonym in synonyms)
