@@ -27,6 +27,8 @@ _SIZE: Final = Struct(">i")
 _SIZE_AND_RESPONSE_HEADER: Final = Struct(">ii")
 _SIZE_AND_REQUEST_HEADER: Final = Struct(">ihhih")
 _NEVER_FLEXIBLE: Final = 32_768
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 
 class RequestHeader(NamedTuple):
@@ -43,16 +45,20 @@ def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     try:
         api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         position = _REQUEST_HEADER.size
-        if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+        if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
             return RequestHeader(api_key, api_version, correlation_id, None), _CLIENT_ID_AT
         client_id = None
         if length >= 0:
-            if length > len(frame) - position:
+            end = position + length
+            if end > len(frame):
                 raise bad_length("client_id", length, len(frame) - position)
-            client_id = str(frame[position : position + length], "utf-8", "replace")
-            position += length
+            client_id = str(frame[position:end], "utf-8", "replace")
+            position = end
         if api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, _NEVER_FLEXIBLE):
-            position = _skip_tags(frame, position)
+            count = frame[position]
+            position += 1
+            if count:
+                position = skip_tags(frame, position, count, len(frame))
     except (StructError, IndexError):
         raise DecodeError("a request that ends inside its header") from None
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
@@ -64,7 +70,7 @@ def encode_request(correlation_id: int, client_id: str | None, request: Message,
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     start = bytearray(_SIZE_AND_REQUEST_HEADER.pack(0, cls.api_key, version, correlation_id, length))
-    if cls.api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+    if cls.api_key == _CONTROLLED_SHUTDOWN and version == 0:
         del start[_SIZE.size + _CLIENT_ID_AT :]
     else:
         start += name
@@ -77,7 +83,7 @@ def encode_response(correlation_id: int, response: Message, version: int) -> lis
     """A response as a frame with its size, in as many buffers as its records need."""
     cls = type(response)
     start = bytearray(_SIZE_AND_RESPONSE_HEADER.pack(0, correlation_id))
-    if version in cls.flexible and cls.api_key != ApiKey.API_VERSIONS:
+    if version in cls.flexible and cls.api_key != _API_VERSIONS:
         start.append(0)
     return _with_size(encoder(cls, version)(response, start))
 
@@ -87,17 +93,13 @@ def parse_response(cls: type[M], version: int, frame: memoryview) -> tuple[int, 
     try:
         (correlation_id,) = _SIZE.unpack_from(frame)
         position = _SIZE.size
-        if version in cls.flexible and cls.api_key != ApiKey.API_VERSIONS:
-            position = _skip_tags(frame, position)
+        if version in cls.flexible and cls.api_key != _API_VERSIONS:
+            count = frame[position]
+            position = skip_tags(frame, position + 1, count, len(frame))
     except (StructError, IndexError):
         raise DecodeError("a response that ends inside its header") from None
     message, _ = decoder(cls, version)(frame, position)
     return correlation_id, message
-
-
-def _skip_tags(frame: memoryview, position: int) -> int:
-    count = frame[position]
-    return skip_tags(frame, position + 1, count, len(frame)) if count else position + 1
 
 
 def _with_size(parts: list[Buffer]) -> list[Buffer]:
