@@ -1,0 +1,191 @@
+"""Who is in a group: the members, and the image of them that ``__consumer_offsets`` keeps.
+
+A member is *dynamic* (its id dies with its session) or *static* (KIP-345: it carries a ``group.instance.id``, and the
+process that comes back under that name takes over its place). Metadata and assignments are opaque bytes: which
+assignor the members use is their affair. The one thing read out of them is the list of topics of ``consumer`` groups,
+because offsets of subscribed topics neither expire nor may be deleted.
+
+``GroupImage`` is what a group metadata record holds, no more: a group that is loaded from the log equals its image.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from protocol.compiler import decoder
+from protocol.errors import ErrorCode
+from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from protocol.primitives import DecodeError
+
+UNKNOWN_MEMBER_ID: Final = ""
+UNKNOWN_GENERATION: Final = -1
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+class Instant(NamedTuple):
+    """One moment on both clocks: the loop's, for time-outs, and the wall's, for what is written down."""
+
+    monotonic: float
+    wall_ms: int
+
+
+class GroupProtocol(NamedTuple):
+    """An assignment strategy that a member offers, with what it wants to tell the leader under it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberImage:
+    """A member as a group metadata record keeps it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupImage:
+    """A group as a group metadata record keeps it. ``state_timestamp_ms`` is None in records of before Kafka 2.1."""
+
+    protocol_type: str | None
+    generation: int
+    protocol_name: str | None
+    leader: str | None
+    state_timestamp_ms: int | None
+    members: tuple[MemberImage, ...]
+
+
+class MemberInfo(NamedTuple):
+    """What the leader of a generation is told about a member."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinResult:
+    """The answer to a JoinGroup."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = UNKNOWN_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[MemberInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """The answer to a SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+JoinReply = Callable[[JoinResult], None]
+SyncReply = Callable[[SyncResult], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A member of a live group. ``join_reply`` and ``sync_reply`` are set while its request is parked."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[GroupProtocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    """Not yet in any generation: its parked JoinGroup may time out, since it cannot send heartbeats."""
+    join_reply: JoinReply | None = field(default=None, repr=False)
+    sync_reply: SyncReply | None = field(default=None, repr=False)
+    session_deadline: float | None = None
+    """None while a parked request stands for a heartbeat."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def is_parked(self) -> bool:
+        return self.join_reply is not None or self.sync_reply is not None
+
+    def metadata(self, protocol_name: str) -> bytes:
+        return next(protocol.metadata for protocol in self.protocols if protocol.name == protocol_name)
+
+    def vote(self, candidates: frozenset[str]) -> str:
+        """Its most preferred protocol among those that every member supports."""
+        return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
+
+    def image(self, protocol_name: str, assignment: bytes) -> MemberImage:
+        return MemberImage(
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            subscription=self.metadata(protocol_name),
+            assignment=assignment,
+        )
+
+    @staticmethod
+    def from_image(image: MemberImage, protocol_name: str) -> "Member":
+        return Member(
+            member_id=image.member_id,
+            group_instance_id=image.group_instance_id,
+            client_id=image.client_id,
+            client_host=image.client_host,
+            rebalance_timeout_ms=image.rebalance_timeout_ms,
+            session_timeout_ms=image.session_timeout_ms,
+            protocols=(GroupProtocol(protocol_name, image.subscription),),
+            assignment=image.assignment,
+        )
+
+
+def common_protocols(members: Iterable[Member]) -> frozenset[str]:
+    """The protocols that all of ``members`` support."""
+    names = [frozenset(protocol.name for protocol in member.protocols) for member in members]
+    return frozenset.intersection(*names) if names else frozenset()
+
+
+def select_protocol(members: Iterable[Member]) -> str:
+    """Each member votes for the first of its protocols that all support; the most votes win, ties by seniority."""
+    voters = list(members)
+    candidates = common_protocols(voters)
+    votes: dict[str, int] = {}
+    for member in voters:
+        choice = member.vote(candidates)
+        votes[choice] = votes.get(choice, 0) + 1
+    return max(votes, key=lambda name: votes[name])
+
+
+def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics that consumer members subscribe to, or None if one of them says it in a way we cannot read.
+
+    Version 0 of the subscription is a prefix of every later one, so it is read whatever the version says.
+    """
+    read = decoder(ConsumerProtocolSubscription, 0)
+    topics: set[str] = set()
+    for subscription in metadata:
+        try:
+            message, _ = read(subscription, 2)
+        except DecodeError:
+            return None
+        topics.update(message.topics)
+    return frozenset(topics)

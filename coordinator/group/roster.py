@@ -1,0 +1,146 @@
+"""The members of one group, and everything that follows from who they are.
+
+The leader, the static members' ids, the protocols that all support: each is kept in step with the members here and
+nowhere else, so that none of them can name a member that is gone.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from coordinator.group.member import (
+    CONSUMER_PROTOCOL_TYPE,
+    GroupProtocol,
+    Member,
+    MemberImage,
+    MemberInfo,
+    select_protocol,
+    subscribed_topics,
+)
+from protocol.errors import ErrorCode
+
+
+class Roster:
+    """Members in order of seniority. The leader is the most senior one until a rebalance elects another."""
+
+    __slots__ = ("_by_id", "_support", "leader", "static_ids")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Member] = {}
+        self._support: dict[str, int] = {}
+        self.leader: str | None = None
+        self.static_ids: dict[str, str] = {}
+        """Group instance id → member id, of the static members."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._by_id.values())
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._by_id
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._by_id[member_id]
+
+    def get(self, member_id: str) -> Member | None:
+        return self._by_id.get(member_id)
+
+    def ids(self) -> list[str]:
+        return list(self._by_id)
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self._by_id
+        self._by_id[member.member_id] = member
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_ids
+            self.static_ids[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._count_support(member, 1)
+
+    def pop(self, member_id: str) -> Member | None:
+        member = self._by_id.pop(member_id, None)
+        if member is None:
+            return None
+        if member.group_instance_id is not None:
+            del self.static_ids[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self._by_id), None)
+        self._count_support(member, -1)
+        return member
+
+    def replace(self, old: Member, new: Member) -> None:
+        """A static member's new process takes the place of the old one: its seniority and its leadership too."""
+        assert old.group_instance_id is not None
+        assert old.group_instance_id == new.group_instance_id
+        self._by_id = {member.member_id: member for member in self.with_replaced(old, new)}
+        self.static_ids[old.group_instance_id] = new.member_id
+        if self.leader == old.member_id:
+            self.leader = new.member_id
+        self._count_support(old, -1)
+        self._count_support(new, 1)
+
+    def with_replaced(self, old: Member, new: Member) -> list[Member]:
+        """How the members would be after ``replace``."""
+        return [new if member is old else member for member in self]
+
+    def change_protocols(self, member: Member, protocols: tuple[GroupProtocol, ...]) -> None:
+        self._count_support(member, -1)
+        member.protocols = protocols
+        self._count_support(member, 1)
+
+    def elect_leader(self) -> bool:
+        """The leader must have joined, to compute the assignment. False if nobody has."""
+        if self.leader is not None and self._by_id[self.leader].join_reply is not None:
+            return True
+        successor = next((member.member_id for member in self if member.join_reply is not None), None)
+        if successor is not None:
+            self.leader = successor
+        return successor is not None
+
+    def validate(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """A static member whose place was taken is fenced; whoever else is not here is unknown."""
+        if group_instance_id is not None:
+            holder = self.static_ids.get(group_instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self._by_id else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports_any_of(self, protocols: Iterable[GroupProtocol]) -> bool:
+        """Does one of ``protocols`` have the support of all members?"""
+        return any(self._support.get(protocol.name, 0) == len(self) for protocol in protocols)
+
+    def select_protocol(self) -> str:
+        return select_protocol(self)
+
+    def parked_joins(self) -> int:
+        return sum(member.join_reply is not None for member in self)
+
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def infos(self, protocol_name: str) -> tuple[MemberInfo, ...]:
+        return tuple(
+            MemberInfo(member.member_id, member.group_instance_id, member.metadata(protocol_name)) for member in self
+        )
+
+    def subscribed_topics(self, protocol_type: str | None, protocol_name: str | None) -> frozenset[str] | None:
+        """What a consumer group subscribes to; None for other groups, and where it cannot be known."""
+        if protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        if not self._by_id:
+            return frozenset()
+        if protocol_name is None:
+            return None
+        return subscribed_topics(member.metadata(protocol_name) for member in self)
+
+    def _count_support(self, member: Member, by: int) -> None:
+        for protocol in member.protocols:
+            self._support[protocol.name] = self._support.get(protocol.name, 0) + by
+
+
+def images(members: Iterable[Member], protocol_name: str, assignments: dict[str, bytes]) -> tuple[MemberImage, ...]:
+    """The members as a record keeps them; whom the leader forgot has an empty assignment."""
+    return tuple(member.image(protocol_name, assignments.get(member.member_id, b"")) for member in members)
