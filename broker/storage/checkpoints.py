@@ -1,0 +1,82 @@
+r"""Kafka's checkpoint files: small texts that are replaced as a whole.
+
+::
+
+    0                    version
+    2                    how many entries follow
+    topic 0 1234         an entry per line, fields separated by one space
+
+An *offset checkpoint* at the top of a data directory has ``topic partition offset`` for each partition; the files are
+named below. ``leader-epoch-checkpoint`` in a partition's directory has ``epoch start_offset``
+(``leader_epoch_cache.py``).
+
+A file that is missing, empty, torn or garbled reads as ``None``: each has something that is slower or less precise to
+fall back to, and a broker starts whatever a power loss left of a checkpoint.
+"""
+
+from collections.abc import Iterable, Mapping
+from logging import getLogger
+from typing import Final
+
+from broker.storage.disk import Disk
+from protocol.topic_partition import TopicPartition
+
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+"""Below these offsets everything is on the medium: recovery begins there."""
+REPLICATION_CHECKPOINT: Final = "replication-offset-checkpoint"
+"""High watermarks."""
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+"""Where logs begin, if that is not where their first segment begins."""
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+"""Up to where compacted logs have been cleaned."""
+
+_VERSION: Final = "0"
+
+_log = getLogger(__name__)
+
+
+def encode_checkpoint(entries: Iterable[tuple[object, ...]]) -> bytes:
+    lines = [" ".join(map(str, entry)) for entry in entries]
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
+
+
+def decode_checkpoint(data: bytes, fields: int) -> list[list[str]] | None:
+    """The fields of each entry; None unless the text is whole and every entry has as many as it should."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
+        return None
+    entries = [line.split() for line in lines[2:]]
+    return entries if all(len(entry) == fields for entry in entries) else None
+
+
+class OffsetCheckpoint:
+    """One offset checkpoint file."""
+
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, disk: Disk, log_dir: str, name: str) -> None:
+        self._disk = disk
+        self._path = f"{log_dir}/{name}"
+
+    def read(self) -> dict[TopicPartition, int] | None:
+        """The offsets; None if there is no usable file."""
+        if not self._disk.exists(self._path):
+            return None
+        entries = decode_checkpoint(self._disk.read(self._path), 3)
+        try:
+            if entries is not None:
+                return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+        except ValueError:
+            pass
+        _log.warning("%s is not a checkpoint: ignored", self._path)
+        return None
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._disk.write_atomic(self._path, self._encode(offsets))
+
+    async def write_off_loop(self, offsets: Mapping[TopicPartition, int]) -> None:
+        await self._disk.write_atomic_off_loop(self._path, self._encode(offsets))
+
+    @staticmethod
+    def _encode(offsets: Mapping[TopicPartition, int]) -> bytes:
+        return encode_checkpoint((*topic_partition, offset) for topic_partition, offset in offsets.items())

@@ -1,0 +1,125 @@
+"""``LeaderEpochFileCache``: at which offset each leader epoch began in a log.
+
+Followers and consumers truncate by it: "epoch 5 ends at offset 120 here" tells a replica whose epoch 5 ends at 130 that
+its last ten records never became part of history. Epochs and start offsets both ascend.
+
+The file, ``leader-epoch-checkpoint``, is replaced on each change, so that the end of the process costs nothing, and
+synced when the log is flushed: recovery reads the epochs of all batches beyond the recovery point anyway, and if a
+power loss leaves the file unusable, those of all batches.
+"""
+
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple
+
+from broker.storage.checkpoints import decode_checkpoint, encode_checkpoint
+from broker.storage.disk import Disk
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_EPOCH_OFFSET: Final = -1
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochFileCache:
+    """The epochs of one log."""
+
+    __slots__ = ("_disk", "_epochs", "_offsets", "path", "unsynced")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self.path = f"{directory}/{FILE_NAME}"
+        self._epochs: list[int] = []
+        self._offsets: list[int] = []
+        self.unsynced = False
+        """The file has changed since someone last cleared this flag."""
+
+    def open(self) -> bool:
+        """Read the file. False if there is none that can be used: then the batches have to tell."""
+        if not self._disk.exists(self.path):
+            return False
+        lines = decode_checkpoint(self._disk.read(self.path), 2)
+        try:
+            entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in lines or ()]
+        except ValueError:
+            return False
+        for entry in entries:
+            self._insert(entry)
+        return lines is not None
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        return [EpochEntry(*entry) for entry in zip(self._epochs, self._offsets, strict=True)]
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self._epochs[-1] if self._epochs else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return EpochEntry(self._epochs[0], self._offsets[0]) if self._epochs else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """From ``start_offset`` on, batches have this epoch. Entries that contradict are removed."""
+        if self._insert(EpochEntry(epoch, start_offset)):
+            self._write()
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch of the batch at an offset."""
+        slot = bisect_right(self._offsets, offset)
+        return self._epochs[slot - 1] if slot else None
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry | None:
+        """The largest epoch that is not above ``epoch``, and where it ends; None if nothing is known.
+
+        An epoch below all that are known ends where the first known one begins: what it had has been deleted.
+        """
+        if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:
+            return None
+        if epoch == self._epochs[-1]:
+            return EpochEntry(epoch, log_end_offset)
+        above = bisect_right(self._epochs, epoch)
+        found = self._epochs[above - 1] if above else epoch
+        return EpochEntry(found, self._offsets[above])
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that began at or beyond an offset."""
+        kept = bisect_left(self._offsets, end_offset)
+        if kept < len(self._offsets):
+            del self._epochs[kept:]
+            del self._offsets[kept:]
+            self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that ended before an offset; the one it belongs to begins there now."""
+        below = bisect_right(self._offsets, start_offset)
+        if below and self._offsets[0] != start_offset:
+            del self._epochs[: below - 1]
+            del self._offsets[: below - 1]
+            self._offsets[0] = start_offset
+            self._write()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._epochs.clear()
+            self._offsets.clear()
+            self._write()
+
+    def _insert(self, entry: EpochEntry) -> bool:
+        assert entry.epoch >= 0, entry
+        assert entry.start_offset >= 0, entry
+        if self._epochs and self._epochs[-1] == entry.epoch and self._offsets[-1] <= entry.start_offset:
+            return False
+        while self._epochs and (self._epochs[-1] >= entry.epoch or self._offsets[-1] >= entry.start_offset):
+            del self._epochs[-1]
+            del self._offsets[-1]
+        self._epochs.append(entry.epoch)
+        self._offsets.append(entry.start_offset)
+        return True
+
+    def _write(self) -> None:
+        self._disk.write_atomic(self.path, encode_checkpoint(self.entries), sync=False)
+        self.unsynced = True

@@ -1,0 +1,285 @@
+"""``ProducerStateManager``: what a log knows of its idempotent and transactional producers.
+
+It answers two questions. *May this batch be appended?* (``check``, ``check_marker``: epochs fence zombies, sequences
+find duplicates and gaps, coordinator epochs fence old coordinators.) *Up to where is the log decided?*
+(``first_unstable_offset``: no transaction that began below is open, nor ended by a marker that may still be lost.)
+
+The log is the truth: the state is what its batches add up to, and every method here that changes it follows an append,
+a truncation or the high watermark. Snapshots only shorten the way from the log to the state. There is one at the base
+offset of each segment but the first (taken when the segment before was rolled) and one where the log was closed; a
+snapshot that a power loss left torn fails its CRC and counts as missing.
+
+Transactions sit in the order of their first offsets, which is the order in which they began, so that the oldest one is
+found at once. One that has ended stays until the high watermark has passed its marker: until then another leader may
+not have that marker.
+
+The state of a producer is forgotten after a time without activity (markers count: its coordinator epoch must stay
+known), but never while it has an open transaction; and neither retention nor deletion of records forgets it. Activity
+is what this broker's clock says, not the timestamps of records, which may be years old. A producer without state may
+begin at any sequence.
+
+Verification of transactions with their coordinator has its place before ``check``: a transactional batch for which
+``has_ongoing_transaction`` is false is the first of its transaction here.
+"""
+
+from bisect import bisect_left, insort
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from logging import getLogger
+from typing import Final, NamedTuple
+
+from broker.storage.disk import Disk
+from broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offsets_with_suffix
+from broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from protocol.errors import ErrorCode
+from protocol.records.control_records import EndTxnMarker
+from protocol.records.record_batch import BatchHeader
+
+DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
+
+_TRANSACTIONAL: Final = 0x10
+
+_log = getLogger(__name__)
+
+
+class AppendOrigin(Enum):
+    """Where a batch comes from, which says what is left to check."""
+
+    CLIENT = auto()
+    """A producer: epoch and sequence are checked."""
+    COORDINATOR = auto()
+    """A transaction or group coordinator: its batches have no sequences; epochs are checked."""
+    REPLICATION = auto()
+    """The leader, or the log itself in recovery: it has been checked."""
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker was appended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    aborted: bool
+
+
+class ProducerStateManager:
+    """The producer state of one log; not in charge of the log."""
+
+    def __init__(
+        self, disk: Disk, directory: str, *, wall_clock: Callable[[], int], producer_id_expiration_ms: int
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._wall_clock = wall_clock
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self.producers: dict[int, ProducerStateEntry] = {}
+        self.map_end_offset = 0
+        """The state is that of the log up to here."""
+        self._snapshot_offsets: list[int] = []
+        self._last_snapshot_offset = 0
+        self._transactions: OrderedDict[int, int] = OrderedDict()
+        """First offset to producer id, of the transactions that are open or whose markers may still be lost."""
+        self._ongoing: OrderedDict[int, int] = OrderedDict()
+        """Those of them that are open."""
+        self._unreplicated: deque[tuple[int, int]] = deque()
+        """(offset of the marker, first offset) of the others, in the order of their markers."""
+
+    # Questions
+
+    def check(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | ErrorCode | None:
+        """Whether a data batch may be appended: None if so, else why not, or the batch that it duplicates."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return None
+        if origin is AppendOrigin.CLIENT:
+            duplicate = entry.find_duplicate(header)
+            if duplicate is not None:
+                return duplicate
+        if header.producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if origin is AppendOrigin.CLIENT:
+            error = entry.check_sequence(header)
+            if error is not None:
+                return error
+        if entry.txn_first_offset is not None and not header.attributes & _TRANSACTIONAL:
+            return ErrorCode.INVALID_TXN_STATE
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> ErrorCode | None:
+        """Whether a marker from a coordinator may be appended."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return None
+        if header.producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return None
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset is not None and entry.producer_epoch == producer_epoch
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is open or whose marker may still be lost."""
+        for first_offset in self._transactions:
+            return first_offset
+        return None
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is open."""
+        for first_offset in self._ongoing:
+            return first_offset
+        return None
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """What the transaction index records: the last stable offset once this transaction has ended."""
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    # What follows an append
+
+    def update(self, header: BatchHeader, first_offset: int) -> None:
+        """A data batch with a producer id was appended at ``first_offset``."""
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+        entry.last_active_ms = self._wall_clock()
+        if entry.add_batch(header, first_offset):
+            self._transactions[first_offset] = self._ongoing[first_offset] = producer_id
+
+    def update_marker(
+        self, header: BatchHeader, marker: EndTxnMarker, offset: int, timestamp: int
+    ) -> CompletedTransaction | None:
+        """A marker was appended at ``offset``. None if the producer had no transaction here."""
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+        entry.last_active_ms = self._wall_clock()
+        first_offset = entry.txn_first_offset
+        entry.end_transaction(header.producer_epoch, marker.coordinator_epoch, timestamp)
+        if first_offset is None:
+            return None
+        return CompletedTransaction(producer_id, first_offset, offset, not marker.commit)
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """The transaction index has it; from now on only replication keeps it unstable."""
+        del self._ongoing[completed.first_offset]
+        self._unreplicated.append((completed.last_offset, completed.first_offset))
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Markers below are replicated."""
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[0][0] < high_watermark:
+            del self._transactions[unreplicated.popleft()[1]]
+
+    def on_log_start(self, log_start_offset: int) -> None:
+        """Markers below are gone, so nobody can be waiting for them."""
+        self.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers that were idle for too long; returns how many."""
+        expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
+        return entry.txn_first_offset is None and now_ms - entry.last_active_ms >= self._producer_id_expiration_ms
+
+    # Snapshots
+
+    def open(self) -> None:
+        """Find the snapshots on disk."""
+        self._snapshot_offsets = offsets_with_suffix(self._disk.list_dir(self._directory), SNAPSHOT_SUFFIX)
+
+    @property
+    def snapshot_offsets(self) -> tuple[int, ...]:
+        return tuple(self._snapshot_offsets)
+
+    def take_snapshot(self, *, sync: bool) -> str | None:
+        """Write the state at ``map_end_offset`` unless that is on disk; returns the file's path if it was written."""
+        offset = self.map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        path = self._path(offset)
+        self._disk.write_atomic(path, encode_snapshot(self.producers.values()), sync=sync)
+        self._last_snapshot_offset = offset
+        if offset not in self._snapshot_offsets:
+            insort(self._snapshot_offsets, offset)
+        return path
+
+    def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
+        """Remove what belongs to no segment, except the latest if it lies beyond the last segment's base offset."""
+        bases = set(base_offsets)
+        last_base = max(bases, default=-1)
+        strays = [offset for offset in self._snapshot_offsets if offset not in bases]
+        if strays and strays[-1] > last_base:
+            strays.pop()
+        self.remove_snapshots(strays)
+
+    def remove_snapshots(self, offsets: Iterable[int]) -> None:
+        for offset in list(offsets):
+            slot = bisect_left(self._snapshot_offsets, offset)
+            if self._snapshot_offsets[slot : slot + 1] != [offset]:
+                continue
+            del self._snapshot_offsets[slot]
+            if self._disk.exists(self._path(offset)):
+                self._disk.remove(self._path(offset))
+
+    def truncate_fully(self, offset: int) -> None:
+        """Know nothing, at an offset where nothing is left."""
+        self._clear()
+        self.remove_snapshots(self.snapshot_offsets)
+        self._last_snapshot_offset = 0
+        self.map_end_offset = offset
+
+    def reload(self, log_start_offset: int, end_offset: int) -> None:
+        """Go back to the best snapshot in [log start, end]. The caller replays the log from ``map_end_offset`` on."""
+        self.remove_snapshots(
+            [offset for offset in self._snapshot_offsets if not log_start_offset <= offset <= end_offset]
+        )
+        self._clear()
+        while self._snapshot_offsets:
+            offset = self._snapshot_offsets[-1]
+            try:
+                entries = decode_snapshot(self._disk.read(self._path(offset)))
+            except CorruptSnapshot as error:
+                _log.warning("producer snapshot %s is corrupt (%s): removed", self._path(offset), error)
+                self.remove_snapshots((offset,))
+            else:
+                self._load(entries)
+                self.map_end_offset = self._last_snapshot_offset = offset
+                return
+        self.map_end_offset = log_start_offset
+        self._last_snapshot_offset = 0
+
+    def _load(self, entries: list[ProducerStateEntry]) -> None:
+        now_ms = self._wall_clock()
+        for entry in entries:
+            entry.last_active_ms = now_ms
+            self.producers[entry.producer_id] = entry
+        open_transactions = sorted(
+            (entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset is not None
+        )
+        self._ongoing.update(open_transactions)
+        self._transactions.update(open_transactions)
+
+    def _clear(self) -> None:
+        self.producers.clear()
+        self._transactions.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def _path(self, offset: int) -> str:
+        return offset_file(self._directory, offset, SNAPSHOT_SUFFIX)
