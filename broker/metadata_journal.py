@@ -3,11 +3,11 @@
 In its directory lie one snapshot and one or more journal files::
 
     metadata.snapshot                        sequence (8)  crc32c (4)  snapshot
-    metadata-00000000000000001234.journal    records:  length (4)  crc32c (4)  sequence (8)  payload
+    metadata-00000000000000001234.journal    records:  length (4)  crc32c (4)  payload
 
-All numbers are big-endian; a record's length counts sequence and payload, its CRC covers them. Records are numbered
-from 1; a file is named by the number of its first. A snapshot says the number of the first record that it does *not*
-contain; files that end before that are left over from a compaction and are removed.
+All numbers are big-endian; a record's length and CRC are those of its payload, which is never empty (so that zeros are
+no record). Records are numbered from 1; a file is named by the number of its first. A snapshot says the number of the
+first record that it does *not* contain; files that begin before that are left over from a compaction and are removed.
 
 A record counts if it is whole, its CRC is right, and no record before it is missing. Whatever follows the first that
 does not count was never synced (``sync`` goes through the files in order), so it is cut off. Compaction begins a new
@@ -32,7 +32,6 @@ _SNAPSHOT_NAME: Final = "metadata.snapshot"
 _JOURNAL_NAME: Final = re.compile(r"metadata-(\d{20})\.journal")
 _SNAPSHOT_HEADER: Final = struct.Struct(">QI")
 _RECORD_HEADER: Final = struct.Struct(">II")
-_SEQUENCE: Final = struct.Struct(">Q")
 
 
 class CorruptSnapshot(Exception):
@@ -95,9 +94,9 @@ class MetadataJournal:
         """Take the records that count from a file, cut off the rest, and be ready to go on writing to it."""
         content = self._disk.read(path)
         position = 0
-        while (payload := _record_at(content, position, self._next_sequence)) is not None:
+        while payload := _record_at(content, position):
             records.append(payload)
-            position += _RECORD_HEADER.size + _SEQUENCE.size + len(payload)
+            position += _RECORD_HEADER.size + len(payload)
             self._next_sequence += 1
         file = self._disk.open(path)
         if position < len(content):
@@ -118,8 +117,7 @@ class MetadataJournal:
     def append(self, record: bytes) -> None:
         if self._failed:
             raise OSError(errno.EIO, "the metadata journal failed before")
-        body = _SEQUENCE.pack(self._next_sequence) + record
-        frame = _RECORD_HEADER.pack(len(body), crc32c(body)) + body
+        frame = _RECORD_HEADER.pack(len(record), crc32c(record)) + record
         current = self._files[-1]
         try:
             written = current.file.append([frame])
@@ -163,13 +161,11 @@ class MetadataJournal:
         return os.path.join(self._directory, name)
 
 
-def _record_at(content: bytes, position: int, sequence: int) -> bytes | None:
-    """The payload of the record at ``position``, if it is whole, unharmed, and the one that must come next."""
-    body_at = position + _RECORD_HEADER.size
-    if body_at > len(content):
+def _record_at(content: bytes, position: int) -> bytes | None:
+    """The payload of the record at ``position``, if it is whole and unharmed."""
+    payload_at = position + _RECORD_HEADER.size
+    if payload_at > len(content):
         return None
     length, crc = _RECORD_HEADER.unpack_from(content, position)
-    body = content[body_at : body_at + length]
-    if len(body) != length or length < _SEQUENCE.size or crc32c(body) != crc:
-        return None
-    return body[_SEQUENCE.size :] if _SEQUENCE.unpack_from(body)[0] == sequence else None
+    payload = content[payload_at : payload_at + length]
+    return payload if len(payload) == length and crc32c(payload) == crc else None

@@ -243,9 +243,9 @@ class MetadataCache:
         image = self.image.topics.get(topic)
         return None if image is None else len(image.partitions)
 
-    def leader(self, topic_partition: TopicPartition) -> LeaderAndEpoch | None:
+    def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         """The leader and its epoch; None while the partition is unknown or has no leader."""
-        partition = self.image.partition(topic_partition)
-        if partition is None or partition.leader < 0:
+        image = self.image.partition(partition)
+        if image is None or image.leader < 0:
             return None
-        return LeaderAndEpoch(partition.leader, partition.leader_epoch)
+        return LeaderAndEpoch(image.leader, image.leader_epoch)

@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
+_COMPACT_AT_BYTES: Final = 4 << 20
+
+
 class Journal(Protocol):
     """Where an ensemble keeps its tree: a snapshot, and the records appended since."""
 
@@ -65,9 +68,7 @@ class Journal(Protocol):
 class LocalEnsemble:
     """The tree, its journal, and the clients that share them."""
 
-    COMPACT_AT_BYTES: Final = 4 << 20
-
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, *, compact_at_bytes: int = _COMPACT_AT_BYTES) -> None:
         """Restore the tree from the journal and close the sessions of the last run."""
         snapshot, records = journal.load()
         self.tree = ZnodeTree() if snapshot is None else ZnodeTree.restore(snapshot)
@@ -75,6 +76,7 @@ class LocalEnsemble:
         self._watches = _Watches()
         self._appended = self._synced = 0
         self._sync_lock = asyncio.Lock()
+        self._compact_at_bytes = compact_at_bytes
         self._compacting = False
         self._clients: dict[int, LocalStore] = {}
         self.failure: OSError | None = None
@@ -126,7 +128,7 @@ class LocalEnsemble:
                 self._fail(error)
                 raise ConnectionLost(str(error)) from error
             self._synced = upto
-        if self._journal.size >= self.COMPACT_AT_BYTES and not self._compacting:
+        if self._journal.size >= self._compact_at_bytes and not self._compacting:
             await self._compact()
 
     async def _compact(self) -> None:

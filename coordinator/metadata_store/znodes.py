@@ -1,0 +1,348 @@
+"""What the znodes hold: the JSON of Apache Kafka 3.x in ZooKeeper mode, as values.
+
+Each kind has an ``encode_…`` and a ``decode_…``. Written versions are those of Kafka 3.9 (topics 3, brokers 5,
+partition states 1, configurations 1, changes 2); readers take what older ones wrote as far as 3.9 does. A znode that
+cannot be understood raises ``MalformedZnode``: somebody else's tool wrote it, and guessing would lose data.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+from protocol.schema import ZERO_UUID
+
+
+class MalformedZnode(ValueError):
+    """The data is not what a znode of this kind holds."""
+
+
+class SecurityProtocol(IntEnum):
+    """How bytes travel on a listener, by Kafka's ids."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredEndpoint:
+    """A listener as a broker advertises it."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """``/brokers/ids/N``: a live broker."""
+
+    broker_id: int
+    endpoints: tuple[RegisteredEndpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Supported features, as (lowest version, highest version)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaAssignment:
+    """The replicas of one partition, the preferred leader first; more than one list while it is being moved."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAssignment:
+    """``/brokers/topics/T``: a topic's id and where its partitions lie."""
+
+    topic_id: bytes
+    partitions: Mapping[int, ReplicaAssignment]
+
+
+class LeaderRecoveryState(IntEnum):
+    """Whether a leader was elected cleanly, or still must recover from an unclean election."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """``/brokers/topics/T/partitions/P/state``: who leads, since which epoch, and who is in sync."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlock:
+    """``/latest_producer_id_block``: the ids that were reserved last, both ends included."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalizedFeatures:
+    """``/feature``: the cluster's finalized feature levels; their epoch is the znode's version."""
+
+    levels: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_JMX_PORT: Final = -1
+
+
+def _to_json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _from_json(data: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise MalformedZnode(f"not JSON: {data[:200]!r}") from error
+    if not isinstance(content, dict):
+        raise MalformedZnode(f"not a JSON object: {data[:200]!r}")
+    return content
+
+
+def encode_uuid(uuid: bytes) -> str:
+    """Kafka's text form of a UUID: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> bytes:
+    try:
+        uuid = base64.urlsafe_b64decode(text + "==")
+    except binascii.Error as error:
+        raise MalformedZnode(f"not a UUID: {text!r}") from error
+    if len(uuid) != len(ZERO_UUID):
+        raise MalformedZnode(f"not a UUID: {text!r}")
+    return uuid
+
+
+def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
+    plaintext = [e for e in registration.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT]
+    content: dict[str, Any] = {
+        "version": 5,
+        # Clients older than the endpoints find the first plaintext listener here.
+        "host": plaintext[0].host if plaintext else None,
+        "port": plaintext[0].port if plaintext else -1,
+        "jmx_port": NO_JMX_PORT,
+        "timestamp": str(now_ms),
+        "endpoints": [_connection_string(endpoint) for endpoint in registration.endpoints],
+    }
+    if registration.rack is not None:
+        content["rack"] = registration.rack
+    content["listener_security_protocol_map"] = {e.listener: e.security_protocol.name for e in registration.endpoints}
+    content["features"] = {
+        name: {"min_version": lowest, "max_version": highest}
+        for name, (lowest, highest) in registration.features.items()
+    }
+    return _to_json(content)
+
+
+def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
+    content = _from_json(data)
+    try:
+        protocols = content.get("listener_security_protocol_map", {})
+        endpoints = tuple(_parse_connection_string(text, protocols) for text in content["endpoints"])
+        features = {
+            name: (int(versions.get("min_version", 0)), int(versions["max_version"]))
+            for name, versions in content.get("features", {}).items()
+        }
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise MalformedZnode(f"not a broker registration: {data[:500]!r}") from error
+    return BrokerRegistration(broker_id=broker_id, endpoints=endpoints, rack=content.get("rack"), features=features)
+
+
+def _connection_string(endpoint: RegisteredEndpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener}://{host}:{endpoint.port}"
+
+
+def _parse_connection_string(text: str, protocols: Mapping[str, str]) -> RegisteredEndpoint:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    protocol = SecurityProtocol[protocols.get(listener, listener)]
+    return RegisteredEndpoint(listener=listener, host=host.strip("[]"), port=int(port), security_protocol=protocol)
+
+
+def encode_controller(broker_id: int, now_ms: int) -> bytes:
+    return _to_json({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def decode_controller(data: bytes) -> int:
+    """The id of the broker that is controller."""
+    return _integer(_from_json(data), "brokerid")
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    return b"%d" % epoch
+
+
+def decode_controller_epoch(data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError as error:
+        raise MalformedZnode(f"not a controller epoch: {data[:200]!r}") from error
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    partitions = sorted(assignment.partitions.items())
+    content: dict[str, Any] = {
+        "version": 3,
+        "partitions": {str(index): list(partition.replicas) for index, partition in partitions},
+        "adding_replicas": {str(index): list(p.adding) for index, p in partitions if p.adding},
+        "removing_replicas": {str(index): list(p.removing) for index, p in partitions if p.removing},
+    }
+    if assignment.topic_id != ZERO_UUID:
+        content["topic_id"] = encode_uuid(assignment.topic_id)
+    return _to_json(content)
+
+
+def decode_topic(data: bytes) -> TopicAssignment:
+    content = _from_json(data)
+    adding, removing = content.get("adding_replicas", {}), content.get("removing_replicas", {})
+    try:
+        partitions = {
+            int(index): ReplicaAssignment(
+                replicas=tuple(replicas),
+                adding=tuple(adding.get(index, ())),
+                removing=tuple(removing.get(index, ())),
+            )
+            for index, replicas in content["partitions"].items()
+        }
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise MalformedZnode(f"not a topic: {data[:500]!r}") from error
+    topic_id = content.get("topic_id")
+    return TopicAssignment(
+        topic_id=ZERO_UUID if topic_id is None else decode_uuid(topic_id), partitions=dict(sorted(partitions.items()))
+    )
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    content: dict[str, Any] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.leader_recovery_state is not LeaderRecoveryState.RECOVERED:
+        content["leader_recovery_state"] = int(state.leader_recovery_state)
+    return _to_json(content)
+
+
+def decode_partition_state(data: bytes) -> PartitionState:
+    content = _from_json(data)
+    try:
+        return PartitionState(
+            leader=int(content["leader"]),
+            leader_epoch=int(content["leader_epoch"]),
+            isr=tuple(map(int, content["isr"])),
+            controller_epoch=int(content["controller_epoch"]),
+            leader_recovery_state=LeaderRecoveryState(content.get("leader_recovery_state", 0)),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise MalformedZnode(f"not a partition state: {data[:500]!r}") from error
+
+
+def encode_config(overrides: Mapping[str, str]) -> bytes:
+    return _to_json({"version": 1, "config": dict(overrides)})
+
+
+def decode_config(data: bytes) -> dict[str, str]:
+    """The overrides of an entity; none when the znode was left empty."""
+    if not data:
+        return {}
+    overrides = _from_json(data).get("config", {})
+    if not isinstance(overrides, dict):
+        raise MalformedZnode(f"not a configuration: {data[:500]!r}")
+    return {str(key): str(value) for key, value in overrides.items()}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """``entity_path`` is "topics/T", "brokers/N" or "brokers/<default>"."""
+    return _to_json({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(data: bytes) -> str:
+    """The path of the changed entity, below ``/config``."""
+    content = _from_json(data)
+    if "entity_path" in content:
+        return str(content["entity_path"])
+    try:
+        return f"{content['entity_type']}/{content['entity_name']}"
+    except KeyError as error:
+        raise MalformedZnode(f"not a configuration change: {data[:500]!r}") from error
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    return _to_json({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(data: bytes) -> int:
+    """The id of the broker that lost a log directory."""
+    return _integer(_from_json(data), "broker")
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _to_json({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    try:
+        return str(_from_json(data)["id"])
+    except KeyError as error:
+        raise MalformedZnode(f"not a cluster id: {data[:200]!r}") from error
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    return _to_json(
+        {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
+    )
+
+
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
+    content = _from_json(data)
+    return ProducerIdBlock(
+        broker_id=_integer(content, "broker"),
+        first=_integer(content, "block_start"),
+        last=_integer(content, "block_end"),
+    )
+
+
+def encode_features(features: FinalizedFeatures) -> bytes:
+    levels = {name: {"max_version_level": level} for name, level in features.levels.items()}
+    return _to_json({"version": 2, "status": 1, "features": levels})
+
+
+def decode_features(data: bytes) -> FinalizedFeatures:
+    """The finalized levels; none while feature versioning is disabled (status 0)."""
+    content = _from_json(data)
+    try:
+        enabled = content["status"] == 1
+        levels = {name: int(level["max_version_level"]) for name, level in content["features"].items()}
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise MalformedZnode(f"not finalized features: {data[:500]!r}") from error
+    return FinalizedFeatures(levels=levels if enabled else {})
+
+
+def _integer(content: Mapping[str, Any], key: str) -> int:
+    try:
+        return int(content[key])
+    except (KeyError, ValueError, TypeError) as error:
+        raise MalformedZnode(f"no number called {key!r} in {content}") from error

@@ -1,0 +1,345 @@
+"""The embedded store keeps the contract, and what it keeps survives both kinds of crash."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.metadata_journal import CorruptSnapshot, MetadataJournal
+from broker.storage.disk import LocalDisk
+from coordinator.metadata_store.local import LocalEnsemble
+from coordinator.metadata_store.store import (
+    ConnectionLost,
+    Create,
+    Delete,
+    Done,
+    MetadataStore,
+    Operation,
+    SessionEvent,
+    SessionExpired,
+    SetData,
+    StoreError,
+)
+from coordinator.metadata_store.znode_tree import ZnodeTree
+from tests.simulation.sim_disk import CrashKind, MachineStopped, SimDisk
+from tests.unit.coordinator.metadata_store.contract import MetadataStoreContract, data_of, session_of
+
+
+class Gate:
+    """Holds off-loop disk calls back until it is opened."""
+
+    def __init__(self) -> None:
+        self._opened = asyncio.Event()
+
+    async def __call__(self) -> None:
+        await self._opened.wait()
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+class LocalEnsembleUnderTest:
+    """The suite's view of a ``LocalEnsemble``."""
+
+    def __init__(self, ensemble: LocalEnsemble) -> None:
+        self._ensemble = ensemble
+
+    async def connect(self) -> MetadataStore:
+        return self._ensemble.connect()
+
+    async def expire(self, store: MetadataStore) -> None:
+        self._ensemble.close_session(session_of(store).session_id)
+
+
+class TestOnARealDisk(MetadataStoreContract):
+    @pytest.fixture
+    async def ensemble(self, tmp_path: Path) -> LocalEnsembleUnderTest:
+        return LocalEnsembleUnderTest(LocalEnsemble(MetadataJournal(LocalDisk(), str(tmp_path))))
+
+
+class TestOnASimulatedDisk(MetadataStoreContract):
+    @pytest.fixture
+    async def ensemble(self) -> LocalEnsembleUnderTest:
+        return LocalEnsembleUnderTest(open_on(sim_disk()))
+
+
+class TestAfterACrash(MetadataStoreContract):
+    @pytest.fixture
+    async def ensemble(self) -> LocalEnsembleUnderTest:
+        disk = sim_disk()
+        session = session_of(open_on(disk).connect())
+        await session.create("/before", b"crash", ephemeral=True)
+        disk.crash("power", random.Random(1))
+        return LocalEnsembleUnderTest(open_on(disk))
+
+
+def sim_disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_dirs("/data")
+    disk.sync_dir("/")
+    return disk
+
+
+def open_on(disk: SimDisk, *, compact_at_bytes: int = 1 << 20) -> LocalEnsemble:
+    return LocalEnsemble(MetadataJournal(disk, "/data"), compact_at_bytes=compact_at_bytes)
+
+
+def lasting(tree: ZnodeTree, path: str = "/") -> dict[str, bytes]:
+    """The znodes that do not end with a session."""
+    znode, names = tree.get(path), tree.children(path)
+    assert znode is not None
+    assert names is not None
+    contents = {} if znode.stat.ephemeral_owner else {path: znode.data}
+    for name in names:
+        contents |= lasting(tree, f"{path.rstrip('/')}/{name}")
+    return contents
+
+
+async def test_a_restart_finds_everything_but_the_ephemerals() -> None:
+    disk = sim_disk()
+    session = session_of(open_on(disk).connect())
+    await session.create("/a", b"1")
+    await session.set("/a", b"2")
+    before = await session.get("/a")
+    await session.create("/a/n_", sequential=True)
+    await session.create("/e", b"me", ephemeral=True)
+    disk.crash("process", random.Random(1))
+    session = session_of(open_on(disk).connect())
+    assert await session.get("/a") == before
+    assert await session.get("/e") is None
+    again = await session.create("/a/n_", sequential=True)
+    assert isinstance(again, Done)
+    assert await session.children("/a") == ["n_0000000000", "n_0000000001"]
+
+
+async def test_a_later_registration_has_a_later_zxid() -> None:
+    """B63: the epoch of a restarted broker is larger than the one it had, also if its old session never ended."""
+    disk = sim_disk()
+    epochs = []
+    for seed in range(5):
+        session = session_of(open_on(disk).connect())
+        await session.create("/brokers")
+        done = await session.create("/brokers/1", ephemeral=True)
+        assert isinstance(done, Done)
+        assert done.stat is not None
+        epochs.append(done.stat.czxid)
+        disk.crash("power", random.Random(seed))
+    assert epochs == sorted(set(epochs))
+
+
+NAMES = ["/a", "/b", "/a/x", "/a/y", "/b/x"]
+OPERATIONS = st.one_of(
+    st.builds(Create, path=st.sampled_from(NAMES), data=st.binary(max_size=8), ephemeral=st.booleans()),
+    st.builds(Create, path=st.sampled_from(["/a/n_", "/n_"]), sequential=st.just(True)),
+    st.builds(SetData, path=st.sampled_from(NAMES), data=st.binary(max_size=8), version=st.integers(-1, 2)),
+    st.builds(Delete, path=st.sampled_from(NAMES), version=st.integers(-1, 2)),
+)
+LIVES = st.lists(st.lists(st.lists(OPERATIONS, min_size=1, max_size=4), max_size=8), min_size=1, max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    lives=LIVES,
+    kind=st.sampled_from(["process", "power"]),
+    units=st.lists(st.integers(0, 1_500), min_size=4, max_size=4),
+    compact_at_bytes=st.sampled_from([1, 200, 1 << 20]),
+    seed=st.integers(0, 1_000),
+)
+async def test_whatever_was_answered_survives_any_crash(
+    lives: list[list[list[Operation]]], kind: CrashKind, units: list[int], compact_at_bytes: int, seed: int
+) -> None:
+    """After a crash at any byte the tree is what was answered last, or that and the one multi under way."""
+    disk, rng = sim_disk(), random.Random(seed)
+    found = {"/": b""}
+    for life, budget in zip(lives, units, strict=False):
+        possible = [found]
+        disk.stop_after(budget)
+        ensemble = None
+        try:
+            ensemble = open_on(disk, compact_at_bytes=compact_at_bytes)
+            session = session_of(ensemble.connect())
+            for operations in life:
+                await session.multi(operations)
+                possible = [lasting(ensemble.tree)]
+        except MachineStopped:
+            if ensemble is not None:
+                possible.append(lasting(ensemble.tree))
+        disk.crash(kind, rng)
+        found = lasting(open_on(disk).tree)
+        assert found in possible
+        disk.crash(kind, rng)
+
+
+async def test_many_writes_share_a_sync() -> None:
+    disk = sim_disk()
+    session = session_of(open_on(disk).connect())
+    disk.delay = gate = Gate()
+    async with asyncio.TaskGroup() as group:
+        for number in range(50):
+            group.create_task(session.create(f"/n{number}"))
+        await asyncio.sleep(0)
+        before = disk.calls["sync"]
+        gate.open()
+    assert disk.calls["sync"] - before <= 1
+    disk.crash("power", random.Random(1))
+    assert len(open_on(disk).tree) == 50
+
+
+async def test_a_read_waits_until_what_it_saw_is_durable() -> None:
+    disk = sim_disk()
+    session = session_of(open_on(disk).connect())
+    disk.delay = gate = Gate()
+    async with asyncio.TaskGroup() as group:
+        write = group.create_task(session.create("/a", b"1"))
+        read = group.create_task(session.get("/a"))
+        await asyncio.sleep(0)
+        assert not write.done()
+        assert not read.done()
+        gate.open()
+    assert await data_of(session, "/a") == b"1"
+
+
+async def test_a_cancelled_writer_takes_nobody_along() -> None:
+    disk = sim_disk()
+    session = session_of(open_on(disk).connect())
+    disk.delay = gate = Gate()
+    loop = asyncio.get_running_loop()
+    cancelled = loop.create_task(session.create("/a"))
+    waiting = loop.create_task(session.create("/b"))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    gate.open()
+    assert isinstance(await waiting, Done)
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    disk.crash("power", random.Random(1))
+    assert set(lasting(open_on(disk).tree)) == {"/", "/a", "/b"}
+
+
+@pytest.mark.parametrize("operation", ["append", "sync"])
+async def test_a_failed_journal_ends_all_sessions_and_starts_none(operation: str) -> None:
+    """What was answered is still there for the next start; what was not may be."""
+    disk = sim_disk()
+    store = open_on(disk).connect()
+    heard: list[SessionEvent] = []
+    store.add_session_listener(lambda event, _: heard.append(event))
+    session = session_of(store)
+    await session.create("/answered")
+    disk.fail(operation, ".journal")
+    with pytest.raises(ConnectionLost):
+        await session.create("/indeterminate")
+    with pytest.raises(SessionExpired):
+        await session.create("/refused")
+    await asyncio.sleep(0)
+    assert heard == [SessionEvent.ENDED]
+    assert store.session is None
+    disk.crash("power", random.Random(1))
+    found = set(lasting(open_on(disk).tree))
+    assert found - {"/indeterminate"} == {"/", "/answered"}
+
+
+async def test_a_full_disk_leaves_no_half_record() -> None:
+    disk = sim_disk()
+    session = session_of(open_on(disk).connect())
+    await session.create("/answered")
+    disk.shorten_append(".journal", 5)
+    with pytest.raises(ConnectionLost):
+        await session.create("/refused")
+    disk.crash("process", random.Random(1))
+    assert set(lasting(open_on(disk).tree)) == {"/", "/answered"}
+
+
+async def test_compaction_keeps_the_journal_short() -> None:
+    disk = sim_disk()
+    session = session_of(open_on(disk, compact_at_bytes=2_000).connect())
+    await session.create("/n", b"0")
+    for number in range(500):
+        assert isinstance(await session.set("/n", b"%d" % number), Done)
+    assert sum(disk.file_size(f"/data/{name}") for name in disk.list_dir("/data")) < 5_000
+    assert len(disk.list_dir("/data")) == 2
+    disk.crash("power", random.Random(1))
+    assert await data_of(session_of(open_on(disk).connect()), "/n") == b"499"
+
+
+async def test_writes_go_on_while_a_compaction_writes_its_snapshot() -> None:
+    disk = sim_disk()
+    session = session_of(open_on(disk, compact_at_bytes=1).connect())
+    disk.delay = gate = Gate()
+    async with asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(session.create(f"/n{number}"))
+            await asyncio.sleep(0)
+        gate.open()
+    for seed in range(5):
+        disk.crash("power", random.Random(seed))
+        assert len(open_on(disk).tree) == 20
+
+
+class HoldBack:
+    """Lets all off-loop disk calls pass, except one."""
+
+    def __init__(self, held: int) -> None:
+        self._held = held
+        self._calls = 0
+        self.reached = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self._calls += 1
+        if self._calls == self._held:
+            self.reached.set()
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_an_unfinished_compaction_loses_nothing_that_was_answered(seed: int) -> None:
+    """Neither what the file before it still had to sync, nor what went to the file after it."""
+    disk = sim_disk()
+    session = session_of(open_on(disk, compact_at_bytes=1).connect())
+    disk.delay = snapshot_write = HoldBack(held=2)
+    loop = asyncio.get_running_loop()
+    compacting = loop.create_task(session.create("/compacts-after-its-sync"))
+    beside = loop.create_task(session.create("/beside-that-sync"))
+    await snapshot_write.reached.wait()
+    assert isinstance(await beside, Done)
+    assert isinstance(await session.create("/after"), Done)
+    assert not compacting.done()
+    disk.crash("power", random.Random(seed))
+    compacting.cancel()
+    assert set(lasting(open_on(disk).tree)) == {"/", "/compacts-after-its-sync", "/beside-that-sync", "/after"}
+
+
+async def test_compacting_twice_keeps_what_comes_after() -> None:
+    disk = sim_disk()
+    journal = MetadataJournal(disk, "/data")
+    journal.load()
+    journal.append(b"1")
+    await journal.compact(b"snapshot of 1")
+    await journal.compact(b"snapshot of 1")
+    journal.append(b"2")
+    await journal.sync()
+    disk.crash("process", random.Random(1))
+    assert MetadataJournal(disk, "/data").load() == (b"snapshot of 1", [b"2"])
+
+
+async def test_a_damaged_snapshot_is_refused() -> None:
+    disk = sim_disk()
+    journal = MetadataJournal(disk, "/data")
+    journal.load()
+    await journal.compact(b"snapshot")
+    disk.open("/data/metadata.snapshot").write_at(b"S", 12)
+    with pytest.raises(CorruptSnapshot):
+        MetadataJournal(disk, "/data").load()
+
+
+async def test_refusals_are_not_journalled() -> None:
+    disk = sim_disk()
+    ensemble = open_on(disk)
+    session = session_of(ensemble.connect())
+    await session.create("/a")
+    appends = disk.calls["append"]
+    assert await session.create("/a") is StoreError.NODE_EXISTS
+    assert disk.calls["append"] == appends
