@@ -13,6 +13,7 @@ in the same call where one replica is enough, else later. ``Reply`` serves both 
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -156,7 +157,7 @@ class Deadlines:
 
     def __init__(self, delay_ms: int) -> None:
         self._delay = delay_ms / 1000
-        self._waiting: dict[int, tuple[float, Callable[[], None]]] = {}
+        self._waiting: OrderedDict[int, tuple[float, Callable[[], None]]] = OrderedDict()
         self._last_key = 0
         self._timer: asyncio.TimerHandle | None = None
 

@@ -1,0 +1,391 @@
+"""The state machine of a transactional id: what each request does in each state. Pure: no clock, log or loop.
+
+*Decide → append → apply.* The ``decide_…`` functions look at a ``Transaction`` and a request and return a
+``Transition``, or the ``ErrorCode`` that answers the request without one; they change nothing. The caller sets
+``pending`` in the same step, appends the transition to the transaction log, and applies it when the log's high
+watermark has passed the record. Until then the id is busy: requests get CONCURRENT_TRANSACTIONS.
+
+A transition is simply the ``TransactionMetadata`` that it leads to; the log holds exactly that, once per transition.
+Because nothing changes before the record is durable, a failed append needs no repair: deciding again gives the same
+result, and in particular a fence that could not be written does not bump the epoch twice. (Apache Kafka bumps in memory
+first and keeps a mark, ``hasFailedEpochFence``, to undo it; there is nothing to mark here.)
+
+Fencing. An ongoing transaction that the coordinator itself aborts, because it timed out or because a new incarnation of
+the producer calls InitProducerId, goes through PrepareEpochFence: the epoch is bumped in the *same record* that aborts,
+so that no crash can separate the two. The markers carry the bumped epoch to every partition.
+
+Epochs. A live producer never has an epoch above ``LAST_LIVE_EPOCH``; the one above it exists only to fence a producer
+that has the last one. An exhausted id gets a new producer id with epoch 0 from its next InitProducerId.
+
+Protocol version 1 only: every EndTxn keeps the epoch, so "the same epoch and the same result" is what tells a retry.
+``next_producer_id`` and ``client_transaction_version`` are carried for version 2 (KIP-890), which also lets an id
+without a transaction abort; nothing sets them yet.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+MAX_EPOCH: Final = 32_767
+LAST_LIVE_EPOCH: Final = MAX_EPOCH - 1
+NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
+
+
+class TransactionState(Enum):
+    """The value is the status byte in the log, the label what DescribeTransactions and ListTransactions say."""
+
+    label: str
+    meaning: str
+
+    EMPTY = 0, "Empty", "The producer is initialised and has had no transaction since."
+    ONGOING = 1, "Ongoing", "A transaction is open and its partitions are known."
+    PREPARE_COMMIT = 2, "PrepareCommit", "The commit is decided; its markers are on their way to the partitions."
+    PREPARE_ABORT = 3, "PrepareAbort", "The abort is decided; its markers are on their way to the partitions."
+    COMPLETE_COMMIT = 4, "CompleteCommit", "The last transaction was committed on every partition."
+    COMPLETE_ABORT = 5, "CompleteAbort", "The last transaction was aborted on every partition."
+    DEAD = 6, "Dead", "The transactional id has expired; its tombstone is being written."
+    PREPARE_EPOCH_FENCE = 7, "PrepareEpochFence", "The coordinator bumps the epoch to abort; never written on its own."
+
+    def __new__(cls, status: int, label: str, meaning: str) -> "TransactionState":
+        state = object.__new__(cls)
+        state._value_ = status
+        state.label = label
+        state.meaning = meaning
+        return state
+
+
+_State = TransactionState
+
+TRANSITIONS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    _State.EMPTY: frozenset({_State.EMPTY, _State.ONGOING, _State.DEAD}),
+    _State.ONGOING: frozenset(
+        {_State.ONGOING, _State.PREPARE_COMMIT, _State.PREPARE_ABORT, _State.PREPARE_EPOCH_FENCE}
+    ),
+    _State.PREPARE_COMMIT: frozenset({_State.COMPLETE_COMMIT}),
+    _State.PREPARE_ABORT: frozenset({_State.COMPLETE_ABORT}),
+    _State.COMPLETE_COMMIT: frozenset({_State.EMPTY, _State.ONGOING, _State.DEAD}),
+    _State.COMPLETE_ABORT: frozenset({_State.EMPTY, _State.ONGOING, _State.DEAD}),
+    _State.DEAD: frozenset(),
+    _State.PREPARE_EPOCH_FENCE: frozenset({_State.PREPARE_ABORT}),
+}
+"""{state: allowed next states}."""
+
+PERSISTED_STATES: Final = frozenset(_State) - {_State.DEAD, _State.PREPARE_EPOCH_FENCE}
+PREPARED_STATES: Final = frozenset({_State.PREPARE_COMMIT, _State.PREPARE_ABORT})
+EXPIRING_STATES: Final = frozenset({_State.EMPTY, _State.COMPLETE_COMMIT, _State.COMPLETE_ABORT})
+"""The states in which a transactional id that nobody uses is forgotten. One with an open transaction never is."""
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """Who a producer says it is."""
+
+    id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMetadata:
+    """A transactional id at one point of its log."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: frozenset[TopicPartition]
+    """Those that have, or may have, records of this transaction; kept until it is complete on all of them."""
+    start_ms: int
+    last_update_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    """The producer id before this transition. Not in version 0 of the log's values: lost by a reload."""
+    next_producer_id: int = NO_PRODUCER_ID
+    client_transaction_version: int = 0
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    """The epoch before a bump that its own producer asked for (KIP-360). In memory only: lost by a reload."""
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        return self.producer_epoch >= LAST_LIVE_EPOCH
+
+    @property
+    def exists_in_log(self) -> bool:
+        """False for an id whose first record is still being written."""
+        return self.producer_epoch != NO_PRODUCER_EPOCH
+
+
+Transition: TypeAlias = TransactionMetadata
+"""What the next record of the log will say, if it is appended."""
+
+
+class Missing(Enum):
+    """What the caller must bring before a request can be decided."""
+
+    PRODUCER_ID = auto()
+
+
+class Transaction:
+    """A transactional id in memory: what is durable, and what is on its way to be."""
+
+    __slots__ = ("metadata", "pending", "transactional_id", "unknown_topic_since_ms", "waiters")
+
+    def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
+        self.transactional_id = transactional_id
+        self.metadata = metadata
+        self.pending: Transition | None = None
+        """Set from the decision until it is applied, or until its record was refused by the log."""
+        self.waiters: list[Callable[[], None]] = []
+        """Called when nothing is pending any more."""
+        self.unknown_topic_since_ms = NO_TIMESTAMP
+        """When this id first asked for a partition that does not exist, if it has got nowhere since."""
+
+    def __repr__(self) -> str:
+        pending = "" if self.pending is None else f" → {self.pending.state.label}"
+        return f"<{self.transactional_id!r} {self.metadata.state.label}{pending} {self.metadata.producer}>"
+
+    def begin(self, transition: Transition) -> None:
+        """The transition is about to be appended: nothing else may be decided until it is applied or withdrawn."""
+        assert self.pending is None, f"{self} cannot begin another transition"
+        assert transition.state in TRANSITIONS[self.metadata.state], f"{self} cannot become {transition.state.label}"
+        self.pending = transition
+
+    def withdraw(self) -> None:
+        """The log did not take the record, so the transition was never more than an intention."""
+        self.pending = None
+
+    def apply(self) -> TransactionMetadata:
+        """The record is durable. Returns the new metadata."""
+        transition = self.pending
+        assert transition is not None, f"{self} has nothing to apply"
+        self.metadata = transition
+        self.pending = None
+        return transition
+
+    def notify(self) -> None:
+        """Wake whoever waits for the end of the transition, if it has ended and no other has begun."""
+        if self.waiters and self.pending is None:
+            waiters, self.waiters = self.waiters, []
+            for waiter in waiters:
+                waiter()
+
+
+def first_metadata(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+    """An id that the log does not know yet; its first InitProducerId leads to epoch 0."""
+    return TransactionMetadata(
+        producer_id=producer_id,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        timeout_ms=timeout_ms,
+        state=TransactionState.EMPTY,
+        partitions=NO_PARTITIONS,
+        start_ms=NO_TIMESTAMP,
+        last_update_ms=now_ms,
+    )
+
+
+def decide_init_producer_id(
+    txn: Transaction,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    new_producer_id: int,
+    now_ms: int,
+) -> Transition | ErrorCode | Missing:
+    """A producer asks for its id and epoch; ``expected`` is what it believes to have (KIP-360), None for a new one.
+
+    A transition to Empty is what the producer gets. One to PrepareAbort means that the transaction of a predecessor has
+    to be aborted first, with the predecessor's epoch fenced off: afterwards the request is decided again.
+    ``new_producer_id`` is used where the epochs of the present one are exhausted; NO_PRODUCER_ID if none is at hand.
+    """
+    metadata = txn.metadata
+    if txn.pending is not None:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if expected is not None and not _may_be_its_producer(metadata, expected):
+        return ErrorCode.PRODUCER_FENCED
+    match metadata.state:
+        case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        case TransactionState.ONGOING:
+            if expected is not None and expected.epoch != metadata.producer_epoch:
+                # It would be fenced after the abort anyway; Kafka lets it abort its successor's transaction first.
+                return ErrorCode.PRODUCER_FENCED
+            return _fence_and_abort(metadata, now_ms)
+        case TransactionState.EMPTY | TransactionState.COMPLETE_COMMIT | TransactionState.COMPLETE_ABORT:
+            return _initialise(metadata, timeout_ms, expected, new_producer_id, now_ms)
+        case _:
+            raise AssertionError(f"{txn} is in a state that is never applied")
+
+
+def _may_be_its_producer(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+    """Whether the producer id is the present one, or the last one of a producer that has just been given a new one."""
+    if not metadata.exists_in_log or expected.id == metadata.producer_id:
+        return True
+    return expected.id == metadata.previous_producer_id and expected.epoch >= LAST_LIVE_EPOCH
+
+
+def _initialise(
+    metadata: TransactionMetadata,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    new_producer_id: int,
+    now_ms: int,
+) -> Transition | ErrorCode | Missing:
+    epoch = metadata.producer_epoch
+    continues = expected is None or expected.epoch == epoch or not metadata.exists_in_log
+    if not continues:
+        assert expected is not None
+        if expected.epoch != metadata.last_producer_epoch:
+            return ErrorCode.PRODUCER_FENCED
+        # The answer to its last request was lost: it gets the same one again. Had another producer come in between,
+        # the last epoch would have been forgotten.
+        producer, last_epoch = metadata.producer, metadata.last_producer_epoch
+    elif not metadata.is_epoch_exhausted:
+        producer = ProducerIdAndEpoch(metadata.producer_id, epoch + 1)
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch
+    elif new_producer_id == NO_PRODUCER_ID:
+        return Missing.PRODUCER_ID
+    else:
+        producer = ProducerIdAndEpoch(new_producer_id, 0)
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch
+    return _advance(
+        metadata,
+        TransactionState.EMPTY,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        last_producer_epoch=last_epoch,
+        timeout_ms=timeout_ms,
+        partitions=NO_PARTITIONS,
+        start_ms=NO_TIMESTAMP,
+        last_update_ms=now_ms,
+    )
+
+
+def decide_add_partitions(
+    txn: Transaction, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition], now_ms: int
+) -> Transition | ErrorCode:
+    """A producer is about to write to these partitions. The first ones of a transaction open it.
+
+    NONE: they are all in the transaction already.
+    """
+    metadata = txn.metadata
+    if txn.pending is not None:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    error = _check_producer(metadata, producer)
+    if error is not ErrorCode.NONE:
+        return error
+    if metadata.state in PREPARED_STATES:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    is_ongoing = metadata.state is TransactionState.ONGOING
+    if is_ongoing and partitions <= metadata.partitions:
+        return ErrorCode.NONE
+    return _advance(
+        metadata,
+        TransactionState.ONGOING,
+        partitions=metadata.partitions | partitions,
+        start_ms=metadata.start_ms if is_ongoing else now_ms,
+        last_update_ms=now_ms,
+    )
+
+
+def verify_partitions(
+    txn: Transaction, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+) -> dict[TopicPartition, ErrorCode] | ErrorCode:
+    """Whether a partition leader may append a first batch of this transaction.
+
+    Answered from what is durable, also while a transition is pending: a pending AddPartitions must not turn away
+    batches of partitions that were added before.
+    """
+    metadata = txn.metadata
+    error = _check_producer(metadata, producer)
+    if error is not ErrorCode.NONE:
+        return error
+    if metadata.state in PREPARED_STATES:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return {
+        partition: ErrorCode.NONE if partition in metadata.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in partitions
+    }
+
+
+def decide_end_txn(txn: Transaction, producer: ProducerIdAndEpoch, commit: bool, now_ms: int) -> Transition | ErrorCode:
+    """A producer ends its transaction. Its epoch must be exactly the present one.
+
+    NONE: the transaction ended this way before, and the answer was lost.
+    """
+    metadata = txn.metadata
+    error = _check_producer(metadata, producer)
+    if error is not ErrorCode.NONE:
+        return error
+    if txn.pending is not None:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    match metadata.state, commit:
+        case TransactionState.ONGOING, True:
+            return _advance(metadata, TransactionState.PREPARE_COMMIT, last_update_ms=now_ms)
+        case TransactionState.ONGOING, False:
+            return _advance(metadata, TransactionState.PREPARE_ABORT, last_update_ms=now_ms)
+        case (TransactionState.COMPLETE_COMMIT, True) | (TransactionState.COMPLETE_ABORT, False):
+            return ErrorCode.NONE
+        case (TransactionState.PREPARE_COMMIT, True) | (TransactionState.PREPARE_ABORT, False):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        case _:
+            return ErrorCode.INVALID_TXN_STATE
+
+
+def decide_timeout(txn: Transaction, now_ms: int) -> Transition | None:
+    """Abort a transaction that was open for longer than its producer allowed. None: there is no reason to."""
+    metadata = txn.metadata
+    if txn.pending is not None or metadata.state is not TransactionState.ONGOING:
+        return None
+    if metadata.start_ms + metadata.timeout_ms >= now_ms:
+        return None
+    return _fence_and_abort(metadata, now_ms)
+
+
+def decide_completion(txn: Transaction, now_ms: int) -> Transition:
+    """What a prepared transaction becomes when every partition has its marker."""
+    metadata = txn.metadata
+    assert metadata.state in PREPARED_STATES, f"{txn} has nothing to complete"
+    commit = metadata.state is TransactionState.PREPARE_COMMIT
+    state = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+    return _advance(metadata, state, partitions=NO_PARTITIONS, next_producer_id=NO_PRODUCER_ID, last_update_ms=now_ms)
+
+
+def decide_expiration(txn: Transaction, expiration_ms: int, now_ms: int) -> Transition | None:
+    """Forget a transactional id that was not used for long. None: it stays."""
+    metadata = txn.metadata
+    if txn.pending is not None or metadata.state not in EXPIRING_STATES:
+        return None
+    if metadata.last_update_ms > now_ms - expiration_ms:
+        return None
+    return _advance(metadata, TransactionState.DEAD, partitions=NO_PARTITIONS)
+
+
+def _check_producer(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
+    if producer.id != metadata.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if producer.epoch != metadata.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+def _fence_and_abort(metadata: TransactionMetadata, now_ms: int) -> Transition:
+    """One record: the next epoch, so that the producer can do nothing more, and the decision to abort."""
+    fenced = _advance(
+        metadata,
+        TransactionState.PREPARE_EPOCH_FENCE,
+        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+    )
+    return _advance(fenced, TransactionState.PREPARE_ABORT, last_update_ms=now_ms)
+
+
+def _advance(metadata: TransactionMetadata, state: TransactionState, **changes: Any) -> Transition:
+    assert state in TRANSITIONS[metadata.state], f"{metadata.state.label} cannot become {state.label}"
+    return replace(metadata, state=state, previous_producer_id=metadata.producer_id, **changes)
