@@ -9,14 +9,11 @@ M = TypeVar("M", bound=Message)
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
-    """The fields that ``version`` carries; tagged structures that are absent are left out."""
+    """The fields that ``version`` carries; tagged fields with their default are left out."""
     shape = layout(type(message), version)
-    fields = {}
-    for field in (*shape.regular, *shape.tagged):
-        value = getattr(message, field.name)
-        if value is not None or version in field.nullable:
-            fields[camel_case(field.name)] = _to_json(field, value, version)
-    return fields
+    present = [field for field in shape.tagged if getattr(message, field.name) != field.make_default()]
+    carried = (*shape.regular, *present)
+    return {camel_case(field.name): _to_json(field, getattr(message, field.name), version) for field in carried}
 
 
 def from_json(cls: type[M], version: int, fields: dict[str, Any]) -> M:

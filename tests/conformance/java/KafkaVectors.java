@@ -3,9 +3,11 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
+import java.util.Iterator;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
@@ -14,7 +16,7 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  * Encodes messages with the classes of whatever Apache Kafka is on the class path.
  *
  * Reads lines of JSON {"message": ..., "version": ..., "fields": {...}} and answers each with a line: the hexadecimal
- * bytes, or "-" when this Kafka does not have the message or the version.
+ * bytes, or "-" when this Kafka does not have the message, the version or one of the fields.
  */
 public class KafkaVectors {
     private static final String[] PACKAGES = {
@@ -45,10 +47,32 @@ public class KafkaVectors {
         } catch (InvocationTargetException error) {
             throw new IllegalArgumentException(name + " v" + version, error.getCause());
         }
+        Method writer = converter.getMethod("write", type, short.class, boolean.class);
+        if (!covers((JsonNode) writer.invoke(null, message, version, true), fields)) {
+            return "-";
+        }
         ObjectSerializationCache cache = new ObjectSerializationCache();
         ByteBuffer encoded = ByteBuffer.allocate(message.size(cache, version));
         message.write(new ByteBufferAccessor(encoded), cache, version);
         return HexFormat.of().formatHex(encoded.array());
+    }
+
+    /** Whether what was understood has all the fields that were given. */
+    private static boolean covers(JsonNode understood, JsonNode given) {
+        if (given.isObject()) {
+            for (Iterator<String> names = given.fieldNames(); names.hasNext(); ) {
+                String name = names.next();
+                if (!understood.has(name) || !covers(understood.get(name), given.get(name))) {
+                    return false;
+                }
+            }
+        }
+        for (int index = 0; given.isArray() && index < given.size(); index++) {
+            if (!covers(understood.get(index), given.get(index))) {
+                return false;
+            }
+        }
+        return true;
     }
 
     private static Class<?> find(String name) {
