@@ -13,8 +13,9 @@ in the same call where one replica is enough, else later. ``Reply`` serves both 
 """
 
 import asyncio
+import sys
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from coordinator.ports import ReplicatedLog
@@ -34,7 +35,7 @@ is done yet, and whoever keeps the order of a connection's requests must run it 
 ReplayBatch: TypeAlias = Callable[[Buffer, int, BatchHeader], None]
 """(buffer, position, header) of one batch of the log."""
 
-LOAD_SLICE_BYTES: Final = 256 * 1024
+LOAD_SLICE_BYTES: Final = 64 * 1024
 """What is replayed before the loop runs again: some ten milliseconds of small records."""
 
 _MIN_INT32: Final = -(2**31)
@@ -42,10 +43,15 @@ _MIN_INT32: Final = -(2**31)
 
 def java_hash(text: str) -> int:
     """Java's ``String.hashCode``: 32 bits, signed, over UTF-16 code units."""
-    encoded = text.encode("utf-16-be", "surrogatepass")
+    units: Iterable[int]
+    if text.isascii():
+        units = text.encode("ascii")
+    else:
+        encoding = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+        units = memoryview(text.encode(encoding, "surrogatepass")).cast("H")
     value = 0
-    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
+    for unit in units:
+        value = (31 * value + unit) & 0xFFFF_FFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 

@@ -1,7 +1,7 @@
-"""The records of ``__transaction_state``: the metadata of a transactional id as the log keeps it, byte for byte Kafka's.
+"""The records of ``__transaction_state``: the metadata of a transactional id, byte for byte as in Kafka's log.
 
-The key is an int16 version and then ``TransactionLogKey``; the value an int16 version and then ``TransactionLogValue``;
-a null value forgets the id. One record a batch, uncompressed, because each is written by its own request. Values are
+The key is an int16 version and a ``TransactionLogKey``, the value an int16 version and a ``TransactionLogValue``; a
+null value forgets the id. One record a batch, uncompressed, because each is written by its own request. Values are
 written in version 0, which every Kafka since 0.11 reads; version 1 differs by tagged fields and is read as well.
 
 Records of versions that this broker does not know are left over from a newer one: they are skipped with a warning, as
@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 0
 _READABLE_VALUE_VERSIONS: Final = TransactionLogValue.versions
+_STATES_BY_STATUS: Final[dict[int, TransactionState]] = {state.value: state for state in PERSISTED_STATES}
 
 _VERSION: Final = struct.Struct(">h")
 _VERSION_SIZE: Final = _VERSION.size
@@ -109,9 +110,9 @@ def _version(data: bytes) -> int:
 
 
 def _metadata(value: TransactionLogValue) -> TransactionMetadata:
-    state = TransactionState(value.transaction_status)
-    if state not in PERSISTED_STATES:
-        raise ValueError(f"{state.label} is never written")
+    state = _STATES_BY_STATUS.get(value.transaction_status)
+    if state is None:
+        raise ValueError(f"status {value.transaction_status} is never written")
     return TransactionMetadata(
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
