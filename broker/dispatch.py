@@ -51,7 +51,6 @@ Answer: TypeAlias = list[Buffer]
 """The buffers of one response frame; empty when the request is not answered."""
 
 R = TypeVar("R", bound=Message)
-HandlerFunction: TypeAlias = "Callable[[Broker, RequestContext, R], Outcome]"
 ErrorResponse: TypeAlias = Callable[[R, int, ErrorCode], Message]
 """(request, version, error) to the response that carries this error everywhere where one is expected."""
 
@@ -95,6 +94,9 @@ class RequestContext(NamedTuple):
     correlation_id: int
     client_id: str | None
     connection: ConnectionInfo
+
+
+HandlerFunction: TypeAlias = Callable[["Broker", RequestContext, R], Outcome]
 
 
 class ApiHandler(Generic[R]):
@@ -245,7 +247,10 @@ class Dispatcher:
             return self.fail(route, context, request, error)
         if outcome is None or isinstance(outcome, Message):
             return self.encode(route, context, request, outcome)
-        return Unfinished(self, route, context, request, outcome)
+        unfinished = Unfinished(self, route, context, request, outcome)
+        if isinstance(outcome, asyncio.Future) and outcome.done():
+            return unfinished.finish(outcome)
+        return unfinished
 
     def encode(self, route: _Route, context: RequestContext, request: Message, message: Message | None) -> Answer:
         """The answer's buffers. A response that cannot be encoded is a bug like any other of its handler."""
