@@ -213,51 +213,51 @@ def iter_records(
     """The records inside, in order. CorruptRecord at the first that contradicts itself or the header."""
     if header.records_count == 0:
         return
-    payload = records_payload(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
-    append_time = header.max_timestamp if header.is_log_append_time else None
-    at = 0
-    previous_delta = -1
-    for _ in range(_checked_count(header)):
-        try:
-            at, timestamp_delta, offset_delta, key, value, headers = _decode_record(payload, at)
-        except (IndexError, ValueError) as error:
-            raise CorruptRecord(f"a record of the batch at offset {header.base_offset}: {error}") from error
-        if not previous_delta < offset_delta <= header.last_offset_delta:
-            raise CorruptRecord(f"offset delta {offset_delta} after {previous_delta} of {header.last_offset_delta}")
-        previous_delta = offset_delta
-        timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
-        if not _MIN_INT64 <= timestamp <= _MAX_INT64:
-            raise CorruptRecord(f"timestamp {timestamp} at offset delta {offset_delta}")
-        yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
-    if at != len(payload):
-        raise CorruptRecord(f"{len(payload) - at} bytes after the last record")
-
-
-def _checked_count(header: BatchHeader) -> int:
     if header.records_count < 0:
         raise CorruptRecord(f"a records count of {header.records_count}")
-    return header.records_count
+    payload = records_payload(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
+    try:
+        yield from _decode_records(payload, header)
+    except (IndexError, ValueError) as error:
+        raise CorruptRecord(f"in the batch at offset {header.base_offset}: {error}") from error
 
 
-def _decode_record(
-    payload: bytes, at: int
-) -> tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-    """(next position, timestamp delta, offset delta, key, value, headers); IndexError or ValueError if it is broken.
+def _decode_records(payload: bytes, header: BatchHeader) -> Iterator[Record]:
+    """IndexError or ValueError if the records are broken.
 
     A key or value that claims more bytes than there are is found at the latest where the record's end is compared.
     """
-    length, at = decode_varint(payload, at)
-    end = at + length
-    if length < 0 or end > len(payload):
-        raise ValueError(f"a record of {length} bytes where {len(payload) - at} are left")
-    timestamp_delta, at = decode_varint(payload, at + 1)
-    offset_delta, at = decode_varint(payload, at)
-    key, at = _decode_bytes(payload, at)
-    value, at = _decode_bytes(payload, at)
-    headers, at = ([], at + 1) if payload[at] == 0 else _decode_headers(payload, at)
-    if at != end:
-        raise ValueError(f"a record of {length} bytes ends {at - end} bytes from there")
-    return at, timestamp_delta, offset_delta, key, value, headers
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    base_offset, base_timestamp, last_offset_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
+    previous_delta = -1
+    at = 0
+    for _ in range(header.records_count):
+        length, at = decode_varint(payload, at)
+        end = at + length
+        timestamp, at = decode_varint(payload, at + 1)
+        offset_delta, at = decode_varint(payload, at)
+        key_length, at = decode_varint(payload, at)
+        key = None
+        if key_length >= 0:
+            key = payload[at : at + key_length]
+            at += key_length
+        value_length, at = decode_varint(payload, at)
+        value = None
+        if value_length >= 0:
+            value = payload[at : at + value_length]
+            at += value_length
+        headers, at = ([], at + 1) if payload[at] == 0 else _decode_headers(payload, at)
+        if at != end or end > len(payload):
+            raise ValueError(f"a record of {length} bytes whose fields end {at - end} bytes from its end")
+        if not previous_delta < offset_delta <= last_offset_delta:
+            raise ValueError(f"offset delta {offset_delta} after {previous_delta} of {last_offset_delta}")
+        previous_delta = offset_delta
+        timestamp = timestamp + base_timestamp if append_time is None else append_time
+        if not _MIN_INT64 <= timestamp <= _MAX_INT64:
+            raise ValueError(f"timestamp {timestamp} at offset delta {offset_delta}")
+        yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+    if at != len(payload):
+        raise ValueError(f"{len(payload) - at} bytes after the last record")
 
 
 def _decode_bytes(payload: bytes, at: int) -> tuple[bytes | None, int]:
