@@ -228,7 +228,7 @@ RECORD = bytes.fromhex("0e00000001 02 76 00")
         pytest.param(bytes.fromhex("0e00000001 02 76 01"), 1, id="a negative header count"),
         pytest.param(bytes.fromhex("0e00000001 02 76 02"), 1, id="a header that is not there"),
         pytest.param(bytes.fromhex("1200000001 02 76 02 01 01"), 1, id="a header without a name"),
-        pytest.param(bytes.fromhex("1600000001 02 76 02 02 6e 04 61"), 1, id="a header value beyond the batch"),
+        pytest.param(bytes.fromhex("1800000001 02 76 02 02 6e 04 61"), 1, id="a header value beyond the batch"),
         pytest.param(b"\xff" * 12, 1, id="an endless varint"),
         pytest.param(bytes.fromhex("2000 feffffffffffffffff01 0001 02 76 00"), 1, id="a timestamp beyond 64 bits"),
         pytest.param(bytes.fromhex("0e00000201 02 76 00"), 1, id="an offset beyond the last"),
@@ -241,7 +241,7 @@ def test_broken_records(payload: bytes, count: int) -> None:
 
 
 def test_a_header_value_beyond_the_batch_is_not_handed_out_cut_off() -> None:
-    batch = with_payload(bytes.fromhex("1600000001 02 76 02 02 6e 04 61"), count=1)
+    batch = with_payload(bytes.fromhex("1800000001 02 76 02 02 6e 04 61"), count=1)
     with pytest.raises(CorruptRecord):
         next(iter_records(batch, 0, read_header(batch), max_decompressed_bytes=MEBIBYTE))
 
