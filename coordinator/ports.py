@@ -6,8 +6,8 @@ core. Time is the other thing that comes from outside: durations through the run
 ``WallClock``.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
 from protocol.schema import Buffer, Message
@@ -92,3 +92,19 @@ class TopicMetadata(Protocol):
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         """None: no such partition, or it has no live leader at the moment."""
         ...
+
+
+class TaskOwner(Protocol):
+    """Runs what cannot be done in one step, and stops it with the broker."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object: ...
+
+
+class ProducerIdSource(Protocol):
+    """Producer ids that were never given out before, by any broker."""
+
+    def next_nowait(self) -> int | None:
+        """None: the reserved block is used up, and the next one must be reserved first."""
+        ...
+
+    async def next(self) -> int: ...

@@ -1,0 +1,289 @@
+"""Markers: how every partition of a transaction hears that it was committed or aborted.
+
+A prepared transaction becomes a ``PendingMarkers``: the partitions that still wait for its marker. Each goes to the
+partition's leader in a WriteTxnMarkers request. Markers for this broker go at once, without a socket, and may be done
+before ``send`` returns; those for another broker are collected until the end of the loop's turn and share one request.
+
+The transaction is decided, so there is no giving up. A partition stays until its leader has acknowledged the marker or
+until it is known to be deleted; what fails is tried again with the leader of that moment, after a delay that doubles. A
+leader that has seen a newer coordinator of this transaction (TRANSACTION_COORDINATOR_FENCED) ends it: a successor has
+read the same decision from the log and carries it out, and this broker is about to learn of it.
+
+An entry is removed only as itself, by identity: an answer that comes late, from before a resignation or for an earlier
+transaction of the same id, finds its entry gone and changes nothing. ``on_done`` is called exactly once, in the step
+in which the last partition is crossed off.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Final
+
+from coordinator.ports import BrokerChannel, TopicMetadata
+from coordinator.runtime import Backoff
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class MarkerOutcome(Enum):
+    """What an answer for one partition means."""
+
+    DONE = auto()
+    """The marker is in the log, or there is nothing of this transaction for it to end."""
+    RETRY = auto()
+    """Not yet: ask whoever leads the partition then."""
+    FENCED = auto()
+    """A newer coordinator has taken over."""
+
+
+MARKER_OUTCOMES: Final = {
+    ErrorCode.NONE: MarkerOutcome.DONE,
+    # The partition has seen a later epoch of this producer, which exists only after this transaction ended there.
+    ErrorCode.INVALID_PRODUCER_EPOCH: MarkerOutcome.DONE,
+    # Such a log could not take the transaction's records either.
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: MarkerOutcome.DONE,
+    ErrorCode.UNSUPPORTED_VERSION: MarkerOutcome.DONE,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: MarkerOutcome.FENCED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: MarkerOutcome.RETRY,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: MarkerOutcome.RETRY,
+    ErrorCode.LEADER_NOT_AVAILABLE: MarkerOutcome.RETRY,
+    ErrorCode.NOT_ENOUGH_REPLICAS: MarkerOutcome.RETRY,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: MarkerOutcome.RETRY,
+    ErrorCode.REQUEST_TIMED_OUT: MarkerOutcome.RETRY,
+    ErrorCode.KAFKA_STORAGE_ERROR: MarkerOutcome.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: MarkerOutcome.RETRY,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MarkerOutcome.RETRY,
+    ErrorCode.NOT_COORDINATOR: MarkerOutcome.RETRY,
+}
+"""Any other code is unexpected. It is logged as an error and retried, because forgetting a marker is never right."""
+
+
+def marker_outcome(error: ErrorCode) -> MarkerOutcome:
+    return MARKER_OUTCOMES.get(error, MarkerOutcome.RETRY)
+
+
+class PendingMarkers:
+    """A decided transaction, and the partitions that do not have its marker yet."""
+
+    __slots__ = (
+        "attempts",
+        "commit",
+        "coordinator_epoch",
+        "log_partition",
+        "on_done",
+        "producer_epoch",
+        "producer_id",
+        "transactional_id",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        *,
+        transactional_id: str,
+        log_partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        partitions: Iterable[TopicPartition],
+        on_done: Callable[[], None],
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.log_partition = log_partition
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.commit = commit
+        self.coordinator_epoch = coordinator_epoch
+        self.waiting = set(partitions)
+        self.on_done = on_done
+        self.attempts = 0
+
+    def __str__(self) -> str:
+        result = "commit" if self.commit else "abort"
+        return f"{result} of {self.transactional_id!r} ({self.producer_id}, {self.producer_epoch})"
+
+
+_Batch = dict[PendingMarkers, list[TopicPartition]]
+
+
+class MarkerSender:
+    """All transactions of this coordinator whose markers are on their way."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        metadata: TopicMetadata,
+        channel: BrokerChannel,
+        log_topic: str,
+        retry_backoff_ms: int,
+        retry_backoff_max_ms: int,
+    ) -> None:
+        """``log_topic`` is the topic of the transaction log: until metadata knows it, metadata knows nothing."""
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._channel = channel
+        self._log_topic = log_topic
+        self._pending: dict[str, PendingMarkers] = {}
+        self._outgoing: dict[int, _Batch] = {}
+        self._retries = Backoff(retry_backoff_ms, retry_backoff_max_ms)
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def send(self, markers: PendingMarkers) -> None:
+        """Bring a decision to its partitions, however long it takes."""
+        self._pending[markers.transactional_id] = markers
+        self._dispatch(markers, sorted(markers.waiting))
+
+    def forget(self, log_partition: int) -> None:
+        """This broker does not own the partition of the transaction log any more."""
+        for markers in [markers for markers in self._pending.values() if markers.log_partition == log_partition]:
+            del self._pending[markers.transactional_id]
+
+    def stop(self) -> None:
+        self._pending.clear()
+        self._outgoing.clear()
+        self._retries.stop()
+
+    def _is_current(self, markers: PendingMarkers) -> bool:
+        return self._pending.get(markers.transactional_id) is markers
+
+    def _dispatch(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
+        """Hand each partition to its leader of this moment."""
+        local: list[TopicPartition] = []
+        leaderless: list[TopicPartition] = []
+        for partition in partitions:
+            leader = self._metadata.leader(partition)
+            if leader is None:
+                if self._is_deleted(partition):
+                    logger.info("%s: %s was deleted and needs no marker", markers, partition)
+                    markers.waiting.discard(partition)
+                else:
+                    leaderless.append(partition)
+            elif leader.broker_id == self._broker_id:
+                local.append(partition)
+            else:
+                self._enqueue(leader.broker_id, markers, partition)
+        if leaderless:
+            self._retry(markers, leaderless)
+        if local:
+            self._send(self._broker_id, {markers: local})
+        else:
+            self._finish_if_done(markers)
+
+    def _is_deleted(self, partition: TopicPartition) -> bool:
+        """A broker that has just started and knows no topic at all must not take that for a deletion."""
+        count = self._metadata.partition_count(partition.topic)
+        if count is None:
+            return self._metadata.topic_exists(self._log_topic)
+        return partition.partition >= count
+
+    def _enqueue(self, broker_id: int, markers: PendingMarkers, partition: TopicPartition) -> None:
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outgoing.setdefault(broker_id, {}).setdefault(markers, []).append(partition)
+
+    def _flush(self) -> None:
+        """Send what was collected in one turn of the loop: one request to each broker."""
+        outgoing, self._outgoing = self._outgoing, {}
+        for broker_id, batch in outgoing.items():
+            current = {markers: partitions for markers, partitions in batch.items() if self._is_current(markers)}
+            if current:
+                self._send(broker_id, current)
+
+    def _send(self, broker_id: int, batch: _Batch) -> None:
+        request = WriteTxnMarkersRequest(markers=[_marker(markers, batch[markers]) for markers in batch])
+        self._channel.send(broker_id, request, lambda response: self._on_response(broker_id, batch, response))
+
+    def _on_response(self, broker_id: int, batch: _Batch, response: Message | None) -> None:
+        errors: dict[tuple[int, str, int], ErrorCode] = {}
+        if response is not None:
+            assert isinstance(response, WriteTxnMarkersResponse)
+            errors = _errors_by_partition(response)
+        for markers, partitions in batch.items():
+            if self._is_current(markers):
+                self._settle(broker_id, markers, partitions, errors)
+
+    def _settle(
+        self,
+        broker_id: int,
+        markers: PendingMarkers,
+        partitions: list[TopicPartition],
+        errors: dict[tuple[int, str, int], ErrorCode],
+    ) -> None:
+        """Take one answer for one transaction. A partition that it does not mention is retried."""
+        again: list[TopicPartition] = []
+        for partition in partitions:
+            error = errors.get((markers.producer_id, *partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            match marker_outcome(error):
+                case MarkerOutcome.DONE:
+                    markers.waiting.discard(partition)
+                case MarkerOutcome.RETRY:
+                    again.append(partition)
+                case MarkerOutcome.FENCED:
+                    logger.warning("%s: broker %d knows a newer coordinator of %s", markers, broker_id, partition)
+                    del self._pending[markers.transactional_id]
+                    return
+            if error not in MARKER_OUTCOMES:
+                logger.error("%s: broker %d answered %s for %s", markers, broker_id, error.name, partition)
+            elif error is not ErrorCode.NONE:
+                logger.info("%s: broker %d answered %s for %s", markers, broker_id, error.name, partition)
+        if again:
+            self._retry(markers, again)
+        self._finish_if_done(markers)
+
+    def _retry(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
+        def again() -> None:
+            if self._is_current(markers):
+                self._dispatch(markers, partitions)
+
+        markers.attempts += 1
+        self._retries.add(markers.attempts, again)
+
+    def _finish_if_done(self, markers: PendingMarkers) -> None:
+        if not markers.waiting and self._is_current(markers):
+            del self._pending[markers.transactional_id]
+            markers.on_done()
+
+
+def _marker(markers: PendingMarkers, partitions: list[TopicPartition]) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return WritableTxnMarker(
+        producer_id=markers.producer_id,
+        producer_epoch=markers.producer_epoch,
+        transaction_result=markers.commit,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        coordinator_epoch=markers.coordinator_epoch,
+    )
+
+
+def _errors_by_partition(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
+    """{(producer id, topic, partition): error}"""
+    return {
+        (marker.producer_id, topic.name, partition.partition_index): _error_code(partition.error_code)
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }
+
+
+def _error_code(code: int) -> ErrorCode:
+    """Codes of a newer broker that are not known here count as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,264 @@
+"""The transactional ids of the partitions that this broker owns: their log, their table in memory, their loading.
+
+An ``OwnedPartition`` lives from an election to the next resignation, at one coordinator epoch. Whoever waits for
+something keeps the object and asks afterwards whether it is still the one that is owned; all that belonged to an older
+ownership is void then, because its transitions are read again from the log by whoever owns it now.
+
+``append`` is the only way to change a transactional id: it sets ``pending``, appends the record, and applies the
+transition when the high watermark has passed. ``pending`` goes away in two ways only. The log refused the record: then
+nothing has happened. Or the record is durable: then it has. Between the two there is no failure, only "not yet",
+however long it takes; a client that cannot wait is told so, but the id stays busy.
+
+Each partition also keeps its ongoing transactions apart, so that the search for those that timed out costs nothing for
+the ids that are idle.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from coordinator.ports import ReplicatedLog, TaskOwner, WallClock
+from coordinator.runtime import coordinator_error, load, partition_for
+from coordinator.transaction.log_records import build_record_batch, build_tombstones, read_record
+from coordinator.transaction.state import (
+    PREPARED_STATES,
+    Transaction,
+    TransactionState,
+    Transition,
+    decide_expiration,
+)
+from protocol.errors import ErrorCode
+from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_records
+from protocol.schema import Buffer
+
+logger = logging.getLogger(__name__)
+
+TRANSACTION_STATE_TOPIC_NAME: Final = "__transaction_state"
+TOMBSTONES_PER_BATCH: Final = 100
+_MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
+
+OnDone = Callable[[ErrorCode], None]
+
+
+class OwnedPartition:
+    """One partition of the transaction log under one coordinator epoch."""
+
+    __slots__ = ("index", "is_open", "log", "ongoing", "transactions")
+
+    def __init__(self, index: int, log: ReplicatedLog) -> None:
+        self.index = index
+        self.log = log
+        self.transactions: dict[str, Transaction] = {}
+        self.ongoing: dict[str, Transaction] = {}
+        self.is_open = False
+        """False while it is loading, and for ever if its log could not be read."""
+
+    def __str__(self) -> str:
+        return f"{TRANSACTION_STATE_TOPIC_NAME}-{self.index} at epoch {self.coordinator_epoch}"
+
+    @property
+    def coordinator_epoch(self) -> int:
+        return self.log.leader_epoch
+
+    def place(self, txn: Transaction) -> None:
+        """Note the state that was just applied."""
+        if txn.metadata.state is TransactionState.ONGOING:
+            self.ongoing[txn.transactional_id] = txn
+        else:
+            self.ongoing.pop(txn.transactional_id, None)
+
+
+class TransactionStateManager:
+    """Which partitions are owned, and how a transition gets from a decision into the log and the table."""
+
+    def __init__(
+        self,
+        *,
+        partition_count: Callable[[], int | None],
+        tasks: TaskOwner,
+        wall_clock: WallClock,
+        on_open: Callable[[OwnedPartition, list[Transaction]], None],
+    ) -> None:
+        """``on_open`` is called with each partition that has been loaded, and those that it must complete."""
+        self._ask_partition_count = partition_count
+        self._partition_count: int | None = None
+        self._tasks = tasks
+        self._wall_clock = wall_clock
+        self._on_open = on_open
+        self._partitions: dict[int, OwnedPartition] = {}
+        self._loading: dict[OwnedPartition, None] = {}
+
+    # Ownership
+
+    def elect(self, index: int, log: ReplicatedLog) -> None:
+        """This broker leads the partition from now on: load it."""
+        self.resign(index)
+        partition = OwnedPartition(index, log)
+        self._partitions[index] = partition
+        self._loading[partition] = None
+        self._tasks.spawn(self._load(partition), f"load {partition}")
+
+    def resign(self, index: int) -> None:
+        """This broker does not lead the partition any more: what is known of it is void."""
+        partition = self._partitions.pop(index, None)
+        if partition is not None:
+            self._loading.pop(partition, None)
+            logger.info("unloaded %s", partition)
+
+    def owns(self, partition: OwnedPartition) -> bool:
+        """Whether this very ownership still lasts."""
+        return self._partitions.get(partition.index) is partition
+
+    def partition_of(self, transactional_id: str) -> OwnedPartition | ErrorCode:
+        """The open partition of an id, or why its requests cannot be answered here."""
+        index = self.partition_for(transactional_id)
+        partition = None if index is None else self._partitions.get(index)
+        if partition is None:
+            return ErrorCode.NOT_COORDINATOR
+        if partition.is_open:
+            return partition
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition in self._loading else ErrorCode.NOT_COORDINATOR
+
+    def partition_for(self, transactional_id: str) -> int | None:
+        """None while the topic does not exist. Its number of partitions must not change: ids would move."""
+        if self._partition_count is None:
+            self._partition_count = self._ask_partition_count()
+            if self._partition_count is None:
+                return None
+        return partition_for(transactional_id, self._partition_count)
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._loading)
+
+    def open_partitions(self) -> list[OwnedPartition]:
+        return [partition for partition in self._partitions.values() if partition.is_open]
+
+    def all_transactions(self) -> Iterator[Transaction]:
+        for partition in self._partitions.values():
+            if partition.is_open:
+                yield from partition.transactions.values()
+
+    # Loading
+
+    async def _load(self, partition: OwnedPartition) -> None:
+        def replay(buffer: Buffer, position: int, header: BatchHeader) -> None:
+            _replay_batch(partition.transactions, buffer, position, header)
+
+        try:
+            if await load(partition.log, replay, lambda: self.owns(partition)):
+                self._open(partition)
+        except CorruptRecord:
+            logger.exception("%s cannot be read; its transactional ids are not served", partition)
+        finally:
+            self._loading.pop(partition, None)
+
+    def _open(self, partition: OwnedPartition) -> None:
+        """Everything that was read is durable: serve it, and complete what a predecessor had decided."""
+        for txn in partition.transactions.values():
+            partition.place(txn)
+        self._loading.pop(partition, None)
+        partition.is_open = True
+        logger.info("loaded %s: %d transactional ids", partition, len(partition.transactions))
+        prepared = [txn for txn in partition.transactions.values() if txn.metadata.state in PREPARED_STATES]
+        self._on_open(partition, prepared)
+
+    # Transitions
+
+    def append(self, partition: OwnedPartition, txn: Transaction, transition: Transition, on_done: OnDone) -> None:
+        """Begin a transition. ``on_done`` gets NONE when it was applied, or why it will not be (as far as we know)."""
+        is_new = not txn.metadata.exists_in_log
+        txn.begin(transition)
+        if is_new:
+            partition.transactions[txn.transactional_id] = txn
+
+        def on_refused(error: ErrorCode) -> None:
+            txn.withdraw()
+            if is_new:
+                del partition.transactions[txn.transactional_id]
+            on_done(error)
+            txn.notify()
+
+        self._append_pending(partition, txn, on_done, on_refused)
+
+    def append_begun(self, partition: OwnedPartition, txn: Transaction, on_done: OnDone, on_refused: OnDone) -> None:
+        """Append a transition that has begun already. If the log refuses it, it stays pending, for another attempt."""
+        self._append_pending(partition, txn, on_done, on_refused)
+
+    def _append_pending(self, partition: OwnedPartition, txn: Transaction, on_done: OnDone, on_refused: OnDone) -> None:
+        transition = txn.pending
+        assert transition is not None
+        end_offset = partition.log.append(build_record_batch(txn.transactional_id, transition, self._wall_clock()))
+        if isinstance(end_offset, ErrorCode):
+            logger.info("the log of %s refused to let %s: %s", partition, txn, end_offset.name)
+            on_refused(coordinator_error(end_offset))
+            return
+
+        def on_replicated(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE or not self.owns(partition):
+                on_done(ErrorCode.NOT_COORDINATOR)
+                return
+            txn.apply()
+            partition.place(txn)
+            on_done(ErrorCode.NONE)
+            txn.notify()
+
+        partition.log.when_replicated(end_offset, on_replicated)
+
+    # Expiration
+
+    def expire(self, partition: OwnedPartition, expiration_ms: int) -> None:
+        """Forget the transactional ids of a partition that nobody has used for so long."""
+        now_ms = self._wall_clock()
+        expired: list[Transaction] = []
+        for txn in partition.transactions.values():
+            transition = decide_expiration(txn, expiration_ms, now_ms)
+            if transition is not None:
+                txn.begin(transition)
+                expired.append(txn)
+        for start in range(0, len(expired), TOMBSTONES_PER_BATCH):
+            self._append_tombstones(partition, expired[start : start + TOMBSTONES_PER_BATCH], now_ms)
+
+    def _append_tombstones(self, partition: OwnedPartition, expired: list[Transaction], now_ms: int) -> None:
+        end_offset = partition.log.append(build_tombstones([txn.transactional_id for txn in expired], now_ms))
+        if isinstance(end_offset, ErrorCode):
+            logger.info("the log of %s refused %d tombstones: %s", partition, len(expired), end_offset.name)
+            for txn in expired:
+                txn.withdraw()
+                txn.notify()
+            return
+
+        def on_replicated(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE or not self.owns(partition):
+                return
+            for txn in expired:
+                del partition.transactions[txn.transactional_id]
+                txn.withdraw()
+                txn.notify()
+            logger.info("expired %d transactional ids of %s", len(expired), partition)
+
+        partition.log.when_replicated(end_offset, on_replicated)
+
+
+def _replay_batch(table: dict[str, Transaction], buffer: Buffer, position: int, header: BatchHeader) -> None:
+    if header.is_control:
+        return
+    for record in iter_records(buffer, position, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES):
+        entry = read_record(record)
+        if entry is None:
+            continue
+        transactional_id, metadata = entry
+        known = table.get(transactional_id)
+        if metadata is None:
+            table.pop(transactional_id, None)
+        elif known is None:
+            table[transactional_id] = Transaction(transactional_id, metadata)
+        elif known.metadata.producer_id == metadata.producer_id and (
+            known.metadata.producer_epoch > metadata.producer_epoch
+        ):
+            raise CorruptRecord(
+                f"{transactional_id!r} goes back from epoch {known.metadata.producer_epoch} to "
+                f"{metadata.producer_epoch} at offset {record.offset}"
+            )
+        else:
+            known.metadata = metadata
