@@ -1,0 +1,103 @@
+"""What the active controller knows of the cluster: brokers, topics, partition states, topics that must go.
+
+It is read from the metadata store when a controller's reign begins, changes only after the store has accepted the same
+change, and is dropped when the reign ends. Decisions read it; only ``Reign`` and what it runs write it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from coordinator.controller import topic_name
+from coordinator.controller.assignment import BrokerAndRack
+from coordinator.metadata_store.znodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from protocol.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBroker:
+    """A registered broker. Its epoch is the id of the transaction that registered it."""
+
+    registration: BrokerRegistration
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionedState:
+    """A partition's state as its znode holds it."""
+
+    state: PartitionState
+    version: int
+    mzxid: int
+    """When it was written, in transactions of the store."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicState:
+    """A topic: where its partitions lie, and the state of those that have one."""
+
+    assignment: TopicAssignment
+    version: int
+    states: dict[int, VersionedState] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """All of it."""
+
+    brokers: dict[int, LiveBroker] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    topics_to_delete: dict[str, None] = field(default_factory=dict)
+    """Topics whose deletion was accepted and is not finished, oldest first."""
+    topic_names: dict[bytes, str] = field(default_factory=dict)
+    _unified_names: dict[str, set[str]] = field(default_factory=dict)
+
+    def put_topic(self, name: str, topic: TopicState) -> None:
+        self.topics[name] = topic
+        self.topic_names[topic.assignment.topic_id] = name
+        self._unified_names.setdefault(topic_name.unified(name), set()).add(name)
+
+    def remove_topic(self, name: str) -> None:
+        topic = self.topics.pop(name)
+        self.topic_names.pop(topic.assignment.topic_id, None)
+        self.topics_to_delete.pop(name, None)
+        alike = self._unified_names[topic_name.unified(name)]
+        alike.discard(name)
+        if not alike:
+            del self._unified_names[topic_name.unified(name)]
+
+    def colliding_topic(self, name: str) -> str | None:
+        """An existing topic that has another name, but one that cannot be told apart in metrics."""
+        alike = self._unified_names.get(topic_name.unified(name), set()) - {name}
+        return min(alike) if alike else None
+
+    def brokers_and_racks(self) -> list[BrokerAndRack]:
+        return [
+            BrokerAndRack(broker_id, self.brokers[broker_id].registration.rack) for broker_id in sorted(self.brokers)
+        ]
+
+    def replicas(self, partition: TopicPartition) -> ReplicaAssignment:
+        return self.topics[partition.topic].assignment.partitions[partition.partition]
+
+    def state(self, partition: TopicPartition) -> VersionedState | None:
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else topic.states.get(partition.partition)
+
+    def put_state(self, partition: TopicPartition, state: VersionedState) -> None:
+        self.topics[partition.topic].states[partition.partition] = state
+
+    def partitions(self, names: Iterable[str] | None = None) -> Iterator[TopicPartition]:
+        """Every partition of the named topics, or of all."""
+        for name in self.topics if names is None else names:
+            for index in self.topics[name].assignment.partitions:
+                yield TopicPartition(name, index)
+
+    def partitions_on(self, broker_id: int) -> Iterator[TopicPartition]:
+        """The partitions that have a replica on a broker."""
+        for partition in self.partitions():
+            if broker_id in self.replicas(partition).replicas:
+                yield partition
+
+    def leader_restarted(self, state: VersionedState) -> bool:
+        """Whether the leader registered anew since it was elected."""
+        leader = self.brokers.get(state.state.leader)
+        return leader is not None and leader.epoch > state.mzxid

@@ -1,0 +1,160 @@
+"""Changing the configuration of a topic or a broker: what a client may ask, and what comes of it.
+
+A configuration is a set of overrides; what is not overridden has its default. A change replaces all of them
+(AlterConfigs) or works on some (IncrementalAlterConfigs: set, delete, and, for lists, append and subtract). Nothing here
+knows the keys: that is the broker's table, behind ``ConfigValidator``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+from coordinator.controller.api_error import ApiError
+from coordinator.metadata_store import paths
+from protocol.errors import ErrorCode
+
+LONGEST_VALUE: Final = 32_767
+
+
+class ResourceType(IntEnum):
+    """What can have a configuration, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class OperationType(IntEnum):
+    """What an incremental change does to one key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """A topic by its name, a broker by its id, or with the empty name all brokers."""
+
+    type: ResourceType
+    name: str
+
+    @property
+    def entity_path(self) -> str:
+        """Where the overrides lie below ``/config``."""
+        if self.type is ResourceType.TOPIC:
+            return f"topics/{self.name}"
+        assert self.type is ResourceType.BROKER, f"no configuration of {self.type.name} is kept in the metadata store"
+        return f"brokers/{self.name or paths.DEFAULT_ENTITY}"
+
+    @property
+    def path(self) -> str:
+        return f"{paths.CONFIG}/{self.entity_path}"
+
+
+def resource_at(entity_path: str) -> ConfigResource | None:
+    """The resource whose overrides lie there; None for the kinds that have no configuration here (users, clients)."""
+    kind, _, name = entity_path.partition("/")
+    if kind == "topics":
+        return ConfigResource(ResourceType.TOPIC, name)
+    if kind == "brokers":
+        return ConfigResource(ResourceType.BROKER, "" if name == paths.DEFAULT_ENTITY else name)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOperation:
+    """One key of an incremental change. ``value`` is meaningless for DELETE."""
+
+    key: str
+    type: OperationType
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigAlteration:
+    """A change of one resource's configuration."""
+
+    resource: ConfigResource
+    operations: tuple[ConfigOperation, ...]
+    replaces_all: bool = False
+    """Overrides that no operation names are removed."""
+
+
+class ConfigValidator(Protocol):
+    """What the broker knows of its keys."""
+
+    def why_invalid(self, resource: ConfigResource, overrides: Mapping[str, str]) -> ApiError | None:
+        """Why the resource must not have exactly these overrides, or None."""
+
+    def is_list(self, resource: ConfigResource, key: str) -> bool:
+        """Whether the key's value is a list with commas."""
+
+    def default_text(self, resource: ConfigResource, key: str) -> str:
+        """What a list key without an override holds."""
+
+
+def altered(
+    current: Mapping[str, str], alteration: ConfigAlteration, validator: ConfigValidator
+) -> dict[str, str] | ApiError:
+    """The overrides after the change, if the resource may have them."""
+    overrides = {} if alteration.replaces_all else dict(current)
+    for operation in alteration.operations:
+        error = _apply(overrides, operation, alteration.resource, validator)
+        if error is not None:
+            return error
+    return validator.why_invalid(alteration.resource, overrides) or overrides
+
+
+def _apply(
+    overrides: dict[str, str], operation: ConfigOperation, resource: ConfigResource, validator: ConfigValidator
+) -> ApiError | None:
+    key = operation.key
+    if operation.type is OperationType.DELETE:
+        overrides.pop(key, None)
+        return None
+    if operation.value is None:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {key}")
+    if operation.type is OperationType.SET:
+        overrides[key] = operation.value
+    else:
+        if not validator.is_list(resource, key):
+            what = operation.type.name
+            return ApiError(ErrorCode.INVALID_CONFIG, f"Can't {what} to key {key} because its type is not LIST.")
+        before = overrides.get(key, validator.default_text(resource, key))
+        overrides[key] = _joined(before, operation.type, operation.value)
+    if len(overrides[key]) > LONGEST_VALUE:
+        return ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"The configuration value cannot be added because it exceeds the maximum value size of {LONGEST_VALUE} "
+            "bytes.",
+        )
+    return None
+
+
+def _joined(before: str, operation: OperationType, value: str) -> str:
+    parts = [part for part in before.split(",") if part]
+    named = value.split(",")
+    if operation is OperationType.APPEND:
+        return ",".join(parts + [part for part in dict.fromkeys(named) if part not in parts])
+    return ",".join(part for part in parts if part not in named)
+
+
+def why_malformed(alterations: Sequence[ConfigAlteration]) -> list[ApiError | None]:
+    """For each alteration, why the request as a whole makes no sense of it: a resource or a key named twice."""
+    resources = [alteration.resource for alteration in alterations]
+    errors: list[ApiError | None] = []
+    for alteration in alterations:
+        keys = [operation.key for operation in alteration.operations]
+        if resources.count(alteration.resource) > 1:
+            errors.append(ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
+        elif len(set(keys)) < len(keys):
+            errors.append(ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"))
+        else:
+            errors.append(None)
+    return errors

@@ -1,0 +1,186 @@
+"""The dynamic configuration of topics and brokers: kept in the metadata store, known to every broker.
+
+Each entity's overrides are one znode. Whoever changes one also leaves a sequential znode below ``/config/changes``; all
+brokers watch that, read the named entities again and tell their listeners. Changing a configuration needs no
+controller: the write is conditional on the version that the change was decided on, and is decided anew if it lost a
+race or its fate is unknown (every operation has the same effect twice as once).
+
+A broker loads everything when its session begins, so its notifications are only those of later changes. Overrides of a
+topic that is created here are learned at once, before the first of its logs is made.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from coordinator.controller.api_error import NO_ERROR, ApiError
+from coordinator.controller.config_changes import (
+    ConfigAlteration,
+    ConfigResource,
+    ConfigValidator,
+    ResourceType,
+    altered,
+    resource_at,
+    why_malformed,
+)
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import (
+    ConnectionLost,
+    Create,
+    MetadataStore,
+    MultiFailed,
+    Operation,
+    Session,
+    SetData,
+    StoreUnavailable,
+    Watch,
+    Znode,
+)
+from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+Overrides: TypeAlias = Mapping[str, str]
+ConfigListener: TypeAlias = Callable[[ConfigResource, Overrides], None]
+
+NO_OVERRIDES: Final[Overrides] = MappingProxyType({})
+_ATTEMPTS: Final = 10
+
+
+class ConfigRepository:
+    """One broker's view of all overrides, and the way to change them."""
+
+    def __init__(self, store: MetadataStore, validator: ConfigValidator) -> None:
+        self._store = store
+        self._validator = validator
+        self._overrides: dict[ConfigResource, Overrides] = {}
+        self._listeners: list[ConfigListener] = []
+        self._seen_changes: frozenset[str] = frozenset()
+
+    def topic_overrides(self, topic: str) -> Overrides:
+        return self._overrides.get(ConfigResource(ResourceType.TOPIC, topic), NO_OVERRIDES)
+
+    def broker_overrides(self, broker_id: int) -> Overrides:
+        """Those of one broker alone."""
+        return self._overrides.get(ConfigResource(ResourceType.BROKER, str(broker_id)), NO_OVERRIDES)
+
+    def cluster_overrides(self) -> Overrides:
+        """Those that hold for every broker."""
+        return self._overrides.get(ConfigResource(ResourceType.BROKER, ""), NO_OVERRIDES)
+
+    def add_listener(self, listener: ConfigListener) -> None:
+        """Call ``listener`` with a resource and its new overrides whenever they change."""
+        self._listeners.append(listener)
+
+    def learn(self, resource: ConfigResource, overrides: Overrides) -> None:
+        """Take the overrides for what the store holds now, and tell the listeners if that is news."""
+        if self._overrides.get(resource, NO_OVERRIDES) == overrides:
+            return
+        if overrides:
+            self._overrides[resource] = dict(overrides)
+        else:
+            del self._overrides[resource]
+        for listener in self._listeners:
+            listener(resource, overrides)
+
+    async def load(self, session: Session, changed: Watch) -> None:
+        """Read everything; ``changed`` is called when ``refresh`` has something to do."""
+        self._seen_changes = frozenset(await session.children(paths.CONFIG_CHANGES, changed) or ())
+        found = await self._all_resources(session)
+        for resource in [resource for resource in self._overrides if resource not in found]:
+            self.learn(resource, NO_OVERRIDES)
+        await self._read(session, found)
+
+    async def _all_resources(self, session: Session) -> list[ConfigResource]:
+        topics = await session.children(paths.TOPIC_CONFIGS) or ()
+        brokers = await session.children(paths.BROKER_CONFIGS) or ()
+        entity_paths = [*(f"topics/{name}" for name in topics), *(f"brokers/{name}" for name in brokers)]
+        return [resource for resource in map(resource_at, entity_paths) if resource is not None]
+
+    async def refresh(self, session: Session, changed: Watch) -> None:
+        """Read what changed since the last time."""
+        names = frozenset(await session.children(paths.CONFIG_CHANGES, changed) or ())
+        news = sorted(names - self._seen_changes)
+        changes = await session.get_many([f"{paths.CONFIG_CHANGES}/{name}" for name in news])
+        resources = dict.fromkeys(filter(None, (_changed_resource(change) for change in changes if change)))
+        await self._read(session, list(resources))
+        self._seen_changes = names
+
+    async def read_topics(self, session: Session, topics: Sequence[str]) -> None:
+        """Make sure that the overrides of these topics are known, whatever notifications are still to come."""
+        await self._read(session, [ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
+
+    async def _read(self, session: Session, resources: Sequence[ConfigResource]) -> None:
+        found = await session.get_many([resource.path for resource in resources])
+        for resource, znode in zip(resources, found, strict=True):
+            self.learn(resource, _overrides_in(resource, znode))
+
+    async def alter(self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[ApiError]:
+        """Change configurations, each on its own; the errors are in the order of the alterations."""
+        malformed = why_malformed(alterations)
+        return [
+            error or await self._alter(alteration, validate_only=validate_only)
+            for alteration, error in zip(alterations, malformed, strict=True)
+        ]
+
+    async def _alter(self, alteration: ConfigAlteration, *, validate_only: bool) -> ApiError:
+        for _ in range(_ATTEMPTS):
+            session = self._store.session
+            if session is None:
+                break
+            try:
+                error = await self._try_to_alter(session, alteration, validate_only=validate_only)
+            except ConnectionLost:
+                continue
+            except StoreUnavailable:
+                break
+            if error is not None:
+                return error
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, "The metadata store did not take the change.")
+
+    async def _try_to_alter(
+        self, session: Session, alteration: ConfigAlteration, *, validate_only: bool
+    ) -> ApiError | None:
+        """None if another change came between."""
+        resource = alteration.resource
+        znode = await session.get(resource.path)
+        overrides = altered(_overrides_in(resource, znode), alteration, self._validator)
+        if isinstance(overrides, ApiError):
+            return overrides
+        if not validate_only:
+            result = await session.multi([write_of(resource, overrides, znode), notification_of(resource)])
+            if isinstance(result, MultiFailed):
+                return None
+            self.learn(resource, overrides)
+        return NO_ERROR
+
+
+def write_of(resource: ConfigResource, overrides: Overrides, znode: Znode | None) -> Operation:
+    """The operation that gives a resource these overrides, if its znode still is what was read."""
+    data = znodes.encode_config(overrides)
+    if znode is None:
+        return Create(path=resource.path, data=data)
+    return SetData(path=resource.path, data=data, version=znode.stat.version)
+
+
+def notification_of(resource: ConfigResource) -> Operation:
+    """The operation that tells all brokers of a change."""
+    data = znodes.encode_config_change(resource.entity_path)
+    return Create(path=paths.CONFIG_CHANGE_PREFIX, data=data, sequential=True)
+
+
+def _changed_resource(change: Znode) -> ConfigResource | None:
+    try:
+        return resource_at(znodes.decode_config_change(change.data))
+    except znodes.MalformedZnode as error:
+        logger.warning("Ignored a configuration change: %s", error)
+        return None
+
+
+def _overrides_in(resource: ConfigResource, znode: Znode | None) -> dict[str, str]:
+    try:
+        return {} if znode is None else znodes.decode_config(znode.data)
+    except znodes.MalformedZnode as error:
+        logger.error("The configuration of %s cannot be read: %s", resource.entity_path, error)
+        return {}
