@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey
 from protocol.compiler import decoder, encoder
-from protocol.primitives import DecodeError, EncodeError, bad_length, skip_tags
+from protocol.primitives import MAX_STRING_BYTES, DecodeError, EncodeError, bad_length, skip_tags
 from protocol.schema import Buffer, Message
 
 M = TypeVar("M", bound=Message)
@@ -69,6 +69,8 @@ def encode_request(correlation_id: int, client_id: str | None, request: Message,
     cls = type(request)
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
+    if length > MAX_STRING_BYTES:
+        raise EncodeError(f"a client id of {length} bytes")
     start = bytearray(_SIZE_AND_REQUEST_HEADER.pack(0, cls.api_key, version, correlation_id, length))
     if cls.api_key == _CONTROLLED_SHUTDOWN and version == 0:
         del start[_SIZE.size + _CLIENT_ID_AT :]

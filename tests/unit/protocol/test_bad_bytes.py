@@ -16,7 +16,7 @@ from tests.unit.protocol.declared import every_version, full, title
 CASES = list(every_version())
 EXTREME_VERSIONS = [case for case in CASES if case[1] in (case[0].versions.first, case[0].versions.last)]
 MUTATIONS = 60
-ALLOCATED_PER_BYTE = 60
+ALLOCATED_PER_BYTE = 40
 ALLOCATED_ALWAYS = 4000
 COUNT = 60
 TAILS = (
