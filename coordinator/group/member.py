@@ -132,7 +132,7 @@ class Member:
         """Its most preferred protocol among those that every member supports."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
-    def image(self, protocol_name: str, assignment: bytes) -> MemberImage:
+    def image(self, subscription: bytes, assignment: bytes) -> MemberImage:
         return MemberImage(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -140,7 +140,7 @@ class Member:
             client_host=self.client_host,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             session_timeout_ms=self.session_timeout_ms,
-            subscription=self.metadata(protocol_name),
+            subscription=subscription,
             assignment=assignment,
         )
 

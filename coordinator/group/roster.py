@@ -143,4 +143,6 @@ class Roster:
 
 def images(members: Iterable[Member], protocol_name: str, assignments: dict[str, bytes]) -> tuple[MemberImage, ...]:
     """The members as a record keeps them; whom the leader forgot has an empty assignment."""
-    return tuple(member.image(protocol_name, assignments.get(member.member_id, b"")) for member in members)
+    return tuple(
+        member.image(member.metadata(protocol_name), assignments.get(member.member_id, b"")) for member in members
+    )

@@ -1,0 +1,463 @@
+"""The group coordinator: finds the shard that a group lives in, loads and drops shards, and passes requests on.
+
+A group belongs to the partition of ``__consumer_offsets`` that its id hashes to, and its coordinator is that
+partition's leader. Requests are plain calls that take a ``reply``; it is called exactly once, before the call returns
+where nothing has to be waited for. A parked JoinGroup or SyncGroup is nothing but its reply, kept with its member, so a
+connection that goes away leaves no trace: the member stays until its session or the rebalance ends it.
+"""
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange
+from coordinator.group import offset_requests
+from coordinator.group.group import Group
+from coordinator.group.log_records import OffsetCommitted
+from coordinator.group.member import (
+    UNKNOWN_MEMBER_ID,
+    GroupProtocol,
+    JoinReply,
+    JoinResult,
+    MemberImage,
+    SyncReply,
+    SyncResult,
+)
+from coordinator.group.offset_requests import (
+    DEFAULT_RETENTION,
+    Committer,
+    OffsetToCommit,
+    OnFetchedOffsets,
+    OnPartitionErrors,
+    PartitionErrors,
+)
+from coordinator.group.settings import GroupSettings
+from coordinator.group.shard import GroupShard, Producer
+from coordinator.group.state import GroupState, JoinRequest, SyncRequest
+from coordinator.ports import ReplicatedLog, TopicMetadata, WallClock
+from coordinator.runtime import load, partition_for
+from protocol.errors import ErrorCode
+from protocol.records.record_batch import NO_PRODUCER_ID, CorruptRecord
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
+"""Runs a coroutine in a task that somebody owns."""
+
+CLASSIC_GROUP_TYPE: Final = "classic"
+_KNOWN_IDS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoiningMember:
+    """A JoinGroup request, and what the connection knows of who sends it."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Sequence[GroupProtocol]
+    requires_known_member_id: bool
+    supports_skipping_assignment: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavingMember:
+    """One member of a LeaveGroup request."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOverview:
+    """A group in a list."""
+
+    group_id: str
+    protocol_type: str
+    state: GroupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group in detail. Metadata and assignments are told of stable groups only."""
+
+    state: GroupState
+    protocol_type: str
+    protocol_name: str
+    members: tuple[MemberImage, ...]
+
+
+class GroupCoordinator:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        metadata: TopicMetadata,
+        *,
+        wall_clock: WallClock,
+        rng: random.Random,
+        spawn: Spawn,
+    ) -> None:
+        self._settings = settings
+        self._metadata = metadata
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._spawn = spawn
+        self._shards: dict[int, GroupShard] = {}
+        self._partition_of: dict[str, int] = {}
+        self._partition_count: int | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to look for expired offsets now and then."""
+        self._sweep_after(self._settings.offsets_retention_check_interval_ms / 1000, [])
+
+    def stop(self) -> None:
+        """Answer whoever is parked, and run no more timers."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for partition in list(self._shards):
+            self.on_resigned(partition)
+
+    def on_elected(self, partition: int, log: ReplicatedLog) -> None:
+        """This broker now leads a partition of ``__consumer_offsets``."""
+        self.on_resigned(partition)
+        shard = self._shards[partition] = GroupShard(partition, log, self._settings, self._wall_clock)
+        self._spawn(self._load(shard), f"load {GROUP_METADATA_TOPIC_NAME}-{partition}")
+
+    def on_resigned(self, partition: int) -> None:
+        """This broker no longer leads the partition, or leads it anew."""
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close()
+
+    async def _load(self, shard: GroupShard) -> None:
+        partition = shard.partition
+        try:
+            loaded = await load(shard.log, shard.replay, lambda: self._shards.get(partition) is shard)
+        except CorruptRecord:
+            logger.exception(
+                "%s-%d cannot be read: its groups have no coordinator", GROUP_METADATA_TOPIC_NAME, partition
+            )
+            if self._shards.get(partition) is shard:
+                self.on_resigned(partition)
+            return
+        if loaded:
+            shard.open()
+            logger.info("Loaded %d groups of %s-%d", len(shard.groups), GROUP_METADATA_TOPIC_NAME, partition)
+
+    def on_metadata_change(self, change: MetadataChange) -> None:
+        """Topics that are gone, or replaced by others of the same name, take their committed offsets with them."""
+        deleted = {}
+        for name in change.topics:
+            before, after = change.before.topic(name), change.after.topic(name)
+            if before is not None and (after is None or after.topic_id != before.topic_id):
+                deleted[name] = before.topic_id
+        if not deleted:
+            return
+        for shard in self._open_shards():
+            changes = [OffsetCommitted(*owner, None) for owner in shard.offsets.partitions_of_topics(deleted)]
+            if changes:
+                shard.write_tombstones(changes, ())
+
+    def on_txn_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """A marker was appended to this partition's log, and is not acknowledged yet.
+
+        A shard that is still loading will meet the marker in the log.
+        """
+        shard = self._shards.get(partition)
+        if shard is not None and shard.is_open:
+            shard.end_transaction(producer_id, commit=commit)
+
+    # Membership
+
+    def join_group(self, joining: JoiningMember, reply: JoinReply) -> None:
+        shard = self._shard_of_named_group(joining.group_id)
+        if isinstance(shard, ErrorCode):
+            reply(JoinResult(error=shard, member_id=joining.member_id))
+            return
+        settings = self._settings
+        timeout_ms = joining.session_timeout_ms
+        if not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
+            reply(JoinResult(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=joining.member_id))
+            return
+        if joining.member_id != UNKNOWN_MEMBER_ID and joining.group_id not in shard.groups:
+            reply(JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))
+            return
+        group = shard.group_or_new(joining.group_id)
+        state = group.state
+        step = group.join(self._join_request(joining), reply, shard.now())
+        _log_rebalance(group, state, f"{joining.client_id or joining.member_id} joins", joining.reason)
+        shard.carry_out(group, step)
+
+    def sync_group(self, group_id: str, request: SyncRequest, reply: SyncReply) -> None:
+        shard = self._shard_of_named_group(group_id)
+        if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Older clients do not expect that error here; and the rebalance under way is lost, so they must rejoin.
+            reply(SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
+        elif isinstance(shard, ErrorCode):
+            reply(SyncResult(error=shard))
+        elif group_id not in shard.groups:
+            reply(SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            group = shard.groups[group_id]
+            shard.carry_out(group, group.sync(request, reply, shard.now()))
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        shard = self._shard_of_named_group(group_id)
+        if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.NONE  # Sessions start anew when the group is loaded.
+        if isinstance(shard, ErrorCode):
+            return shard
+        group = shard.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return group.heartbeat(member_id, group_instance_id, generation, shard.now())
+
+    def leave_group(
+        self, group_id: str, leavers: Sequence[LeavingMember], reply: Callable[[list[ErrorCode] | ErrorCode], None]
+    ) -> None:
+        """The reply gets one error code per member, or one for all of them."""
+        shard = self._shard_of_named_group(group_id)
+        if isinstance(shard, ErrorCode):
+            reply(shard)
+            return
+        group = shard.groups.get(group_id)
+        if group is None:
+            reply([ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers))
+            return
+        state = group.state
+        identities = [(leaver.member_id, leaver.group_instance_id) for leaver in leavers]
+        errors, step = group.leave(identities, shard.now())
+        for leaver, error in zip(leavers, errors, strict=True):
+            if error is ErrorCode.NONE:
+                _log_rebalance(group, state, f"{leaver.member_id or leaver.group_instance_id} leaves", leaver.reason)
+        outcome = shard.carry_out(group, step)
+        if isinstance(outcome, ErrorCode):
+            reply(outcome)
+        else:
+            shard.when_replicated(outcome, lambda error: reply(error if error else errors))
+
+    # Offsets
+
+    def commit_offsets(
+        self,
+        committer: Committer,
+        offsets: Sequence[OffsetToCommit],
+        reply: OnPartitionErrors,
+        *,
+        retention_ms: int = DEFAULT_RETENTION,
+        unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
+    ) -> None:
+        shard = self._shard_of(committer.group_id)
+        if isinstance(shard, ErrorCode):
+            reply({offset.partition: shard for offset in offsets})
+            return
+        offset_requests.commit(
+            shard,
+            self._metadata,
+            committer,
+            offsets,
+            reply,
+            metadata_max_bytes=self._settings.offset_metadata_max_bytes,
+            retention_ms=retention_ms,
+            unknown_group=unknown_group,
+        )
+
+    def txn_commit_offsets(
+        self, committer: Committer, producer: Producer, offsets: Sequence[OffsetToCommit], reply: OnPartitionErrors
+    ) -> None:
+        """Commit offsets in a producer's transaction: they count when its commit marker comes."""
+        shard = self._shard_of_named_group(committer.group_id)
+        if not isinstance(shard, ErrorCode) and producer.id <= NO_PRODUCER_ID:
+            shard = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if isinstance(shard, ErrorCode):
+            reply(dict.fromkeys((offset.partition for offset in offsets), shard))
+            return
+        offset_requests.commit(
+            shard,
+            self._metadata,
+            committer,
+            offsets,
+            reply,
+            metadata_max_bytes=self._settings.offset_metadata_max_bytes,
+            producer=producer,
+        )
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[tuple[TopicPartition, bytes]] | None,
+        reply: OnFetchedOffsets,
+        *,
+        require_stable: bool,
+    ) -> None:
+        """Partitions come with their topic's id, or ZERO_UUID; None asks for all that the group has committed."""
+        shard = self._shard_of(group_id)
+        if isinstance(shard, ErrorCode):
+            reply(shard)
+        else:
+            offset_requests.fetch(shard, group_id, partitions, reply, require_stable=require_stable)
+
+    def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition],
+        reply: Callable[[PartitionErrors | ErrorCode], None],
+    ) -> None:
+        shard = self._shard_of_named_group(group_id)
+        if isinstance(shard, ErrorCode):
+            reply(shard)
+        else:
+            offset_requests.delete(shard, group_id, partitions, reply)
+
+    # Groups as a whole
+
+    def list_groups(self) -> tuple[ErrorCode, list[GroupOverview]]:
+        """All groups of this coordinator. With COORDINATOR_LOAD_IN_PROGRESS: those that are loaded so far."""
+        loading = any(not shard.is_open for shard in self._shards.values())
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+        groups = [group for shard in self._open_shards() for group in shard.groups.values()]
+        return error, [
+            GroupOverview(group_id=group.group_id, protocol_type=group.protocol_type or "", state=group.state)
+            for group in groups
+        ]
+
+    def describe_group(self, group_id: str) -> GroupDescription | ErrorCode:
+        """GROUP_ID_NOT_FOUND for a group that does not exist."""
+        shard = self._shard_of(group_id)
+        if isinstance(shard, ErrorCode):
+            return shard
+        group = shard.groups.get(group_id)
+        return ErrorCode.GROUP_ID_NOT_FOUND if group is None else _describe(group)
+
+    def delete_groups(self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], None]) -> None:
+        """Each group gets its own error code. Groups of one shard are deleted as one batch."""
+        errors: dict[str, ErrorCode] = {}
+        by_shard: dict[int, tuple[GroupShard, list[str]]] = {}
+        for group_id in dict.fromkeys(group_ids):
+            shard = self._shard_of(group_id)
+            if isinstance(shard, ErrorCode):
+                errors[group_id] = shard
+            else:
+                by_shard.setdefault(shard.partition, (shard, []))[1].append(group_id)
+        waiting = len(by_shard)
+
+        def on_deleted(outcome: dict[str, ErrorCode]) -> None:
+            nonlocal waiting
+            waiting -= 1
+            errors.update(outcome)
+            if waiting == 0:
+                reply(errors)
+
+        for shard, ids in by_shard.values():
+            offset_requests.delete_groups(shard, ids, on_deleted)
+        if not by_shard:
+            reply(errors)
+
+    # Finding the shard
+
+    def partition_for(self, group_id: str) -> int | None:
+        """The partition of ``__consumer_offsets`` that a group lives in; None while that topic is not known."""
+        count = self._metadata.partition_count(GROUP_METADATA_TOPIC_NAME)
+        if count != self._partition_count or len(self._partition_of) > _KNOWN_IDS:
+            self._partition_count = count
+            self._partition_of.clear()
+        if count is None:
+            return None
+        partition = self._partition_of.get(group_id)
+        if partition is None:
+            partition = self._partition_of[group_id] = partition_for(group_id, count)
+        return partition
+
+    def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
+        """For offsets, and for looking at groups and deleting them, a group id may be empty."""
+        partition = self.partition_for(group_id)
+        shard = None if partition is None else self._shards.get(partition)
+        if shard is None:
+            return ErrorCode.NOT_COORDINATOR
+        return shard if shard.is_open else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def _shard_of_named_group(self, group_id: str) -> GroupShard | ErrorCode:
+        return self._shard_of(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
+    def _open_shards(self) -> list[GroupShard]:
+        return [shard for shard in self._shards.values() if shard.is_open]
+
+    # Details
+
+    def _join_request(self, joining: JoiningMember) -> JoinRequest:
+        """JoinGroup 0 has no rebalance time-out; its session time-out serves for both."""
+        name = joining.group_instance_id or joining.client_id
+        unique = uuid.UUID(int=self._rng.getrandbits(128), version=4)
+        has_rebalance_timeout = joining.rebalance_timeout_ms > 0
+        return JoinRequest(
+            member_id=joining.member_id,
+            new_member_id=f"{name}-{unique}",
+            group_instance_id=joining.group_instance_id,
+            client_id=joining.client_id,
+            client_host=joining.client_host,
+            session_timeout_ms=joining.session_timeout_ms,
+            rebalance_timeout_ms=joining.rebalance_timeout_ms if has_rebalance_timeout else joining.session_timeout_ms,
+            protocol_type=joining.protocol_type,
+            protocols=tuple({protocol.name: protocol for protocol in reversed(joining.protocols)}.values())[::-1],
+            requires_known_member_id=joining.requires_known_member_id,
+            supports_skipping_assignment=joining.supports_skipping_assignment,
+        )
+
+    def _sweep_after(self, seconds: float, remaining: list[GroupShard]) -> None:
+        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._sweep, remaining)
+
+    def _sweep(self, remaining: list[GroupShard]) -> None:
+        """Look through one shard, then let the loop run before the next."""
+        shards = remaining or self._open_shards()
+        if shards:
+            shard = shards.pop()
+            if shard.is_open:
+                offset_requests.expire(shard, self._settings.offsets_retention_ms)
+        pause_ms = 0 if shards else self._settings.offsets_retention_check_interval_ms
+        self._sweep_after(pause_ms / 1000, shards)
+
+
+def _describe(group: Group) -> GroupDescription:
+    name = group.protocol_name if group.state is GroupState.STABLE else None
+    members = []
+    for member in group.roster:
+        subscription, assignment = (b"", b"") if name is None else (member.metadata(name), member.assignment)
+        members.append(member.image(subscription, assignment))
+    return GroupDescription(
+        state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_name=name or "",
+        members=tuple(members),
+    )
+
+
+def _log_rebalance(group: Group, before: GroupState, what: str, reason: str | None) -> None:
+    """Clients may say why they join or leave (KIP-800)."""
+    if group.state is not before:
+        logger.info(
+            "Group %s, generation %d: %s -> %s: %s; reason given: %s",
+            group.group_id,
+            group.generation,
+            before.value,
+            group.state.value,
+            what,
+            reason or "none",
+        )

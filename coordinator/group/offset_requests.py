@@ -1,0 +1,308 @@
+"""What clients ask about committed offsets: commit, commit inside a transaction, fetch, delete; and their expiry.
+
+Each function decides on one shard in one synchronous step. Commits of one request go into one batch, so either all of
+those that were not refused one by one are committed, or none.
+
+Fetches answer from what is applied, when that is replicated: a position that a new coordinator might not know is never
+given out. ``require_stable`` (KIP-447) refuses partitions whose position a transaction may still change, so that a new
+member cannot start from where the old one's unfinished transaction started. That wait is bounded by the producer's
+transaction time-out: then the transaction coordinator aborts it, and a marker arrives here.
+
+Positions after an abort: the group's committed offset is what it was before the transaction. What the consumer that
+took part in it has in memory is its own affair; it must go back to the committed offset itself.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from coordinator.group.group import Group
+from coordinator.group.log_records import OffsetCommitted
+from coordinator.group.member import CONSUMER_PROTOCOL_TYPE
+from coordinator.group.offsets import CommittedOffset, StoredOffset
+from coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
+from coordinator.group.state import GroupState
+from coordinator.ports import TopicMetadata
+from coordinator.runtime import coordinator_error
+from protocol.errors import ErrorCode
+from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
+from protocol.schema import ZERO_UUID
+from protocol.topic_partition import TopicPartition
+
+INVALID_OFFSET: Final = -1
+DEFAULT_RETENTION: Final = -1
+MAX_TOMBSTONES: Final = 1000
+"""How many tombstones go into one batch when offsets expire."""
+
+
+class Committer(NamedTuple):
+    """In whose name offsets are committed. A simple consumer has no member id and generation -1."""
+
+    group_id: str
+    member_id: str = ""
+    group_instance_id: str | None = None
+    generation: int = -1
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of a commit."""
+
+    partition: TopicPartition
+    offset: int
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH
+    metadata: str = ""
+    topic_id: bytes = ZERO_UUID
+
+
+class FetchedOffset(NamedTuple):
+    """One partition of an OffsetFetch answer; without a committed offset, -1 and no error."""
+
+    offset: int = INVALID_OFFSET
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+PartitionErrors = dict[TopicPartition, ErrorCode]
+OnPartitionErrors = Callable[[PartitionErrors], None]
+FetchedOffsets = dict[TopicPartition, FetchedOffset]
+OnFetchedOffsets = Callable[[FetchedOffsets | ErrorCode], None]
+
+_NO_OFFSET: Final = FetchedOffset()
+_UNSTABLE: Final = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+def commit(
+    shard: GroupShard,
+    metadata: TopicMetadata,
+    committer: Committer,
+    offsets: Sequence[OffsetToCommit],
+    reply: OnPartitionErrors,
+    *,
+    metadata_max_bytes: int,
+    retention_ms: int = DEFAULT_RETENTION,
+    producer: Producer = NO_PRODUCER,
+    unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
+) -> None:
+    """Commit what the group's rules allow; ``producer`` makes it part of that producer's transaction.
+
+    ``unknown_group`` is for members of a group that does not exist; anybody else's commit creates the group.
+    """
+    if committer.group_id not in shard.groups:
+        error = ErrorCode.NONE if committer.generation < 0 else unknown_group
+    else:
+        error = _validate(shard, committer, transactional=producer.id != NO_PRODUCER_ID)
+    if error is not ErrorCode.NONE:
+        reply({offset.partition: error for offset in offsets})
+        return
+    errors = {o.partition: ErrorCode.OFFSET_METADATA_TOO_LARGE for o in offsets if len(o.metadata) > metadata_max_bytes}
+    accepted = [offset for offset in offsets if offset.partition not in errors]
+    if not accepted:
+        reply(errors)
+        return
+    now_ms = shard.now().wall_ms
+    expire_ms = None if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
+    changes = [_change(shard, metadata, committer.group_id, offset, now_ms, expire_ms) for offset in accepted]
+    end = shard.write_offsets(changes, producer)
+    if isinstance(end, ErrorCode):
+        refusal = _refusal(end)
+        reply(errors | {offset.partition: refusal for offset in accepted})
+        return
+    shard.when_replicated(end, lambda outcome: reply(errors | {offset.partition: outcome for offset in accepted}))
+
+
+def _validate(shard: GroupShard, committer: Committer, *, transactional: bool) -> ErrorCode:
+    group = shard.groups[committer.group_id]
+    error = group.validate_offset_commit(
+        committer.member_id, committer.group_instance_id, committer.generation, transactional=transactional
+    )
+    if error is ErrorCode.NONE and not transactional and group.state is not GroupState.EMPTY:
+        group.keep_alive(committer.member_id, shard.now())
+    return error
+
+
+def _change(
+    shard: GroupShard,
+    metadata: TopicMetadata,
+    group_id: str,
+    offset: OffsetToCommit,
+    now_ms: int,
+    expire_ms: int | None,
+) -> OffsetCommitted:
+    leader_epoch = offset.leader_epoch
+    if leader_epoch == NO_PARTITION_LEADER_EPOCH:
+        leader_epoch = shard.offsets.epoch_for_epochless_commit(
+            group_id, offset.partition, offset.offset, lambda: _current_epoch(metadata, offset.partition)
+        )
+    if expire_ms is not None:  # The record version that can hold it holds neither of these.
+        return OffsetCommitted(
+            group_id,
+            offset.partition,
+            CommittedOffset(offset.offset, NO_PARTITION_LEADER_EPOCH, offset.metadata, now_ms, expire_ms),
+        )
+    return OffsetCommitted(
+        group_id,
+        offset.partition,
+        CommittedOffset(offset.offset, leader_epoch, offset.metadata, now_ms, None, offset.topic_id),
+    )
+
+
+def _current_epoch(metadata: TopicMetadata, partition: TopicPartition) -> int:
+    leader = metadata.leader(partition)
+    return NO_PARTITION_LEADER_EPOCH if leader is None else leader.epoch
+
+
+def _refusal(log_error: ErrorCode) -> ErrorCode:
+    if log_error is ErrorCode.MESSAGE_TOO_LARGE:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return coordinator_error(log_error)
+
+
+def fetch(
+    shard: GroupShard,
+    group_id: str,
+    partitions: Iterable[tuple[TopicPartition, bytes]] | None,
+    reply: OnFetchedOffsets,
+    *,
+    require_stable: bool,
+) -> None:
+    """Offsets of ``partitions``, each with its topic's id if the client gave one; None: all that the group has.
+
+    An error concerns the whole group. Consumers before 3.9 know only NOT_COORDINATOR here, so that is what a high
+    watermark that does not move is called.
+    """
+    committed = shard.offsets.committed(group_id)
+    if partitions is None:
+        partitions = [(partition, ZERO_UUID) for partition in committed]
+    fetched: FetchedOffsets = {}
+    for partition, topic_id in partitions:
+        if require_stable and shard.offsets.is_unstable(group_id, partition):
+            fetched[partition] = _UNSTABLE
+        else:
+            fetched[partition] = _fetched(committed.get(partition), topic_id)
+    shard.when_replicated(shard.written(group_id), lambda error: reply(ErrorCode.NOT_COORDINATOR if error else fetched))
+
+
+def _fetched(stored: StoredOffset | None, topic_id: bytes) -> FetchedOffset:
+    """A position in a topic of the same name that was deleted since is no position in this one."""
+    if stored is None:
+        return _NO_OFFSET
+    committed = stored.committed
+    if ZERO_UUID not in (topic_id, committed.topic_id) and topic_id != committed.topic_id:
+        return _NO_OFFSET
+    return FetchedOffset(committed.offset, committed.leader_epoch, committed.metadata)
+
+
+def delete(
+    shard: GroupShard,
+    group_id: str,
+    partitions: Sequence[TopicPartition],
+    reply: Callable[[PartitionErrors | ErrorCode], None],
+) -> None:
+    """Forget offsets that no member's subscription covers. An error concerns the whole request."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        reply(ErrorCode.GROUP_ID_NOT_FOUND)
+        return
+    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        reply(ErrorCode.NON_EMPTY_GROUP)
+        return
+    errors = {p: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for p in partitions if group.is_subscribed_to(p.topic)}
+    known = frozenset(shard.offsets.known_partitions(group_id))
+    doomed = [partition for partition in partitions if partition not in errors]
+    changes = [OffsetCommitted(group_id, partition, None) for partition in doomed if partition in known]
+    end = shard.write_tombstones(changes, ()) if changes else shard.written(group_id)
+    if isinstance(end, ErrorCode):
+        reply(coordinator_error(end))
+        return
+    deleted = errors | dict.fromkeys(doomed, ErrorCode.NONE)
+    shard.when_replicated(end, lambda error: reply(error if error else deleted))
+
+
+def delete_groups(shard: GroupShard, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], None]) -> None:
+    """Forget groups that have no members, with all their offsets."""
+    errors = {group_id: _deletable(shard.groups.get(group_id)) for group_id in group_ids}
+    doomed = [group_id for group_id, error in errors.items() if error is ErrorCode.NONE]
+    end: int | ErrorCode = 0
+    if doomed:
+        changes = [
+            OffsetCommitted(group_id, partition, None)
+            for group_id in doomed
+            for partition in shard.offsets.known_partitions(group_id)
+        ]
+        end = shard.write_tombstones(changes, doomed)
+    if isinstance(end, ErrorCode):
+        reply(errors | dict.fromkeys(doomed, coordinator_error(end)))
+        return
+    shard.when_replicated(end, lambda outcome: reply(errors | dict.fromkeys(doomed, outcome)))
+
+
+def _deletable(group: Group | None) -> ErrorCode:
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+
+def expire(shard: GroupShard, retention_ms: int) -> None:
+    """Forget what nobody has used for so long, and groups of which nothing is left."""
+    now_ms = shard.now().wall_ms
+    for group in list(shard.groups.values()):
+        expired = expired_partitions(shard, group, now_ms, retention_ms)
+        changes = [OffsetCommitted(group.group_id, partition, None) for partition in expired]
+        doomed = [group.group_id] if _is_dead(shard, group, expired) else []
+        if isinstance(_write_in_batches(shard, changes, doomed), ErrorCode):
+            return  # The next sweep finds the same.
+    shard.forget_replicated()
+
+
+def _write_in_batches(shard: GroupShard, changes: list[OffsetCommitted], doomed: list[str]) -> int | ErrorCode:
+    while len(changes) > MAX_TOMBSTONES:
+        end = shard.write_tombstones(changes[:MAX_TOMBSTONES], ())
+        if isinstance(end, ErrorCode):
+            return end
+        del changes[:MAX_TOMBSTONES]
+    return shard.write_tombstones(changes, doomed)
+
+
+def _is_dead(shard: GroupShard, group: Group, expired: Sequence[TopicPartition]) -> bool:
+    """Will nothing be left of the group?"""
+    if group.state is not GroupState.EMPTY or group.pending_members or shard.offsets.has_unstable(group.group_id):
+        return False
+    return shard.offsets.committed(group.group_id).keys() <= set(expired)
+
+
+def expired_partitions(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    """The group's offsets whose time is up.
+
+    While a group rebalances nothing expires, and while it is stable nothing that its members subscribe to: they may
+    just have nothing new to commit. For an empty group the time runs from its last member's leaving or from the commit,
+    whichever is later. A partition with an unfinished transaction is left alone.
+    """
+    since = _retained_since(group)
+    if since is None:
+        return []
+    expired = []
+    for partition, (committed, _) in shard.offsets.committed(group.group_id).items():
+        if group.state is GroupState.STABLE and group.is_subscribed_to(partition.topic):
+            continue
+        if shard.offsets.is_unstable(group.group_id, partition):
+            continue
+        if committed.expire_timestamp_ms is not None:
+            is_expired = now_ms >= committed.expire_timestamp_ms
+        else:
+            is_expired = now_ms - max(committed.commit_timestamp_ms, since) >= retention_ms
+        if is_expired:
+            expired.append(partition)
+    return expired
+
+
+def _retained_since(group: Group) -> int | None:
+    """From when on a group as such no longer holds on to its offsets; None: it still does."""
+    match group.state:
+        case GroupState.EMPTY if group.persisted is not None:
+            return group.persisted.state_timestamp_ms or 0
+        case GroupState.EMPTY:
+            return 0
+        case GroupState.STABLE if group.knows_subscriptions:
+            return 0
+        case _:
+            return None

@@ -1,0 +1,181 @@
+"""The committed offsets of all groups of one ``__consumer_offsets`` partition, and those that wait for a marker.
+
+What a plain commit says is true at once. What a producer commits inside a transaction waits under its producer id until
+the marker comes: a commit marker makes it true, an abort marker forgets it, so that the position is again the one that
+was committed before the transaction. The marker concerns what was appended before it and nothing else.
+
+The order of the log decides between plain and transactional commits of one partition: whichever record stands later
+wins, also when an earlier transactional one is materialised after a later plain one. Compaction may remove the earlier
+record, so every offset remembers where its record stands.
+
+A tombstone removes a partition's offset and whatever waits for it. ``_open`` says, for a group's partition, which
+producers have something waiting; it always names exactly what ``_pending`` holds.
+
+A leader epoch in a commit lets the next consumer notice that the log was truncated under it, and keeps it from asking a
+broker that does not know the epoch yet (KIP-320). Many clients commit without one; ``epoch_for_epochless_commit`` keeps
+that from erasing what the partition's committed offset already knew.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
+from protocol.schema import ZERO_UUID
+from protocol.topic_partition import TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """A position that a group has committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    """Set only by OffsetCommit 2-4, whose requests bring their own retention."""
+    topic_id: bytes = ZERO_UUID
+
+
+class StoredOffset(NamedTuple):
+    """A committed offset, and where its record stands in the log."""
+
+    committed: CommittedOffset
+    record_offset: int
+
+
+Offsets = dict[TopicPartition, StoredOffset]
+_NOTHING: Final[Offsets] = {}
+
+
+class OffsetStore:
+    """See the module's text. Changes come from records and markers only, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, Offsets] = {}
+        self._pending: dict[int, dict[str, Offsets]] = {}
+        self._open: dict[str, dict[TopicPartition, set[int]]] = {}
+
+    # What records and markers do
+
+    def commit(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        committed: CommittedOffset,
+        *,
+        record_offset: int,
+        producer_id: int = NO_PRODUCER_ID,
+    ) -> None:
+        stored = StoredOffset(committed, record_offset)
+        if producer_id == NO_PRODUCER_ID:
+            self._committed.setdefault(group_id, {})[partition] = stored
+        else:
+            self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[partition] = stored
+            self._open.setdefault(group_id, {}).setdefault(partition, set()).add(producer_id)
+
+    def remove(self, group_id: str, partition: TopicPartition) -> None:
+        """A tombstone."""
+        offsets = self._committed.get(group_id)
+        if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
+            del self._committed[group_id]
+        for producer_id in list(self._open.get(group_id, {}).get(partition, ())):
+            self._forget_pending(producer_id, group_id, partition)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> set[str]:
+        """A marker. Returns the groups that it concerns."""
+        pending = self._pending.pop(producer_id, {})
+        for group_id, offsets in pending.items():
+            for partition, stored in offsets.items():
+                self._close(producer_id, group_id, partition)
+                if commit:
+                    self._materialise(group_id, partition, stored)
+        return set(pending)
+
+    # What is known
+
+    def committed(self, group_id: str) -> Offsets:
+        return self._committed.get(group_id, _NOTHING)
+
+    def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
+        """May a transaction still change the partition's offset?"""
+        return partition in self._open.get(group_id, _NOTHING)
+
+    def has_unstable(self, group_id: str) -> bool:
+        return group_id in self._open
+
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._committed or group_id in self._open
+
+    def known_partitions(self, group_id: str) -> list[TopicPartition]:
+        """Whatever a tombstone would have to be written for, to forget the group."""
+        return list({**self._committed.get(group_id, {}), **self._open.get(group_id, {})})
+
+    def partitions_of_topics(self, topic_ids: Mapping[str, bytes]) -> Iterator[tuple[str, TopicPartition]]:
+        """(group id, partition) of all that is committed or waits for these topics, given by name with their ids.
+
+        An offset that knows its topic's id is passed over if the name meant another topic when it was committed.
+        """
+        for group_id in self.group_ids():
+            for partition in self.known_partitions(group_id):
+                topic_id = topic_ids.get(partition.topic)
+                if topic_id is not None and self._latest_topic_id(group_id, partition) in (topic_id, ZERO_UUID):
+                    yield group_id, partition
+
+    def _latest_topic_id(self, group_id: str, partition: TopicPartition) -> bytes:
+        latest = self._latest(group_id, partition)
+        return ZERO_UUID if latest is None else latest.topic_id
+
+    def group_ids(self) -> list[str]:
+        return list({**self._committed, **self._open})
+
+    def pending_of(self, producer_id: int) -> dict[str, Offsets]:
+        return self._pending.get(producer_id, {})
+
+    def epoch_for_epochless_commit(
+        self, group_id: str, partition: TopicPartition, offset: int, current_epoch: Callable[[], int]
+    ) -> int:
+        """The leader epoch to write with a commit that brought none: never less than was known before.
+
+        At or before the offset known so far its epoch is still right: the records there are of that epoch or an older
+        one. Beyond it they may be of a newer epoch, and an epoch that is too small would make the next consumer believe
+        that the log was truncated and go back. So beyond it the partition's current epoch is taken.
+        """
+        known = self._latest(group_id, partition)
+        if known is None or known.leader_epoch == NO_PARTITION_LEADER_EPOCH:
+            return NO_PARTITION_LEADER_EPOCH
+        if offset <= known.offset:
+            return known.leader_epoch
+        return max(known.leader_epoch, current_epoch())
+
+    def _latest(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+        """The newest commit of a partition, whether or not a marker is still to decide about it."""
+        known = [self._committed.get(group_id, _NOTHING).get(partition)]
+        for producer_id in self._open.get(group_id, {}).get(partition, ()):
+            known.append(self._pending[producer_id][group_id][partition])
+        newest = max((stored for stored in known if stored), key=lambda stored: stored.record_offset, default=None)
+        return None if newest is None else newest.committed
+
+    # Bookkeeping
+
+    def _materialise(self, group_id: str, partition: TopicPartition, stored: StoredOffset) -> None:
+        offsets = self._committed.setdefault(group_id, {})
+        current = offsets.get(partition)
+        if current is None or stored.record_offset > current.record_offset:
+            offsets[partition] = stored
+
+    def _forget_pending(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
+        groups = self._pending[producer_id]
+        del groups[group_id][partition]
+        if not groups[group_id]:
+            del groups[group_id]
+        if not groups:
+            del self._pending[producer_id]
+        self._close(producer_id, group_id, partition)
+
+    def _close(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
+        partitions = self._open[group_id]
+        partitions[partition].discard(producer_id)
+        if not partitions[partition]:
+            del partitions[partition]
+        if not partitions:
+            del self._open[group_id]

@@ -1,0 +1,296 @@
+"""One partition of ``__consumer_offsets`` under one leadership: its groups, their offsets, its log and its timers.
+
+Changes are decided elsewhere, written here, and applied as soon as the local log has them, by the same functions that
+replay the log when a partition is loaded. If the log refuses a batch, nothing of it happened. Requests are answered
+when the high watermark has passed what they depend on (``when_replicated``): a commit its own records, a fetch of
+offsets the last change of its group, a member's assignment the record that holds it. So nobody is told what a new
+leader might not know. When the leadership ends the shard is dropped whole, and everyone who waits hears of it.
+
+Every group has at most one timer, for its nearest deadline. Heartbeats only move deadlines away, so they leave the
+timer alone; it fires too early now and then and is set again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from coordinator.group.group import Group
+from coordinator.group.log_records import (
+    GroupRecord,
+    OffsetCommitted,
+    decode_record,
+    encode_group_metadata,
+    encode_offset_commit,
+)
+from coordinator.group.member import UNKNOWN_MEMBER_ID, Instant, JoinReply, JoinResult, SyncReply, SyncResult
+from coordinator.group.offsets import OffsetStore
+from coordinator.group.settings import GroupSettings
+from coordinator.group.state import GroupState, Step
+from coordinator.ports import ReplicatedLog, WallClock
+from coordinator.runtime import Deadlines, coordinator_error
+from protocol.errors import ErrorCode
+from protocol.records.control_records import parse_end_txn_marker
+from protocol.records.record_batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    NewRecord,
+    build_batch,
+    iter_records,
+)
+from protocol.schema import Buffer
+
+logger = logging.getLogger(__name__)
+
+MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+"""Batches in this log are our own or another Kafka's: the bound only keeps a corrupt one from taking all memory."""
+
+
+class Producer(NamedTuple):
+    """Who commits offsets inside a transaction."""
+
+    id: int
+    epoch: int
+
+
+NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+OnOutcome = Callable[[ErrorCode], None]
+
+
+class GroupShard:
+    """See the module's text. It answers nothing before it is ``open``."""
+
+    def __init__(self, partition: int, log: ReplicatedLog, settings: GroupSettings, wall_clock: WallClock) -> None:
+        self.partition = partition
+        self.log = log
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self.is_open = False
+        self._settings = settings
+        self._rules = settings.rules()
+        self._wall_clock = wall_clock
+        self._written: dict[str, int] = {}
+        """Group id → the end of the last record or marker that changed the group."""
+        self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
+        self._overdue = Deadlines(settings.offsets_commit_timeout_ms)
+
+    # Becoming and ceasing to be the coordinator
+
+    def replay(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
+        """One batch of the log."""
+        if header.is_control:
+            marker = parse_end_txn_marker(buffer, position, header)
+            if marker is not None:
+                self.offsets.end_transaction(header.producer_id, commit=marker.commit)
+            return
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for record in iter_records(buffer, position, header, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
+            says = decode_record(record)
+            if isinstance(says, int):
+                logger.warning("Passed over a record of type %d in __consumer_offsets-%d", says, self.partition)
+            else:
+                self._replay_record(says, record.offset, producer_id)
+
+    def _replay_record(self, says: GroupRecord, record_offset: int, producer_id: int) -> None:
+        if isinstance(says, OffsetCommitted):
+            self._apply_offset(says, record_offset, producer_id)
+        elif says.image is None:
+            self.groups.pop(says.group_id, None)
+        else:
+            self.groups[says.group_id] = Group.from_image(says.group_id, says.image, self._rules)
+
+    def open(self) -> None:
+        """All of the log is replayed and replicated: groups come to life."""
+        for group_id in self.offsets.group_ids():
+            self.group_or_new(group_id)
+        self.is_open = True
+        for group in list(self.groups.values()):
+            self.carry_out(group, group.resume(self.now()))
+
+    def close(self) -> None:
+        """The leadership has ended: everyone who is parked here must find the next coordinator."""
+        self.is_open = False
+        self._overdue.stop()
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for group in self.groups.values():
+            self._answer(group, group.retire(), 0)
+        self.groups.clear()
+
+    # Writing
+
+    def append(
+        self, records: Iterable[tuple[bytes, bytes | None]], producer: Producer = NO_PRODUCER
+    ) -> int | ErrorCode:
+        """The end of what was appended, or the log's refusal. A producer's batch has no sequence of its own."""
+        now_ms = self._wall_clock()
+        batch = build_batch(
+            [NewRecord(now_ms, key, value) for key, value in records],
+            compression=self._settings.offsets_topic_compression_codec,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            is_transactional=producer.id != NO_PRODUCER_ID,
+        )
+        return self.log.append(batch)
+
+    def write_offsets(self, changes: Sequence[OffsetCommitted], producer: Producer = NO_PRODUCER) -> int | ErrorCode:
+        """Write commits and tombstones of offsets as one batch, and apply them."""
+        end = self.append([encode_offset_commit(*change) for change in changes], producer)
+        if isinstance(end, ErrorCode):
+            return end
+        for record_offset, change in enumerate(changes, end - len(changes)):
+            self._apply_offset(change, record_offset, producer.id)
+            if change.committed is not None:
+                self.group_or_new(change.group_id)
+            self._written[change.group_id] = end
+        return end
+
+    def write_tombstones(self, changes: Sequence[OffsetCommitted], group_ids: Sequence[str]) -> int | ErrorCode:
+        """Forget offsets and whole groups, as one batch. Groups that were never written down need no record."""
+        written = [group_id for group_id in group_ids if self.groups[group_id].persisted is not None]
+        records = [encode_offset_commit(*change) for change in changes]
+        records += [encode_group_metadata(group_id, None) for group_id in written]
+        end = self.append(records) if records else self.log.log_end_offset
+        if isinstance(end, ErrorCode):
+            return end
+        for change in changes:
+            self.offsets.remove(change.group_id, change.partition)
+            self._written[change.group_id] = end
+        for group_id in group_ids:
+            self._drop(self.groups[group_id])
+        for change in changes:
+            self._drop_if_void(change.group_id)
+        return end
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker has just been appended to this log."""
+        for group_id in self.offsets.end_transaction(producer_id, commit=commit):
+            self._written[group_id] = self.log.log_end_offset
+            self._drop_if_void(group_id)
+
+    def _apply_offset(self, change: OffsetCommitted, record_offset: int, producer_id: int) -> None:
+        group_id, partition, committed = change
+        if committed is None:
+            self.offsets.remove(group_id, partition)
+        else:
+            self.offsets.commit(group_id, partition, committed, record_offset=record_offset, producer_id=producer_id)
+
+    # Groups
+
+    def group_or_new(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._rules)
+        return group
+
+    def carry_out(self, group: Group, step: Step) -> int | ErrorCode:
+        """Write what a step wants written and answer what it answers.
+
+        Returns the end offset that a promise about this step depends on (0: none), or the error of a refused record.
+        """
+        outcome: int | ErrorCode = 0
+        self._answer(group, step, 0)
+        if step.transition is not None:
+            outcome = self.append([encode_group_metadata(group.group_id, step.transition.image)])
+            if isinstance(outcome, ErrorCode):
+                outcome = coordinator_error(outcome)
+                self._answer(group, group.refuse(step.transition, outcome, self.now()), 0)
+            else:
+                self._written[group.group_id] = outcome
+                self._answer(group, group.apply(step.transition, self.now()), outcome)
+        self._set_timer(group)
+        self._drop_if_void(group.group_id)
+        return outcome
+
+    def _answer(self, group: Group, step: Step, end_offset: int) -> None:
+        for join_reply, joined in step.joins:
+            self._answer_join(join_reply, joined, end_offset)
+        for sync_reply, synced in step.syncs:
+            self._answer_sync(sync_reply, synced, self.written(group.group_id))
+
+    def _answer_join(self, reply: JoinReply, result: JoinResult, end_offset: int) -> None:
+        if result.error is not ErrorCode.NONE:
+            reply(result)
+            return
+        self.when_replicated(
+            end_offset,
+            lambda error: reply(JoinResult(error=error, member_id=UNKNOWN_MEMBER_ID) if error else result),
+        )
+
+    def _answer_sync(self, reply: SyncReply, result: SyncResult, end_offset: int) -> None:
+        if result.error is not ErrorCode.NONE:
+            reply(result)
+            return
+        self.when_replicated(end_offset, lambda error: reply(SyncResult(error=error) if error else result))
+
+    def _drop_if_void(self, group_id: str) -> None:
+        """Forget a group of which nothing is left that a reload would find."""
+        group = self.groups.get(group_id)
+        if group is None or group.state is not GroupState.EMPTY or group.persisted is not None:
+            return
+        if not group.pending_members and not self.offsets.has_any(group_id):
+            self._drop(group)
+
+    def _drop(self, group: Group) -> None:
+        self._answer(group, group.retire(), 0)
+        del self.groups[group.group_id]
+        self._cancel_timer(group.group_id)
+
+    # Time
+
+    def now(self) -> Instant:
+        return Instant(asyncio.get_running_loop().time(), self._wall_clock())
+
+    def _set_timer(self, group: Group) -> None:
+        deadline = group.next_deadline()
+        if deadline is None:
+            self._cancel_timer(group.group_id)
+            return
+        timer = self._timers.get(group.group_id)
+        if timer is None or deadline < timer[0]:
+            self._cancel_timer(group.group_id)
+            handle = asyncio.get_running_loop().call_at(deadline, self._on_timer, group)
+            self._timers[group.group_id] = (deadline, handle)
+
+    def _cancel_timer(self, group_id: str) -> None:
+        timer = self._timers.pop(group_id, None)
+        if timer is not None:
+            timer[1].cancel()
+
+    def _on_timer(self, group: Group) -> None:
+        del self._timers[group.group_id]
+        self.carry_out(group, group.expire(self.now()))
+
+    # Waiting for the high watermark
+
+    def written(self, group_id: str) -> int:
+        """What must be replicated before the group's state may be told to anyone."""
+        return self._written.get(group_id, 0)
+
+    def forget_replicated(self) -> None:
+        """Drop the bookkeeping of what nobody has to wait for any more."""
+        high_watermark = self.log.high_watermark
+        self._written = {group_id: end for group_id, end in self._written.items() if end > high_watermark}
+
+    def when_replicated(self, end_offset: int, outcome: OnOutcome) -> None:
+        """Call back once with NONE, or with a coordinator's error: the leadership was lost, or it takes too long.
+
+        "Too long" is no failure: the records are in the log and may become replicated yet.
+        """
+        if self.log.high_watermark >= end_offset:
+            outcome(ErrorCode.NONE)
+            return
+        waiting = True
+
+        def settle(error: ErrorCode) -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                self._overdue.cancel(key)
+                outcome(coordinator_error(error))
+
+        key = self._overdue.add(lambda: settle(ErrorCode.REQUEST_TIMED_OUT))
+        self.log.when_replicated(end_offset, settle)
