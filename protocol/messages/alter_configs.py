@@ -1,4 +1,9 @@
-"""AlterConfigs (API key 33): versions 0-2, flexible from 2."""
+"""AlterConfigs (API key 33): versions 0-2, flexible from 2.
+
+Replaces the whole configuration of a resource; IncrementalAlterConfigs is its successor.
+
+1: throttling moves to the client.
+"""
 
 from protocol.schema import Message, array, boolean, int8, int16, int32, string
 

@@ -1,4 +1,9 @@
-"""ControlledShutdown (API key 7): versions 0-3, flexible from 3."""
+"""ControlledShutdown (API key 7): versions 0-3, flexible from 3.
+
+A broker asks the controller to move its leaderships away before it stops. Gone since Kafka 4.0.
+
+0: its request header has no client id. 2: the broker's epoch.
+"""
 
 from protocol.schema import Message, array, int16, int32, int64, string
 

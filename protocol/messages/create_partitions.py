@@ -1,4 +1,9 @@
-"""CreatePartitions (API key 37): versions 0-3, flexible from 2."""
+"""CreatePartitions (API key 37): versions 0-3, flexible from 2.
+
+Adds partitions to existing topics.
+
+1: throttling moves to the client. 3: THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
+"""
 
 from protocol.schema import Message, array, array_of, boolean, int16, int32, string
 

@@ -1,4 +1,9 @@
-"""DeleteGroups (API key 42): versions 0-2, flexible from 2."""
+"""DeleteGroups (API key 42): versions 0-2, flexible from 2.
+
+Deletes groups that have no members.
+
+1: throttling moves to the client.
+"""
 
 from protocol.schema import Message, array, array_of, int16, int32, string
 

@@ -1,4 +1,9 @@
-"""DeleteRecords (API key 21): versions 0-2, flexible from 2."""
+"""DeleteRecords (API key 21): versions 0-2, flexible from 2.
+
+Advances the log start offset of partitions; what is below it is deleted.
+
+1: throttling moves to the client.
+"""
 
 from protocol.schema import Message, array, int16, int32, int64, string
 

@@ -1,4 +1,11 @@
-"""DeleteTopics (API key 20): versions 1-6, flexible from 4."""
+"""DeleteTopics (API key 20): versions 1-6, flexible from 4.
+
+Deletes topics by name or by id.
+
+1: throttle time. 2: throttling moves to the client. 3: TOPIC_DELETION_DISABLED may be answered.
+5: an error message, and THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
+6: topics are structures with a name or an id (KIP-516); UNKNOWN_TOPIC_ID may be answered.
+"""
 
 from protocol.schema import ZERO_UUID, Message, array, array_of, int16, int32, string, uuid
 

@@ -1,4 +1,10 @@
-"""DescribeCluster (API key 60): versions 0-2, flexible from 0."""
+"""DescribeCluster (API key 60): versions 0-2, flexible from 0.
+
+The brokers, the controller and the cluster's id, without the topics of Metadata (KIP-700).
+
+1: brokers or controllers can be asked for (KIP-919); the answer may be MISMATCHED_ENDPOINT_TYPE or
+UNSUPPORTED_ENDPOINT_TYPE. 2: fenced brokers can be included (KIP-1073).
+"""
 
 from protocol.schema import Message, array, boolean, int8, int16, int32, string
 

@@ -1,4 +1,10 @@
-"""DescribeConfigs (API key 32): versions 1-4, flexible from 4."""
+"""DescribeConfigs (API key 32): versions 1-4, flexible from 4.
+
+The configuration of topics and brokers, with the source of each value.
+
+1: synonyms and the source of each value instead of ``is_default``. 2: throttling moves to the client.
+3: type and documentation of each entry (KIP-569).
+"""
 
 from protocol.schema import Message, array, array_of, boolean, int8, int16, int32, string
 

@@ -1,4 +1,10 @@
-"""DescribeGroups (API key 15): versions 0-6, flexible from 5."""
+"""DescribeGroups (API key 15): versions 0-6, flexible from 5.
+
+Members, state and assignment of consumer groups.
+
+1: throttle time. 2: throttling moves to the client. 3: authorized operations on request. 4: static members' ids.
+6: a group that does not exist is GROUP_ID_NOT_FOUND with a message, not a group in state Dead (KIP-1043).
+"""
 
 from protocol.schema import Message, array, array_of, binary, boolean, int16, int32, string
 

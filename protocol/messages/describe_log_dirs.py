@@ -1,4 +1,10 @@
-"""DescribeLogDirs (API key 35): versions 1-5, flexible from 2."""
+"""DescribeLogDirs (API key 35): versions 1-5, flexible from 2.
+
+The log directories of a broker and the sizes of the partitions in them.
+
+1: throttling moves to the client. 3: an error code for the whole request. 4: total and usable bytes of the volume.
+5: whether a directory is cordoned.
+"""
 
 from protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
 

@@ -1,4 +1,7 @@
-"""DescribeProducers (API key 61): versions 0, flexible from 0."""
+"""DescribeProducers (API key 61): versions 0, flexible from 0.
+
+The producers that the leader of a partition knows, and where their open transactions begin (KIP-664).
+"""
 
 from protocol.schema import Message, array, array_of, int16, int32, int64, string
 

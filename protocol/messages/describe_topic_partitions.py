@@ -1,4 +1,7 @@
-"""DescribeTopicPartitions (API key 75): versions 0, flexible from 0."""
+"""DescribeTopicPartitions (API key 75): versions 0, flexible from 0.
+
+Partitions of topics, in pages: an answer may end with a cursor that the next request continues from (KIP-966).
+"""
 
 from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, string, struct, uuid
 

@@ -1,4 +1,7 @@
-"""DescribeTransactions (API key 65): versions 0, flexible from 0."""
+"""DescribeTransactions (API key 65): versions 0, flexible from 0.
+
+State and partitions of transactions, by transactional id (KIP-664).
+"""
 
 from protocol.schema import Message, array, array_of, int16, int32, int64, string
 

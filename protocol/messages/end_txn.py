@@ -1,4 +1,10 @@
-"""EndTxn (API key 26): versions 0-5, flexible from 3."""
+"""EndTxn (API key 26): versions 0-5, flexible from 3.
+
+A producer commits or aborts its transaction.
+
+1: throttling moves to the client. 2: PRODUCER_FENCED may be answered. 4: TRANSACTION_ABORTABLE may be answered.
+5: every transaction ends with a new epoch, which the answer carries with the producer id (KIP-890 part 2).
+"""
 
 from protocol.schema import Message, boolean, int16, int32, int64, string
 

@@ -1,4 +1,7 @@
-"""The headers in front of every request and response."""
+"""The headers in front of every request and response.
+
+The client id is never compact, also where the header is flexible. ``protocol.framing`` reads these without a codec.
+"""
 
 from protocol.schema import Message, int16, int32, string
 

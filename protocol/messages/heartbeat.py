@@ -1,4 +1,9 @@
-"""Heartbeat (API key 12): versions 0-4, flexible from 4."""
+"""Heartbeat (API key 12): versions 0-4, flexible from 4.
+
+A member of a classic group is alive.
+
+1: throttle time. 2: throttling moves to the client. 3: static members (KIP-345).
+"""
 
 from protocol.schema import Message, int16, int32, string
 

@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs (API key 44): versions 0-1, flexible from 1."""
+"""IncrementalAlterConfigs (API key 44): versions 0-1, flexible from 1.
+
+Sets, deletes, appends to or subtracts from single entries of a configuration (KIP-339).
+"""
 
 from protocol.schema import Message, array, boolean, int8, int16, int32, string
 

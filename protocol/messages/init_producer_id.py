@@ -1,4 +1,11 @@
-"""InitProducerId (API key 22): versions 0-6, flexible from 2."""
+"""InitProducerId (API key 22): versions 0-6, flexible from 2.
+
+Gives out a producer id and epoch, for idempotence alone or for a transactional id, which it fences.
+
+1: throttling moves to the client. 3: a producer may name its id and epoch, to bump the epoch after an error (KIP-360).
+4: PRODUCER_FENCED may be answered (KIP-588). 5: TRANSACTION_ABORTABLE may be answered.
+6: two-phase commit: transactions without a time-out, and a prepared one may be kept (KIP-939).
+"""
 
 from protocol.schema import Message, boolean, int16, int32, int64, string
 

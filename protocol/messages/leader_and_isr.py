@@ -1,4 +1,11 @@
-"""LeaderAndIsr (API key 4): versions 0-7, flexible from 4."""
+"""LeaderAndIsr (API key 4): versions 0-7, flexible from 4.
+
+The controller tells brokers which partitions they lead or follow. Gone since Kafka 4.0.
+
+1: whether the replica is new; KAFKA_STORAGE_ERROR may be answered. 2: broker epoch; partitions grouped by topic.
+3: replicas being added and removed. 5: topic ids, whether this is the full state; the answer is by topic id (KIP-516).
+6: recovery state of the leader (KIP-704). 7: whether the controller is a KRaft one (KIP-866).
+"""
 
 from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int8, int16, int32, int64, string, uuid
 

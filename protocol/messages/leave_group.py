@@ -1,4 +1,10 @@
-"""LeaveGroup (API key 13): versions 0-5, flexible from 4."""
+"""LeaveGroup (API key 13): versions 0-5, flexible from 4.
+
+Members leave a classic group.
+
+1: throttle time. 2: throttling moves to the client. 3: several members, named by member or static id (KIP-345).
+5: the reason for leaving (KIP-800).
+"""
 
 from protocol.schema import Message, array, int16, int32, string
 

@@ -1,4 +1,10 @@
-"""ListTransactions (API key 66): versions 0-2, flexible from 0."""
+"""ListTransactions (API key 66): versions 0-2, flexible from 0.
+
+The transactions that a broker coordinates, filtered by state and producer id (KIP-664).
+
+1: filter by age (KIP-994). 2: filter by a pattern of transactional ids (KIP-1152); INVALID_REGULAR_EXPRESSION may be
+answered.
+"""
 
 from protocol.schema import Message, array, array_of, int16, int32, int64, string
 

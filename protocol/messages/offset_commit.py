@@ -1,4 +1,11 @@
-"""OffsetCommit (API key 8): versions 2-10, flexible from 8."""
+"""OffsetCommit (API key 8): versions 2-10, flexible from 8.
+
+A member of a group commits offsets.
+
+2-4: a retention time, which brokers since ignore. 3: throttle time. 4: throttling moves to the client. 6: leader
+epochs. 7: static members (KIP-345). 9: also for the new consumer groups (KIP-848): STALE_MEMBER_EPOCH and
+GROUP_ID_NOT_FOUND may be answered. 10: topic ids instead of names.
+"""
 
 from protocol.schema import ZERO_UUID, Message, array, int16, int32, int64, string, uuid
 

@@ -1,4 +1,7 @@
-"""OffsetDelete (API key 47): versions 0."""
+"""OffsetDelete (API key 47): versions 0.
+
+Deletes committed offsets of topics that no member of the group subscribes to (KIP-496).
+"""
 
 from protocol.schema import Message, array, int16, int32, string
 

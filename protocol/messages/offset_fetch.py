@@ -1,4 +1,11 @@
-"""OffsetFetch (API key 9): versions 1-10, flexible from 6."""
+"""OffsetFetch (API key 9): versions 1-10, flexible from 6.
+
+Committed offsets of groups.
+
+2: null asks for all topics; an error code for the group. 3: throttle time. 4: throttling moves to the client.
+5: leader epochs. 7: ``require_stable``: offsets of an open transaction are UNSTABLE_OFFSET_COMMIT (KIP-447).
+8: several groups (KIP-709). 9: member id and epoch of the new consumer groups (KIP-848). 10: topic ids, not names.
+"""
 
 from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, int64, string, uuid
 

@@ -1,4 +1,10 @@
-"""OffsetForLeaderEpoch (API key 23): versions 2-4, flexible from 4."""
+"""OffsetForLeaderEpoch (API key 23): versions 2-4, flexible from 4.
+
+Where an epoch of a partition ended: how followers and consumers notice that their log was truncated (KIP-320).
+
+2: the current leader epoch, for fencing; throttle time. 3: the asking replica's id; -2 is a consumer that may see
+beyond the high watermark.
+"""
 
 from protocol.schema import Message, array, int16, int32, int64, string
 

@@ -1,4 +1,10 @@
-"""StopReplica (API key 5): versions 0-4, flexible from 2."""
+"""StopReplica (API key 5): versions 0-4, flexible from 2.
+
+The controller tells a broker to stop following partitions, or to delete them. Gone since Kafka 4.0.
+
+1: broker epoch; partitions grouped by topic. 3: a leader epoch for each partition (KIP-570), FENCED_LEADER_EPOCH may be
+answered. 4: whether the controller is a KRaft one (KIP-866).
+"""
 
 from protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
 

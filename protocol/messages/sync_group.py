@@ -1,4 +1,10 @@
-"""SyncGroup (API key 14): versions 0-5, flexible from 4."""
+"""SyncGroup (API key 14): versions 0-5, flexible from 4.
+
+The leader of a classic group hands in the assignment, the others receive theirs.
+
+1: throttle time. 2: throttling moves to the client. 3: static members (KIP-345). 5: protocol type and name, which must
+be those of the group (KIP-559).
+"""
 
 from protocol.schema import Message, array, binary, int16, int32, string
 

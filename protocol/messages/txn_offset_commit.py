@@ -1,4 +1,10 @@
-"""TxnOffsetCommit (API key 28): versions 0-5, flexible from 3."""
+"""TxnOffsetCommit (API key 28): versions 0-5, flexible from 3.
+
+A producer commits a group's offsets as part of its transaction.
+
+1: throttling moves to the client. 2: leader epochs. 3: the group's generation and member, for fencing (KIP-447).
+4: TRANSACTION_ABORTABLE may be answered. 5: the group is added to the transaction by this (KIP-890 part 2).
+"""
 
 from protocol.schema import Message, array, int16, int32, int64, string
 

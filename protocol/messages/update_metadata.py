@@ -1,4 +1,10 @@
-"""UpdateMetadata (API key 6): versions 0-8, flexible from 6."""
+"""UpdateMetadata (API key 6): versions 0-8, flexible from 6.
+
+The controller tells brokers of live brokers and of all partitions' leaders. Gone since Kafka 4.0.
+
+1: several endpoints for a broker. 2: racks. 3: listener names. 4: offline replicas. 5: broker epoch; partitions grouped
+by topic. 7: topic ids. 8: whether the controller is a KRaft one (KIP-866).
+"""
 
 from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int8, int16, int32, int64, string, uuid
 

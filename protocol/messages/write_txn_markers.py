@@ -1,4 +1,9 @@
-"""WriteTxnMarkers (API key 27): versions 0-2, flexible from 1."""
+"""WriteTxnMarkers (API key 27): versions 0-2, flexible from 1.
+
+The transaction coordinator has commit or abort markers written to the partitions of a transaction.
+
+2: the transaction protocol's version for each marker (KIP-1228).
+"""
 
 from protocol.schema import Message, array, array_of, boolean, int8, int16, int32, int64, string
 
