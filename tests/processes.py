@@ -1,17 +1,16 @@
 """Brokers as real processes, for interop tests and benchmarks: ours, and Apache Kafka from its Maven artifacts.
 
 Each is a context manager that listens on loopback only, is stopped by process id, and leaves its directory to the
-caller. Readiness is never a sleep: our broker is ready when its readiness line arrives, Apache Kafka when its log says so.
+caller. Readiness is never a sleep: our broker is ready when its readiness line arrives, Kafka when its log says so.
 """
 
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -35,20 +34,35 @@ def free_port() -> int:
         return port
 
 
-def wait_for_line(stream: IO[bytes], pattern: re.Pattern[str], seconds: float) -> str:
-    """Read ``stream`` until a line matches; return all that was read."""
-    deadline = time.monotonic() + seconds  # noqa: TID251
-    seen = b""
-    descriptor = stream.fileno()
-    while not pattern.search(seen.decode(errors="replace")):
-        remaining = deadline - time.monotonic()  # noqa: TID251
-        if remaining <= 0 or not select.select([descriptor], [], [], remaining)[0]:
-            raise BrokerDied(f"not ready after {seconds} s:\n{seen.decode(errors='replace')[-4000:]}")
-        chunk = os.read(descriptor, 65536)
-        if not chunk:
-            raise BrokerDied(f"ended before it was ready:\n{seen.decode(errors='replace')[-4000:]}")
-        seen += chunk
-    return seen.decode(errors="replace")
+class OutputReader:
+    """Empties a process's output into a file, as a full pipe would stop the process, and watches for one line."""
+
+    def __init__(self, stream: IO[bytes], log: Path, pattern: re.Pattern[str]) -> None:
+        self._stream = stream
+        self._log = log
+        self._pattern = pattern
+        self._decided = threading.Event()
+        self.found = False
+        self._thread = threading.Thread(target=self._read, name="broker output")
+        self._thread.start()
+
+    def _read(self) -> None:
+        with self._log.open("ab") as log, self._stream:
+            for line in self._stream:
+                log.write(line)
+                log.flush()
+                if not self.found and self._pattern.search(line.decode(errors="replace")):
+                    self.found = True
+                    self._decided.set()
+        self._decided.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the line came within ``seconds``, and before the output ended."""
+        self._decided.wait(seconds)
+        return self.found
+
+    def join(self) -> None:
+        self._thread.join(_STOP_SECONDS)
 
 
 class BrokerProcess:
@@ -60,6 +74,7 @@ class BrokerProcess:
         self.directory = directory
         self.address = ""
         self.process: subprocess.Popen[bytes] | None = None
+        self._output: OutputReader | None = None
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -69,18 +84,27 @@ class BrokerProcess:
 
     def start(self, *, seconds: float = 60.0) -> None:
         """Start the process and return when it is ready."""
+        self.launch()
+        assert self._output is not None
+        if not self._output.wait(seconds):
+            self.kill()
+            logs = (self.directory / "stdout.log", self.directory / "stderr.log")
+            said = [log.read_text(errors="replace")[-4000:] for log in logs]
+            raise BrokerDied("not ready:\n" + "\n".join(said))
+
+    def prepare(self) -> None:
+        """Do what must be done once before the first start."""
         self.directory.mkdir(parents=True, exist_ok=True)
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
+        self.prepare()
         with (self.directory / "stderr.log").open("ab") as errors:
             self.process = subprocess.Popen(
                 self.command(), stdout=subprocess.PIPE, stderr=errors, env=self.environment(), start_new_session=True
             )
         assert self.process.stdout is not None
-        try:
-            wait_for_line(self.process.stdout, READY_LINE, seconds)
-        except BrokerDied as died:
-            self.kill()
-            tail = (self.directory / "stderr.log").read_text(errors="replace")[-4000:]
-            raise BrokerDied(f"{died}\n{tail}") from None
+        self._output = OutputReader(self.process.stdout, self.directory / "stdout.log", READY_LINE)
 
     @property
     def pid(self) -> int:
@@ -106,8 +130,8 @@ class BrokerProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait(_STOP_SECONDS)
-        if process.stdout is not None:
-            process.stdout.close()
+        if self._output is not None:
+            self._output.join()
         return code
 
     def __enter__(self) -> Self:
@@ -181,14 +205,11 @@ class KafkaProcess(BrokerProcess):
     def properties_file(self) -> Path:
         return self.directory / "server.properties"
 
-    def start(self, *, seconds: float = 60.0) -> None:
-        if not self.properties_file.exists():
-            self.format()
-        super().start(seconds=seconds)
-
-    def format(self) -> None:
+    def prepare(self) -> None:
         """Write ``server.properties`` and format the storage directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        if self.properties_file.exists():
+            return
         lines = [
             "process.roles=broker,controller",
             "node.id=1",

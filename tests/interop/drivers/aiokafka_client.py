@@ -85,7 +85,7 @@ class AioKafka:
             members = [self._member(address, topic, group), self._member(address, topic, group)]
             await asyncio.gather(*(member.start() for member in members))
             try:
-                while not all(member.assignment() for member in members):
+                while not all(member.assignment() for member in members):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)  # The client gives no event for an assignment that needs no polling.
                 while sum(map(len, results)) < count:
                     for member, records in zip(members, results, strict=True):

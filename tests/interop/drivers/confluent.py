@@ -70,14 +70,15 @@ class ConfluentKafka:
         results: list[list[Consumed]] = [[], []]
         try:
             for member in members:
-                member.subscribe([topic], on_assign=lambda consumer, partitions: consumer.pause(partitions))
+                member.subscribe([topic])
             deadline = Deadline()
             while not all(member.assignment() for member in members):
                 deadline.check("both members have partitions")
                 for member in members:
                     _poll(member)
             for member in members:
-                member.resume(member.assignment())
+                for partition in member.assignment():  # Forget what came while the other one was joining.
+                    member.seek(TopicPartition(topic, partition.partition, 0))
             while sum(map(len, results)) < count:
                 deadline.check(f"{results} of {count}")
                 for member, records in zip(members, results, strict=True):

@@ -1,6 +1,8 @@
 """kafka-python."""
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -68,26 +70,43 @@ class KafkaPython:
         )
 
     def consume_with_two_members(self, address: str, topic: str, group: str, count: int) -> list[list[Consumed]]:
-        members = [self._member(address, topic, group), self._member(address, topic, group)]
         results: list[list[Consumed]] = [[], []]
+        both_assigned = threading.Barrier(2)
+        with ThreadPoolExecutor(2) as threads:  # A member that is not polled holds up the other one's rebalance.
+            running = [
+                threads.submit(self._run_member, address, topic, group, both_assigned, mine, results, count)
+                for mine in results
+            ]
+            for member in running:
+                member.result(2 * TIMEOUT_SECONDS)
+        return results
+
+    def _run_member(
+        self,
+        address: str,
+        topic: str,
+        group: str,
+        both_assigned: threading.Barrier,
+        mine: list[Consumed],
+        results: list[list[Consumed]],
+        count: int,
+    ) -> None:
+        member, deadline, waiting = self._member(address, topic, group), Deadline(), True
         try:
-            deadline = Deadline()
-            while not all(member.assignment() for member in members):
-                deadline.check("both members have partitions")
-                for member in members:
-                    member.poll(timeout_ms=100, max_records=1)
-            for member in members:
-                member.seek_to_beginning(*member.assignment())
             while sum(map(len, results)) < count:
                 deadline.check(f"{results} of {count}")
-                for member, records in zip(members, results, strict=True):
-                    for batch in member.poll(timeout_ms=100).values():
-                        records.extend(map(_consumed, batch))
-                    member.commit()
-            return results
+                polled = member.poll(timeout_ms=100)
+                if waiting:
+                    if len(member.assignment()) == 1:  # Two partitions, two members.
+                        both_assigned.wait(TIMEOUT_SECONDS)
+                        member.seek_to_beginning(*member.assignment())
+                        waiting = False
+                    continue
+                for batch in polled.values():
+                    mine.extend(map(_consumed, batch))
+                member.commit()
         finally:
-            for member in members:
-                member.close()
+            member.close()
 
     def _transactional_producer(self, address: str, transactional_id: str) -> Any:
         producer = KafkaProducer(bootstrap_servers=address, transactional_id=transactional_id)
