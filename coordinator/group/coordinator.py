@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange, TopicImage
 from coordinator.group import offset_requests
 from coordinator.group.group import Group
 from coordinator.group.log_records import OffsetCommitted
@@ -42,6 +42,7 @@ from coordinator.ports import ReplicatedLog, TopicMetadata, WallClock
 from coordinator.runtime import load, partition_for
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import NO_PRODUCER_ID, CorruptRecord
+from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class GroupCoordinator:
         deleted = {}
         for name in change.topics:
             before, after = change.before.topic(name), change.after.topic(name)
-            if before is not None and (after is None or after.topic_id != before.topic_id):
+            if before is not None and (after is None or _is_another(before, after)):
                 deleted[name] = before.topic_id
         if not deleted:
             return
@@ -433,6 +434,10 @@ class GroupCoordinator:
                 offset_requests.expire(shard, self._settings.offsets_retention_ms)
         pause_ms = 0 if shards else self._settings.offsets_retention_check_interval_ms
         self._sweep_after(pause_ms / 1000, shards)
+
+
+def _is_another(before: TopicImage, after: TopicImage) -> bool:
+    return before.topic_id != after.topic_id and ZERO_UUID not in (before.topic_id, after.topic_id)
 
 
 def _describe(group: Group) -> GroupDescription:

@@ -1,0 +1,22 @@
+"""Heartbeat: a member is alive, and hears in return whether its generation still is. Version 3 has static members."""
+
+from typing import TYPE_CHECKING
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+@handles(ApiKey.HEARTBEAT, versions="0-4")
+def handle_heartbeat(broker: "Broker", context: RequestContext, request: HeartbeatRequest) -> Outcome:
+    if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    error = broker.group_coordinator.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return HeartbeatResponse(error_code=error)

@@ -1,0 +1,54 @@
+"""LeaveGroup: members go at once, instead of by a session's end.
+
+Versions 0-2 name one member, whose error is the response's error. From version 3 on several members leave in one
+request, each with its own error, and static ones may be named by their instance id alone; 5 has the client's reason.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.group.coordinator import LeavingMember
+from coordinator.runtime import Reply
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_FIRST_WITH_SEVERAL_MEMBERS = 3
+
+
+@handles(ApiKey.LEAVE_GROUP, versions="0-5")
+def handle_leave_group(broker: "Broker", context: RequestContext, request: LeaveGroupRequest) -> Outcome:
+    if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    version = context.api_version
+    leavers = _leaving_members(request, version)
+    reply: Reply[LeaveGroupResponse] = Reply()
+    broker.group_coordinator.leave_group(
+        request.group_id, leavers, lambda errors: reply(_response(leavers, errors, version))
+    )
+    return reply.answer()
+
+
+def _leaving_members(request: LeaveGroupRequest, version: int) -> list[LeavingMember]:
+    if version < _FIRST_WITH_SEVERAL_MEMBERS:
+        return [LeavingMember(member_id=request.member_id)]
+    return [
+        LeavingMember(member_id=member.member_id, group_instance_id=member.group_instance_id, reason=member.reason)
+        for member in request.members
+    ]
+
+
+def _response(leavers: list[LeavingMember], errors: list[ErrorCode] | ErrorCode, version: int) -> LeaveGroupResponse:
+    if isinstance(errors, ErrorCode):
+        return LeaveGroupResponse(error_code=errors)
+    if version < _FIRST_WITH_SEVERAL_MEMBERS:
+        return LeaveGroupResponse(error_code=errors[0])
+    members = [
+        MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
+        for leaver, error in zip(leavers, errors, strict=True)
+    ]
+    return LeaveGroupResponse(members=members)
