@@ -16,7 +16,8 @@ import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from types import CoroutineType
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from coordinator.ports import ReplicatedLog
 from protocol.errors import ErrorCode
@@ -24,6 +25,7 @@ from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batch
 from protocol.schema import Buffer
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 Answer: TypeAlias = T | asyncio.Future[T] | Coroutine[Any, Any, T]
 """What a coordinator returns for a request.
@@ -154,6 +156,37 @@ class Reply(Generic[T]):
         if self._future is None:
             self._future = asyncio.get_running_loop().create_future()
         return self._future
+
+
+def map_answer(answer: Answer[T], shape: Callable[[T], R]) -> R | asyncio.Future[R] | Coroutine[Any, Any, R]:
+    """The same answer in another shape, with what it says about waiting kept."""
+    if isinstance(answer, asyncio.Future):
+        return _map_future(answer, shape)
+    if isinstance(answer, CoroutineType):
+        return _map_coroutine(answer, shape)
+    return shape(cast(T, answer))
+
+
+def _map_future(answer: asyncio.Future[T], shape: Callable[[T], R]) -> asyncio.Future[R]:
+    mapped: asyncio.Future[R] = answer.get_loop().create_future()
+
+    def settle(done: asyncio.Future[T]) -> None:
+        if mapped.done():
+            return  # The connection is gone.
+        if done.cancelled():
+            mapped.cancel()
+            return
+        try:
+            mapped.set_result(shape(done.result()))
+        except Exception as error:
+            mapped.set_exception(error)
+
+    answer.add_done_callback(settle)
+    return mapped
+
+
+async def _map_coroutine(answer: Coroutine[Any, Any, T], shape: Callable[[T], R]) -> R:
+    return shape(await answer)
 
 
 class Deadlines:

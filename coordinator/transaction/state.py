@@ -143,7 +143,7 @@ class Transaction:
         self.metadata = metadata
         self.pending: Transition | None = None
         """Set from the decision until it is applied, or until its record was refused by the log."""
-        self.waiters: list[Callable[[], None]] = []
+        self.waiters: dict[Callable[[], None], None] = {}
         """Called when nothing is pending any more."""
         self.unknown_topic_since_ms = NO_TIMESTAMP
         """When this id first asked for a partition that does not exist, if it has got nowhere since."""
@@ -157,6 +157,7 @@ class Transaction:
         assert self.pending is None, f"{self} cannot begin another transition"
         assert transition.state in TRANSITIONS[self.metadata.state], f"{self} cannot become {transition.state.label}"
         self.pending = transition
+        self.unknown_topic_since_ms = NO_TIMESTAMP
 
     def withdraw(self) -> None:
         """The log did not take the record, so the transition was never more than an intention."""
@@ -173,7 +174,7 @@ class Transaction:
     def notify(self) -> None:
         """Wake whoever waits for the end of the transition, if it has ended and no other has begun."""
         if self.waiters and self.pending is None:
-            waiters, self.waiters = self.waiters, []
+            waiters, self.waiters = self.waiters, {}
             for waiter in waiters:
                 waiter()
 
@@ -277,7 +278,7 @@ def decide_add_partitions(
     metadata = txn.metadata
     if txn.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    error = _check_producer(metadata, producer)
+    error = check_producer(metadata, producer)
     if error is not ErrorCode.NONE:
         return error
     if metadata.state in PREPARED_STATES:
@@ -303,7 +304,7 @@ def verify_partitions(
     batches of partitions that were added before.
     """
     metadata = txn.metadata
-    error = _check_producer(metadata, producer)
+    error = check_producer(metadata, producer)
     if error is not ErrorCode.NONE:
         return error
     if metadata.state in PREPARED_STATES:
@@ -320,7 +321,7 @@ def decide_end_txn(txn: Transaction, producer: ProducerIdAndEpoch, commit: bool,
     NONE: the transaction ended this way before, and the answer was lost.
     """
     metadata = txn.metadata
-    error = _check_producer(metadata, producer)
+    error = check_producer(metadata, producer)
     if error is not ErrorCode.NONE:
         return error
     if txn.pending is not None:
@@ -367,7 +368,8 @@ def decide_expiration(txn: Transaction, expiration_ms: int, now_ms: int) -> Tran
     return _advance(metadata, TransactionState.DEAD, partitions=NO_PARTITIONS)
 
 
-def _check_producer(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
+def check_producer(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
+    """Whether a request comes from the present producer of its transactional id, at its present epoch."""
     if producer.id != metadata.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.epoch != metadata.producer_epoch:

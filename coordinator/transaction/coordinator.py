@@ -1,0 +1,499 @@
+"""The transaction coordinator of one broker: what the requests of producers do, and what happens without any.
+
+A request is decided by the pure functions of ``state``; ``TransactionStateManager`` brings the transition into the
+log; ``MarkerSender`` brings its outcome to the partitions. Here the three meet:
+
+* Prepare* durable → the markers go out → every partition has its marker → Complete* is appended. From the moment that
+  Prepare* is durable the transition to Complete* is pending, so the id is busy until then. The log may refuse Complete*
+  for a while (too few in-sync replicas); then it is tried again, and it is appended once.
+* After an election the same begins again for every transaction that was found prepared.
+* A sweep aborts what has been open for too long; another forgets ids that nobody uses.
+
+When EndTxn is answered. The decision is durable with Prepare*, and Kafka answers then; but a client that begins its
+next transaction at once finds the id busy and backs off for 20 ms or more. So the answer waits for Complete*, which
+takes microseconds when the partitions are here, and never longer than ``completion_wait_ms``. For the same reason
+InitProducerId and AddPartitionsToTxn wait that long for a busy id before they answer CONCURRENT_TRANSACTIONS.
+
+Every answer of NONE stands for a record below the high watermark. Where that takes longer than ``request_timeout_ms``
+the client is told COORDINATOR_NOT_AVAILABLE, which says nothing about the outcome: it asks again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from coordinator.metadata_store.store import StoreUnavailable
+from coordinator.ports import BrokerChannel, ProducerIdSource, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
+from coordinator.runtime import Answer, Backoff, Deadlines, Reply
+from coordinator.transaction.listing import TransactionFilter
+from coordinator.transaction.marker_sender import MarkerSender, PendingMarkers
+from coordinator.transaction.state import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Missing,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionMetadata,
+    TransactionState,
+    Transition,
+    check_producer,
+    decide_add_partitions,
+    decide_completion,
+    decide_end_txn,
+    decide_init_producer_id,
+    decide_timeout,
+    first_metadata,
+    verify_partitions,
+)
+from coordinator.transaction.state_manager import (
+    TRANSACTION_STATE_TOPIC_NAME,
+    OnDone,
+    OwnedPartition,
+    TransactionStateManager,
+)
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    """The settings of the coordinator, with Kafka's defaults where Kafka has them."""
+
+    max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 604_800_000
+    abort_timed_out_interval_ms: int = 10_000
+    remove_expired_interval_ms: int = 3_600_000
+    request_timeout_ms: int = 30_000
+    completion_wait_ms: int = 5
+    """How long an answer waits for a transaction to complete."""
+    retry_backoff_ms: int = 20
+    retry_backoff_max_ms: int = 1_000
+
+
+class InitProducerIdResult(NamedTuple):
+    """The producer's id and epoch; both -1 with an error."""
+
+    error: ErrorCode
+    producer: ProducerIdAndEpoch
+
+
+NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+_SETTLE_ATTEMPTS: Final = 4
+"""Two of them are needed to abort a predecessor's transaction and go on; more, where several fight for an id."""
+
+
+class _InitProducerId(NamedTuple):
+    """An InitProducerId request for a transactional id."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: ProducerIdAndEpoch | None
+
+
+class TransactionCoordinator:
+    """Plain calls; what they return says when the answer is there (``coordinator.runtime.Answer``)."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: TransactionConfig,
+        metadata: TopicMetadata,
+        channel: BrokerChannel,
+        producer_ids: ProducerIdSource,
+        tasks: TaskOwner,
+        wall_clock: WallClock,
+    ) -> None:
+        self._config = config
+        self._producer_ids = producer_ids
+        self._wall_clock = wall_clock
+        self._states = TransactionStateManager(
+            partition_count=lambda: metadata.partition_count(TRANSACTION_STATE_TOPIC_NAME),
+            tasks=tasks,
+            wall_clock=wall_clock,
+            on_open=self._complete_prepared,
+        )
+        self._markers = MarkerSender(
+            broker_id=broker_id,
+            metadata=metadata,
+            channel=channel,
+            log_topic=TRANSACTION_STATE_TOPIC_NAME,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+        )
+        self._completion_retries = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._completion_waits = Deadlines(config.completion_wait_ms)
+        self._request_timeouts = Deadlines(config.request_timeout_ms)
+        self._sweeps: dict[Callable[[], None], asyncio.TimerHandle] = {}
+
+    # Life
+
+    def start(self) -> None:
+        """Begin the sweeps."""
+        self._repeat(self._abort_timed_out, self._config.abort_timed_out_interval_ms)
+        self._repeat(self._expire_ids, self._config.remove_expired_interval_ms)
+
+    def stop(self) -> None:
+        """Nothing happens after this except by requests."""
+        for timer in self._sweeps.values():
+            timer.cancel()
+        self._sweeps.clear()
+        self._markers.stop()
+        self._completion_retries.stop()
+        self._completion_waits.stop()
+        self._request_timeouts.stop()
+
+    def on_elected(self, partition_index: int, log: ReplicatedLog) -> None:
+        """This broker leads a partition of the transaction log."""
+        self._markers.forget(partition_index)
+        self._states.elect(partition_index, log)
+
+    def on_resigned(self, partition_index: int) -> None:
+        """It does not any more."""
+        self._markers.forget(partition_index)
+        self._states.resign(partition_index)
+
+    def _repeat(self, sweep: Callable[[], None], interval_ms: int) -> None:
+        def run() -> None:
+            self._sweeps[sweep] = loop.call_later(interval_ms / 1000, run)
+            sweep()
+
+        loop = asyncio.get_running_loop()
+        self._sweeps[sweep] = loop.call_later(interval_ms / 1000, run)
+
+    # InitProducerId
+
+    def init_producer_id(
+        self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> Answer[InitProducerIdResult]:
+        """Give a producer its id and epoch. Without a transactional id that is a new id, whoever asks."""
+        if transactional_id is None:
+            producer_id = self._producer_ids.next_nowait()
+            return self._reserve_producer_id() if producer_id is None else _granted(ProducerIdAndEpoch(producer_id, 0))
+        if not transactional_id:
+            return _refused(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._config.max_timeout_ms:
+            return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        request = _InitProducerId(transactional_id, timeout_ms, expected)
+        outcome = self._try_init(request, NO_PRODUCER_ID)
+        if isinstance(outcome, Reply):
+            return self._in_time(outcome, _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        if outcome in (Missing.PRODUCER_ID, ErrorCode.CONCURRENT_TRANSACTIONS):
+            return self._init_in_steps(request, outcome)
+        assert isinstance(outcome, ErrorCode)
+        return _refused(outcome)
+
+    async def _reserve_producer_id(self) -> InitProducerIdResult:
+        try:
+            return _granted(ProducerIdAndEpoch(await self._producer_ids.next(), 0))
+        except StoreUnavailable:
+            return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    async def _init_in_steps(self, request: _InitProducerId, outcome: ErrorCode | Missing) -> InitProducerIdResult:
+        """Bring what is missing, or wait for what is going on, and decide again each time."""
+        producer_id = NO_PRODUCER_ID
+        for _ in range(_SETTLE_ATTEMPTS):
+            if outcome is Missing.PRODUCER_ID:
+                try:
+                    producer_id = await self._producer_ids.next()
+                except StoreUnavailable:
+                    return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            elif not await self._settled(request.transactional_id):
+                break
+            again = self._try_init(request, producer_id)
+            if isinstance(again, Reply):
+                answer = self._in_time(again, _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                return answer if isinstance(answer, InitProducerIdResult) else await answer
+            if again not in (Missing.PRODUCER_ID, ErrorCode.CONCURRENT_TRANSACTIONS):
+                assert isinstance(again, ErrorCode)
+                return _refused(again)
+            outcome = again
+        return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def _try_init(
+        self, request: _InitProducerId, new_producer_id: int
+    ) -> Reply[InitProducerIdResult] | ErrorCode | Missing:
+        """Decide once. CONCURRENT_TRANSACTIONS may mean that the abort of a predecessor has begun."""
+        partition = self._states.partition_of(request.transactional_id)
+        if isinstance(partition, ErrorCode):
+            return partition
+        now_ms = self._wall_clock()
+        txn = partition.transactions.get(request.transactional_id)
+        if txn is None:
+            new_producer_id = self._new_producer_id(new_producer_id)
+            if new_producer_id == NO_PRODUCER_ID:
+                return Missing.PRODUCER_ID
+            txn = Transaction(request.transactional_id, first_metadata(new_producer_id, request.timeout_ms, now_ms))
+        decision = decide_init_producer_id(txn, request.timeout_ms, request.expected, new_producer_id, now_ms)
+        if decision is Missing.PRODUCER_ID:
+            new_producer_id = self._new_producer_id(new_producer_id)
+            decision = decide_init_producer_id(txn, request.timeout_ms, request.expected, new_producer_id, now_ms)
+        if not isinstance(decision, Transition):
+            return decision
+        if decision.state is TransactionState.PREPARE_ABORT:
+            error = self._abort(partition, txn, decision)
+            is_settled = error is ErrorCode.CONCURRENT_TRANSACTIONS and txn.pending is None
+            return self._try_init(request, new_producer_id) if is_settled else error
+        reply: Reply[InitProducerIdResult] = Reply()
+        producer = decision.producer
+        self._states.append(
+            partition,
+            txn,
+            decision,
+            lambda error: reply(_granted(producer) if error is ErrorCode.NONE else _refused(error)),
+        )
+        return reply
+
+    def _new_producer_id(self, at_hand: int) -> int:
+        if at_hand != NO_PRODUCER_ID:
+            return at_hand
+        producer_id = self._producer_ids.next_nowait()
+        return NO_PRODUCER_ID if producer_id is None else producer_id
+
+    def _abort(self, partition: OwnedPartition, txn: Transaction, transition: Transition) -> ErrorCode:
+        """Abort a transaction with its producer fenced. CONCURRENT_TRANSACTIONS: it is under way."""
+        refusals: list[ErrorCode] = []
+
+        def on_done(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                refusals.append(error)
+
+        self._prepare(partition, txn, transition, on_done, on_done)
+        return refusals[0] if refusals else ErrorCode.CONCURRENT_TRANSACTIONS
+
+    # AddPartitionsToTxn, AddOffsetsToTxn
+
+    def add_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+    ) -> Answer[ErrorCode]:
+        """Make partitions, of which the caller knows that they exist, part of the producer's transaction."""
+        outcome = self._try_add(transactional_id, producer, partitions)
+        if outcome is ErrorCode.CONCURRENT_TRANSACTIONS:
+            return self._add_when_settled(transactional_id, producer, partitions)
+        return outcome
+
+    async def _add_when_settled(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+    ) -> ErrorCode:
+        for _ in range(_SETTLE_ATTEMPTS):
+            if not await self._settled(transactional_id):
+                break
+            outcome = self._try_add(transactional_id, producer, partitions)
+            if outcome is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                return outcome if isinstance(outcome, ErrorCode) else await outcome
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+
+    def _try_add(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return found
+        partition, txn = found
+        decision = decide_add_partitions(txn, producer, partitions, self._wall_clock())
+        if isinstance(decision, ErrorCode):
+            return decision
+        reply: Reply[ErrorCode] = Reply()
+        self._states.append(partition, txn, decision, reply)
+        return self._in_time(reply, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def refuse_unknown_topic(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ErrorCode:
+        """What to answer for a partition that is not known, instead of adding it.
+
+        It may have been created a moment ago, so the client is to try again. But clients do that without end, and a
+        topic that was deleted does not come back: after the time that a transaction may last it is told so.
+        """
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return found
+        _, txn = found
+        error = check_producer(txn.metadata, producer)
+        if error is not ErrorCode.NONE:
+            return error
+        now_ms = self._wall_clock()
+        if txn.unknown_topic_since_ms == NO_TIMESTAMP:
+            txn.unknown_topic_since_ms = now_ms
+        if now_ms - txn.unknown_topic_since_ms > txn.metadata.timeout_ms:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether the leader of each partition may append the first batch of this transaction."""
+        found = self._find(transactional_id)
+        verdict = found if isinstance(found, ErrorCode) else verify_partitions(found[1], producer, partitions)
+        return dict.fromkeys(partitions, verdict) if isinstance(verdict, ErrorCode) else verdict
+
+    # EndTxn
+
+    def end_txn(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """Commit or abort the producer's transaction."""
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return found
+        partition, txn = found
+        decision = decide_end_txn(txn, producer, commit, self._wall_clock())
+        if isinstance(decision, ErrorCode):
+            return decision
+        reply: Reply[ErrorCode] = Reply()
+
+        def on_prepared(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                reply(error)
+            elif not reply.is_given:
+                self._completion_waits.add(lambda: reply(ErrorCode.NONE))
+
+        def on_complete(error: ErrorCode) -> None:
+            reply(ErrorCode.NONE)  # Even if the partition was lost meanwhile: what was decided is durable.
+
+        self._prepare(partition, txn, decision, on_prepared, on_complete)
+        return self._in_time(reply, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _prepare(
+        self,
+        partition: OwnedPartition,
+        txn: Transaction,
+        transition: Transition,
+        on_prepared: OnDone,
+        on_complete: OnDone,
+    ) -> None:
+        """Append Prepare*, and see to it that Complete* follows. ``on_complete`` may come before ``on_prepared``."""
+
+        def on_done(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._complete(partition, txn, on_complete)
+            on_prepared(error)
+
+        self._states.append(partition, txn, transition, on_done)
+
+    def _complete(self, partition: OwnedPartition, txn: Transaction, on_complete: OnDone) -> None:
+        """Prepare* is durable: send the markers, then append Complete*."""
+        prepared = txn.metadata
+        txn.begin(decide_completion(txn, self._wall_clock()))
+        self._markers.send(
+            PendingMarkers(
+                transactional_id=txn.transactional_id,
+                log_partition=partition.index,
+                producer_id=prepared.producer_id,
+                producer_epoch=prepared.producer_epoch,
+                commit=prepared.state is TransactionState.PREPARE_COMMIT,
+                coordinator_epoch=partition.coordinator_epoch,
+                partitions=prepared.partitions,
+                on_done=lambda: self._append_completion(partition, txn, on_complete, 1),
+            )
+        )
+
+    def _append_completion(
+        self, partition: OwnedPartition, txn: Transaction, on_complete: OnDone, attempt: int
+    ) -> None:
+        def again() -> None:
+            if self._states.owns(partition):
+                self._append_completion(partition, txn, on_complete, attempt + 1)
+
+        def on_refused(error: ErrorCode) -> None:
+            self._completion_retries.add(attempt, again)
+
+        self._states.append_begun(partition, txn, on_complete, on_refused)
+
+    # Without a request
+
+    def _complete_prepared(self, partition: OwnedPartition, prepared: list[Transaction]) -> None:
+        for txn in prepared:
+            logger.info("completing %s after the load of %s", txn, partition)
+            self._complete(partition, txn, _ignore)
+
+    def _abort_timed_out(self) -> None:
+        now_ms = self._wall_clock()
+        for partition in self._states.open_partitions():
+            for txn in list(partition.ongoing.values()):
+                transition = decide_timeout(txn, now_ms)
+                if transition is not None:
+                    logger.info("%s was open for more than %d ms: aborting it", txn, txn.metadata.timeout_ms)
+                    self._prepare(partition, txn, transition, _ignore, _ignore)
+
+    def _expire_ids(self) -> None:
+        for partition in self._states.open_partitions():
+            self._states.expire(partition, self._config.transactional_id_expiration_ms)
+
+    # For operators
+
+    def describe(self, transactional_id: str) -> TransactionMetadata | ErrorCode:
+        """What is durable of an id."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        partition = self._states.partition_of(transactional_id)
+        if isinstance(partition, ErrorCode):
+            return partition
+        txn = partition.transactions.get(transactional_id)
+        if txn is None or not txn.metadata.exists_in_log:
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return txn.metadata
+
+    def list_transactions(self, wanted: TransactionFilter) -> list[Transaction] | ErrorCode:
+        """Those of the ids of this broker's partitions that the filter lets pass."""
+        if self._states.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return wanted.select(self._states.all_transactions(), self._wall_clock())
+
+    # What requests share
+
+    def _find(self, transactional_id: str) -> tuple[OwnedPartition, Transaction] | ErrorCode:
+        """A known transactional id and its open partition."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        partition = self._states.partition_of(transactional_id)
+        if isinstance(partition, ErrorCode):
+            return partition
+        txn = partition.transactions.get(transactional_id)
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if txn is None else (partition, txn)
+
+    async def _settled(self, transactional_id: str) -> bool:
+        """Wait until nothing is pending for an id. False: it took longer than an answer may wait for that."""
+        partition = self._states.partition_of(transactional_id)
+        txn = None if isinstance(partition, ErrorCode) else partition.transactions.get(transactional_id)
+        if txn is None or txn.pending is None:
+            return True
+        settled: Reply[bool] = Reply()
+        answer = settled.answer()
+        assert isinstance(answer, asyncio.Future)
+
+        def wake() -> None:
+            settled(True)
+
+        txn.waiters[wake] = None
+        key = self._completion_waits.add(lambda: settled(False))
+        try:
+            return await answer
+        finally:
+            self._completion_waits.cancel(key)
+            txn.waiters.pop(wake, None)
+
+    def _in_time(self, reply: Reply[_T], too_late: _T) -> _T | asyncio.Future[_T]:
+        """The reply, or a future of it that does not wait longer than clients do."""
+        answer = reply.answer()
+        if isinstance(answer, asyncio.Future):
+            key = self._request_timeouts.add(lambda: reply(too_late))
+            answer.add_done_callback(lambda _: self._request_timeouts.cancel(key))
+        return answer
+
+
+def _granted(producer: ProducerIdAndEpoch) -> InitProducerIdResult:
+    return InitProducerIdResult(ErrorCode.NONE, producer)
+
+
+def _refused(error: ErrorCode) -> InitProducerIdResult:
+    return InitProducerIdResult(error, NO_PRODUCER)
+
+
+def _ignore(error: ErrorCode) -> None:
+    """Nobody waits for this one."""
