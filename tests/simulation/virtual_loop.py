@@ -5,13 +5,45 @@ in milliseconds and a run depends on nothing but its seed. Sockets are what DESI
 ``create_connection`` with protocols. Each direction of a connection is a first-in-first-out pipe with a random delay
 and random segmentation drawn from the run's own ``random.Random``. ``run_in_executor`` is refused: whatever is off the
 loop in production goes through the disk seam, which is inline here.
+
+Several processes share the loop. Each runs in a context of its own that names its :class:`SimProcess`; callbacks,
+tasks and timers inherit it. A process that is killed leaves nothing behind: the loop drops its callbacks and the other
+ends of its connections see a reset, as the kernel would have it.
 """
 
 import asyncio
+import contextvars
+import hashlib
 import random
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+_PROCESS: contextvars.ContextVar["SimProcess | None"] = contextvars.ContextVar("process", default=None)
+
+
+class SimProcess:
+    """A simulated operating-system process: what it started ends with it."""
+
+    def __init__(self, loop: "VirtualLoop", name: str) -> None:
+        self.name = name
+        self.alive = True
+        self._loop = loop
+        self.context = contextvars.copy_context()
+        self.context.run(_PROCESS.set, self)
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def run(self, work: Any) -> "asyncio.Task[Any]":
+        """Run a coroutine inside this process."""
+        return self._loop.create_task(work, context=self.context)
+
+    def kill(self) -> None:
+        """kill -9. Its tasks are kept as they were: to collect them would run their ``finally`` blocks."""
+        self.alive = False
+        for task in self.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._loop.network.cut(self)
+
 
 HIGH_WATER = 64 * 1024
 MAX_SEGMENT = 64 * 1024
@@ -55,6 +87,32 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def advance(self, seconds: float) -> None:
         self._now += seconds
 
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> "asyncio.Task[Any]":
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        if process is not None:
+            process.tasks = [known for known in process.tasks if not known.done()]
+            process.tasks.append(task)
+        return task
+
+    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        return super().call_soon(self._of_process(callback, context), *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return super().call_at(when, self._of_process(callback, context), *args, context=context)
+
+    @staticmethod
+    def _of_process(callback: Any, context: contextvars.Context | None) -> Any:
+        """Tie a callback to the process whose context it will run in."""
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        if process is None:
+            return callback
+        return lambda *args: callback(*args) if process.alive else None
+
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list
 
@@ -78,8 +136,10 @@ class Network:
         self._loop = loop
         self._rng = rng
         self._listeners: dict[int, SimServer] = {}
+        self._transports: dict[SimTransport, None] = {}
         self._next_port = 10_000
         self._next_client_port = 50_000
+        self.trace = hashlib.sha256()
         self.delay_seconds = (0.000_05, 0.001)
         self.segment_bytes = MAX_SEGMENT
 
@@ -93,6 +153,19 @@ class Network:
         self._listeners[port] = server
         return server
 
+    def cut(self, process: SimProcess) -> None:
+        """The process is gone: its ports close, and the other ends of its connections see a reset."""
+        for server in [known for known in self._listeners.values() if known.process is process]:
+            self.forget(server)
+        for transport in [known for known in self._transports if known.process is process]:
+            transport.die()
+
+    def register(self, transport: "SimTransport") -> None:
+        self._transports[transport] = None
+
+    def unregister(self, transport: "SimTransport") -> None:
+        self._transports.pop(transport, None)
+
     def forget(self, server: "SimServer") -> None:
         if self._listeners.get(server.port) is server:
             del self._listeners[server.port]
@@ -104,23 +177,16 @@ class Network:
             raise ConnectionRefusedError(111, f"nothing listens on {host}:{port}")
         self._next_client_port += 1
         name = (host, self._next_client_port)
-        near = SimTransport(self._loop, self, name, (host, port))
-        far = SimTransport(self._loop, self, (host, port), name)
+        near = SimTransport(self._loop, self, name, (host, port), contextvars.copy_context())
+        far = SimTransport(self._loop, self, (host, port), name, server.context)
         near.peer, far.peer = far, near
-        server.accept(far)
+        server.context.copy().run(server.accept, far)
         protocol = factory()
         near.attach(protocol)
         return near, protocol
 
     def delay(self) -> float:
         return self._rng.uniform(*self.delay_seconds)
-
-    def cut(self, server: "SimServer") -> None:
-        """The server's process dies: its port closes and the other ends of its connections see a reset."""
-        self.forget(server)
-        for transport in list(server.transports):
-            transport.die()
-        server.transports.clear()
 
 
 class SimServer:
@@ -131,12 +197,11 @@ class SimServer:
         self._factory = factory
         self.host = host
         self.port = port
-        self.transports: list[SimTransport] = []
+        self.process = _PROCESS.get()
+        self.context = contextvars.copy_context()
         self.sockets = (_SocketName(host, port),)
 
     def accept(self, transport: "SimTransport") -> None:
-        self.transports = [known for known in self.transports if not known.is_closing()]
-        self.transports.append(transport)
         transport.attach(self._factory())
 
     def close(self) -> None:
@@ -165,10 +230,20 @@ class SimTransport(asyncio.Transport):
 
     peer: "SimTransport"
 
-    def __init__(self, loop: VirtualLoop, network: Network, name: tuple[str, int], peer_name: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        network: Network,
+        name: tuple[str, int],
+        peer_name: tuple[str, int],
+        context: contextvars.Context,
+    ) -> None:
         super().__init__({"sockname": name, "peername": peer_name})
         self._loop = loop
         self._network = network
+        self.context = context
+        self.process = context.get(_PROCESS)
+        network.register(self)
         self._protocol: Any = None
         self._incoming: deque[bytes] = deque()  # Arrived, not yet read because reading is paused.
         self._in_flight = 0
@@ -201,7 +276,7 @@ class SimTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._reading = True
-        self._loop.call_soon(self._drain_incoming)
+        self._loop.call_soon(self._drain_incoming, context=self.context)
 
     def get_write_buffer_size(self) -> int:
         return self._in_flight
@@ -234,16 +309,22 @@ class SimTransport(asyncio.Transport):
         self._at_arrival(lambda: self.peer._arrive(segment))
 
     def _at_arrival(self, action: Callable[[], None]) -> None:
+        """Do ``action`` at the other end, after everything that was sent before it."""
         self._arrival = max(self._arrival + 1e-9, self._loop.time() + self._network.delay())
-        self._loop.call_at(self._arrival, action)
+        self._loop.call_at(self._arrival, action, context=self.peer.context)
 
     def _arrive(self, segment: bytes) -> None:
+        """The segment reached this end. The trace sees it, so that two runs can be compared byte by byte."""
+        self._network.trace.update(
+            f"{self._loop.time():.9f} {self.get_extra_info('peername')} {len(segment)} ".encode()
+        )
+        self._network.trace.update(segment)
         sender = self.peer
         sender._in_flight -= len(segment)
         if sender._writing_paused and sender._in_flight <= HIGH_WATER // 4:
             sender._writing_paused = False
             if not sender._dead:
-                sender._protocol.resume_writing()
+                self._loop.call_soon(sender._protocol.resume_writing, context=sender.context)
         if self._dead or self._closing:
             return
         self._incoming.append(segment)
@@ -272,7 +353,7 @@ class SimTransport(asyncio.Transport):
         if not self._closing:
             self._closing = True
             self._at_arrival(self.peer._end)
-            self._loop.call_soon(self._lose, None)
+            self._loop.call_soon(self._lose, None, context=self.context)
 
     def abort(self) -> None:
         self.close()
@@ -286,10 +367,12 @@ class SimTransport(asyncio.Transport):
         """The process at this end is gone: nothing more is delivered to it, and the other end sees a reset."""
         self._dead = True
         self._closing = True
+        self._network.unregister(self)
         self._at_arrival(lambda: self.peer._lose(ConnectionResetError(104, "connection reset by peer")))
 
     def _lose(self, error: Exception | None) -> None:
         if self._lost or self._dead:
             return
         self._lost = self._closing = True
+        self._network.unregister(self)
         self._protocol.connection_lost(error)
