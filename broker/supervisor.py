@@ -7,11 +7,14 @@ task has ended, so that nothing of a stopped broker runs on in a loop that it sh
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+_PATIENCE_SECONDS: Final = 1.0
+"""A task that has not ended by then is cancelled again."""
 
 
 class Supervisor:
@@ -25,14 +28,24 @@ class Supervisor:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-        """Run ``coroutine`` in a task of this supervisor. After ``stop`` it is closed unstarted."""
+    def spawn(
+        self,
+        coroutine: Coroutine[Any, Any, _T],
+        name: str,
+        *,
+        on_done: Callable[[asyncio.Task[_T]], None] | None = None,
+    ) -> asyncio.Task[_T]:
+        """Run ``coroutine`` in a task of this supervisor; after ``stop`` it is closed unstarted.
+
+        ``on_done`` takes the task's outcome, failure included; without it a failure is logged.
+        """
         if self._stopping:
             coroutine.close()
             raise RuntimeError(f"{self._name} is stopping: {name} was not started")
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks[task] = None
-        task.add_done_callback(self._on_done)
+        task.add_done_callback(self._forget)
+        task.add_done_callback(on_done or self._report)
         return task
 
     async def stop(self) -> None:
@@ -41,10 +54,12 @@ class Supervisor:
         while self._tasks:
             for task in list(self._tasks):
                 task.cancel()
-            await asyncio.wait(list(self._tasks))
+            await asyncio.wait(list(self._tasks), timeout=_PATIENCE_SECONDS)
 
-    def _on_done(self, task: asyncio.Task[Any]) -> None:
+    def _forget(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]
+
+    def _report(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             return
         error = task.exception()

@@ -40,7 +40,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
                 "producer",
                 "How the log is compressed; producer: as it came.",
                 choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-            ),  # fmt: skip
+            ),
             "compression.gzip.level": integer(-1, "Level of gzip.", unused=_AS_PRODUCED),
             "compression.lz4.level": integer(9, "Level of lz4.", unused=_AS_PRODUCED),
             "compression.zstd.level": integer(3, "Level of zstd.", unused=_AS_PRODUCED),

@@ -1,0 +1,280 @@
+"""One client's connection: requests in, answers out, both in order.
+
+Request n+1 begins when request n is answered or has had all its effects: a handler that returns a future has had them,
+one that returns a coroutine has not, and the connection waits for it (``broker.dispatch``). Answers leave in the order
+of the requests, whatever the order in which they become known. All the requests that one read brings are begun in one
+turn of the loop, and what can be answered at once leaves in one write. There is no task per request.
+
+What a client can make us hold is bounded. At most so many requests and so many of their bytes are received or begun
+and not answered; then the connection is not read. While the client does not read its answers, no further request is
+begun.
+
+A malformed request ends the connection with one log line. Answers to requests before it still leave.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from typing import Final, Protocol, cast
+
+from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Unfinished
+from broker.network.frames import BadFrame, FrameReader
+from broker.supervisor import Supervisor
+from protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+
+_WRITE_HIGH_WATER: Final = 1 << 20
+_SEND_ABOVE: Final = 256 * 1024
+_JOIN_BELOW: Final = 16 * 1024
+"""Copying so little together costs less than handing over many buffers."""
+
+
+class Limits(Protocol):
+    """The settings that bound a connection (``BrokerConfig`` has them)."""
+
+    @property
+    def socket_request_max_bytes(self) -> int: ...
+    @property
+    def oncelog_connection_max_inflight_requests(self) -> int: ...
+    @property
+    def oncelog_connection_max_inflight_bytes(self) -> int: ...
+
+
+class Owner(Protocol):
+    """Who keeps the list of connections."""
+
+    def connection_made(self, connection: "Connection") -> bool:
+        """Whether there is room for it."""
+
+    def connection_lost(self, connection: "Connection") -> None: ...
+
+
+class _Slot:
+    """The place of one answer among those that wait to leave."""
+
+    __slots__ = ("answer", "closes", "size")
+
+    def __init__(self, answer: Answer | None = None, *, size: int = 0, closes: bool = False) -> None:
+        self.answer = answer
+        self.size = size
+        self.closes = closes
+        """The connection ends when this slot's turn comes."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one connection."""
+
+    __slots__ = (
+        "_blocked",
+        "_bytes",
+        "_closing",
+        "_dispatcher",
+        "_frames",
+        "_limits",
+        "_listener_name",
+        "_loop",
+        "_owner",
+        "_reader",
+        "_reading_paused",
+        "_slots",
+        "_supervisor",
+        "_transport",
+        "_writing_paused",
+        "info",
+        "last_activity",
+    )
+
+    _transport: asyncio.Transport
+    info: ConnectionInfo
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        supervisor: Supervisor,
+        owner: Owner,
+        limits: Limits,
+        listener_name: str,
+        scratch: bytearray,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._supervisor = supervisor
+        self._owner = owner
+        self._limits = limits
+        self._listener_name = listener_name
+        self._reader = FrameReader(limits.socket_request_max_bytes, scratch)
+        self._loop = asyncio.get_running_loop()
+        self._frames: deque[memoryview] = deque()
+        """Received, not begun."""
+        self._slots: deque[_Slot] = deque()
+        """Begun, not answered, in order."""
+        self._bytes = 0
+        """The size of what is in both."""
+        self._blocked = False
+        """A coroutine of this connection runs: nothing begins before it is done."""
+        self._closing = False
+        self._reading_paused = False
+        self._writing_paused = False
+        self.last_activity = self._loop.time()
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by class.
+        peer = transport.get_extra_info("peername") or ("unknown", 0)
+        self.info = ConnectionInfo(client_host=peer[0], client_port=peer[1], listener_name=self._listener_name)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        if not self._owner.connection_made(self):
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self._frames.clear()
+        self._slots.clear()
+        self._owner.connection_lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_activity = self._loop.time()
+        try:
+            frames = self._reader.buffer_updated(nbytes)
+        except BadFrame as error:
+            self._close_after_answers(str(error))
+            return
+        if not frames or self._closing:
+            return
+        self._frames += frames
+        for frame in frames:
+            self._bytes += len(frame)
+        self._process()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._process()
+
+    # Requests and answers
+
+    def _process(self) -> None:
+        """Begin what may begin, send what may leave."""
+        out: Answer = []
+        unsent = 0
+        frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
+        while frames and not self._blocked and not self._writing_paused and not self._closing:
+            frame = frames.popleft()
+            try:
+                answer = dispatch(frame, info)
+            except CloseConnection as error:
+                self._close_after_answers(str(error))
+                break
+            if isinstance(answer, Unfinished):
+                self._wait(answer, len(frame))
+                continue
+            self._bytes -= len(frame)
+            if not slots:
+                out += answer
+                unsent += sum(map(len, answer))
+                if unsent >= _SEND_ABOVE:  # So that a client that does not read stops us here, not after the loop.
+                    self._send(out)
+                    out, unsent = [], 0
+            elif answer:
+                slots.append(_Slot(answer))
+        self._send(out)
+        self._pace_reading()
+
+    def _wait(self, request: Unfinished, size: int) -> None:
+        slot = _Slot(size=size)
+        self._slots.append(slot)
+        if isinstance(request.awaitable, asyncio.Future):
+            request.awaitable.add_done_callback(partial(self._finish, request, slot))
+        else:
+            self._blocked = True
+            self._supervisor.spawn(request.awaitable, request.name, on_done=partial(self._unblock, request, slot))
+
+    def _unblock(self, request: Unfinished, slot: _Slot, done: "asyncio.Future[Message | None]") -> None:
+        self._blocked = False
+        self._finish(request, slot, done)
+
+    def _finish(self, request: Unfinished, slot: _Slot, done: "asyncio.Future[Message | None]") -> None:
+        try:
+            slot.answer = request.finish(done)
+        except CloseConnection as error:
+            slot.answer, slot.closes = [], True
+            self._stop_reading(str(error))
+        if self._slots:  # Otherwise the connection was lost meanwhile.
+            self.last_activity = self._loop.time()
+            self._send_ready()
+            self._process()
+
+    def _send_ready(self) -> None:
+        out: Answer = []
+        slots = self._slots
+        while slots and slots[0].answer is not None:
+            slot = slots.popleft()
+            self._bytes -= slot.size
+            out += slot.answer or ()
+            if slot.closes:
+                self._send(out)
+                self._transport.close()
+                return
+        self._send(out)
+
+    def _send(self, out: Answer) -> None:
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif out and sum(map(len, out)) <= _JOIN_BELOW:
+            self._transport.write(b"".join(out))
+        elif out:
+            self._transport.writelines(out)
+
+    def _pace_reading(self) -> None:
+        if self._closing:
+            return
+        limits = self._limits
+        full = (
+            len(self._frames) + len(self._slots) >= limits.oncelog_connection_max_inflight_requests
+            or self._bytes >= limits.oncelog_connection_max_inflight_bytes
+        )
+        if full != self._reading_paused:
+            self._reading_paused = full
+            if full:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    # The end
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of this client is under way."""
+        return not self._slots and not self._frames
+
+    def close(self) -> None:
+        """End the connection once what is written has left."""
+        self._closing = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        self._closing = True
+        self._transport.abort()
+
+    def _close_after_answers(self, reason: str) -> None:
+        if not self._closing:
+            self._stop_reading(reason)
+            self._slots.append(_Slot([], closes=True))
+            self._loop.call_soon(self._send_ready)
+
+    def _stop_reading(self, reason: str) -> None:
+        if self._closing:
+            return
+        logger.warning("Closing the connection of %s: %s", self.info, reason)
+        self._closing = True
+        self._frames.clear()
+        if not self._reading_paused:
+            self._transport.pause_reading()

@@ -1,0 +1,103 @@
+"""Cutting a connection's byte stream into frames, with as little copying as the frames' lifetimes allow.
+
+A frame is a signed 32-bit size and that many bytes. A transport receives into the buffer that ``get_buffer`` hands out
+and then says how much came (``buffer_updated``), which gives two ways:
+
+* Between frames, bytes land in a scratch buffer that all connections of a loop share: a transport fills it and reports
+  within one call, so nobody else can be using it. The whole frames in it, often many small ones, are copied out once,
+  together, and are views of that copy.
+* A frame that has begun but is not complete gets a buffer of its own, and the rest of it is received there directly.
+
+So a view of a frame never sees a buffer that is used again, and a large produce is copied at most for the part of it
+that came together with the end of the frame before. A frame's own buffer grows as its bytes arrive: whoever claims
+100 MiB and sends nothing costs one step of growth, not 100 MiB.
+"""
+
+from struct import Struct
+from typing import Final
+
+_SIZE: Final = Struct(">i")
+SCRATCH_SIZE: Final = 64 * 1024
+_GROWTH: Final = 1 << 20
+_ZEROS: Final = memoryview(bytes(_GROWTH))
+
+
+class BadFrame(ValueError):
+    """A size that no frame may have."""
+
+
+def new_scratch() -> bytearray:
+    """A buffer that the frame readers of one event loop can share."""
+    return bytearray(SCRATCH_SIZE)
+
+
+class FrameReader:
+    """The receiving side of one connection."""
+
+    __slots__ = ("_frame", "_max_size", "_prefix", "_received", "_scratch", "_size", "_view")
+
+    def __init__(self, max_size: int, scratch: bytearray) -> None:
+        self._max_size = max_size
+        self._scratch = memoryview(scratch)
+        self._prefix = b""
+        """The first bytes of a size that has not come whole."""
+        self._frame: bytearray | None = None
+        self._size = self._received = 0
+        """Of ``_frame``: what it will hold, and what it holds."""
+        self._view = self._scratch
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go."""
+        if self._frame is None:
+            kept = len(self._prefix)
+            if not kept:
+                return self._scratch
+            self._scratch[:kept] = self._prefix
+            return self._scratch[kept:]
+        self._view.release()
+        if self._received == len(self._frame):
+            more = _ZEROS[: min(self._size - self._received, _GROWTH)]
+            try:
+                self._frame += more
+            except BufferError:  # A transport that still holds the last view.
+                self._frame = self._frame + more
+        self._view = memoryview(self._frame)
+        return self._view[self._received :]
+
+    def buffer_updated(self, count: int) -> list[memoryview]:
+        """The frames that are whole, now that ``count`` more bytes are in the buffer."""
+        if self._frame is None:
+            end = len(self._prefix) + count
+            self._prefix = b""
+            return self._cut(end)
+        self._received += count
+        if self._received < self._size:
+            return []
+        view, self._frame, self._view = self._view, None, self._scratch
+        return [view]
+
+    def _cut(self, end: int) -> list[memoryview]:
+        scratch, position, spans = self._scratch, 0, []
+        while end - position >= 4:
+            size = _SIZE.unpack_from(scratch, position)[0]
+            if not 0 <= size <= self._max_size:
+                raise BadFrame(f"a frame of {size} bytes: at most {self._max_size} are accepted")
+            start = position + 4
+            if size > end - start:
+                self._begin(size, scratch[start:end])
+                end = position
+                break
+            position = start + size
+            spans.append((start, position))
+        if position < end:
+            self._prefix = bytes(scratch[position:end])
+        if not spans:
+            return []
+        whole = memoryview(bytearray(scratch[:position]))
+        return [whole[start:stop] for start, stop in spans]
+
+    def _begin(self, size: int, first: memoryview) -> None:
+        self._size, self._received = size, len(first)
+        self._frame = bytearray(min(size, max(_GROWTH, len(first))))
+        self._frame[: len(first)] = first
+        self._view = memoryview(self._frame)

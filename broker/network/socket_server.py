@@ -1,0 +1,149 @@
+"""Listening sockets, and the list of connections that came in by them.
+
+Connections beyond ``max.connections`` or ``max.connections.per.ip`` are closed as soon as they are accepted: an asyncio
+server cannot stop accepting as Kafka does. Those without a request for ``connections.max.idle.ms`` are closed by a
+sweep. When the server stops it takes no new request, lets what is written leave for a moment, and then cuts.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from broker.config import BrokerConfig
+from broker.dispatch import Dispatcher
+from broker.listeners import Listener
+from broker.network.connection import Connection
+from broker.network.frames import new_scratch
+from broker.settings import ConfigError
+from broker.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+_SWEEPS_PER_IDLE_TIME: Final = 10
+_STOP_SECONDS: Final = 1.0
+_COMPANIONS: Final = {"localhost": ("127.0.0.1", "::1"), "": ("0.0.0.0", "::")}
+"""Hosts that mean one address of each IP version. They share a port; the second is opened if the machine has it."""
+
+
+class SocketServer:
+    """Implements ``connection.Owner``."""
+
+    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher, supervisor: Supervisor) -> None:
+        self._config = config
+        self._dispatcher = dispatcher
+        self._supervisor = supervisor
+        self._servers: list[asyncio.AbstractServer] = []
+        self._connections: dict[Connection, None] = {}
+        self._per_ip: Counter[str] = Counter()
+        self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
+        self._scratch = new_scratch()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._all_lost: asyncio.Event | None = None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def listen(self, listeners: Iterable[Listener]) -> dict[str, int]:
+        """Open the listeners; returns the port of each, by name. OSError when one cannot be opened."""
+        ports = {listener.name: await self._open(listener) for listener in listeners}
+        self._schedule_sweep()
+        return ports
+
+    async def _open(self, listener: Listener) -> int:
+        first, *others = _COMPANIONS.get(listener.host, (listener.host,))
+        port = await self._bind(listener.name, first, listener.port)
+        for host in others:
+            try:
+                await self._bind(listener.name, host, port)
+            except OSError as error:
+                logger.debug("%s is not also reachable at %s: %s", listener, host, error)
+        return port
+
+    async def _bind(self, name: str, host: str, port: int) -> int:
+        factory = partial(
+            Connection, self._dispatcher, self._supervisor, self, self._config, name, self._scratch
+        )  # fmt: skip
+        server = await asyncio.get_running_loop().create_server(
+            factory, host, port, backlog=self._config.socket_listen_backlog_size
+        )
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    # connection.Owner
+
+    def connection_made(self, connection: Connection) -> bool:
+        host, name = connection.info.client_host, connection.info.listener_name
+        self._connections[connection] = None
+        self._per_ip[host] += 1
+        if len(self._connections) > self._config.max_connections:
+            logger.warning("Refused a connection of %s on %s: max.connections is reached", host, name)
+            return False
+        if self._per_ip[host] > self._per_ip_limits.get(host, self._config.max_connections_per_ip):
+            logger.warning("Refused a connection of %s on %s: max.connections.per.ip is reached", host, name)
+            return False
+        return True
+
+    def connection_lost(self, connection: Connection) -> None:
+        del self._connections[connection]
+        host = connection.info.client_host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        if self._all_lost is not None and not self._connections:
+            self._all_lost.set()
+
+    # Idle connections
+
+    def _schedule_sweep(self) -> None:
+        if self._config.connections_max_idle_ms > 0:
+            delay = self._config.connections_max_idle_ms / 1000 / _SWEEPS_PER_IDLE_TIME
+            self._sweep_timer = asyncio.get_running_loop().call_later(delay, self._sweep)
+
+    def _sweep(self) -> None:
+        oldest = asyncio.get_running_loop().time() - self._config.connections_max_idle_ms / 1000
+        for connection in list(self._connections):
+            if connection.last_activity <= oldest and connection.is_idle:
+                logger.info("Closing the idle connection of %s", connection.info)
+                connection.abort()
+        self._schedule_sweep()
+
+    # The end
+
+    def stop_listening(self) -> None:
+        """Accept no connection from now on."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+
+    async def stop(self) -> None:
+        """Close every connection, in a bounded time."""
+        self.stop_listening()
+        self._all_lost = asyncio.Event()
+        for connection in list(self._connections):
+            connection.close()
+        if not self._connections:
+            return
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._all_lost.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+
+
+def parse_per_ip_limits(text: str) -> dict[str, int]:
+    """``address:count,…`` by address. An IPv6 address has colons of its own: the count is what follows the last one."""
+    limits = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        address, _, count = entry.rpartition(":")
+        if not address or not count.strip().isdecimal():
+            raise ConfigError(f"max.connections.per.ip.overrides has {entry!r}: expected address:count")
+        limits[address.strip("[]")] = int(count)
+    return limits

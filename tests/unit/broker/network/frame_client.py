@@ -1,0 +1,120 @@
+"""A client that sends bytes and collects frames, and a server with scripted handlers, on any of three event loops."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import uvloop
+
+from broker.config import BrokerConfig
+from broker.dispatch import ApiHandler, Dispatcher
+from broker.listeners import Listener
+from broker.network.socket_server import SocketServer
+from broker.supervisor import Supervisor
+from protocol.framing import encode_request
+from protocol.schema import Message
+from tests.simulation.virtual_loop import VirtualLoop
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+    "virtual": lambda: VirtualLoop(random.Random(1)),
+}
+
+
+def run(loop_name: str, scenario: Callable[[], Awaitable[None]]) -> None:
+    """Run a scenario on one of the loops, for at most 10 of its seconds."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(10):
+            await scenario()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop_name]) as runner:
+        runner.run(bounded())
+
+
+class FrameClient(asyncio.Protocol):
+    """Keeps what it receives, cut into frames."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.frames: list[bytes] = []
+        self.lost = asyncio.get_running_loop().create_future()
+        self._changed = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < end:
+                break
+            self.frames.append(bytes(self._buffer[4:end]))
+            del self._buffer[:end]
+        self._changed.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set_result(None)
+        self._changed.set()
+
+    def send(self, *requests: tuple[int, Message, int]) -> None:
+        """Send (correlation id, request, version)s in one write."""
+        self.transport.write(b"".join(frame(*request) for request in requests))
+
+    async def correlation_ids(self, count: int) -> list[int]:
+        """Wait for ``count`` answers in all, or for the end of the connection."""
+        while len(self.frames) < count and not self.lost.done():
+            self._changed.clear()
+            await self._changed.wait()
+        return [int.from_bytes(answer[:4], "big") for answer in self.frames]
+
+
+def frame(correlation_id: int, request: Message, version: int) -> bytes:
+    return b"".join(encode_request(correlation_id, "tester", request, version))
+
+
+class Served:
+    """A listening server and how to reach it."""
+
+    def __init__(self, server: SocketServer, dispatcher: Dispatcher, supervisor: Supervisor, port: int) -> None:
+        self.server = server
+        self.dispatcher = dispatcher
+        self.supervisor = supervisor
+        self.port = port
+        self._clients: list[FrameClient] = []
+
+    async def connect(self) -> FrameClient:
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_connection(FrameClient, "127.0.0.1", self.port)
+        self._clients.append(client)
+        return client
+
+    async def close_clients(self) -> None:
+        for client in self._clients:
+            client.transport.abort()
+            await client.lost
+
+
+@asynccontextmanager
+async def serve(
+    handlers: Iterable[ApiHandler[Any]], *, broker: Any = None, config: BrokerConfig | None = None
+) -> AsyncIterator[Served]:
+    """Serve ``handlers`` on a free port. ``broker`` is whatever the handlers want to be called with."""
+    supervisor = Supervisor()
+    dispatcher = Dispatcher(broker, handlers)
+    server = SocketServer(config or BrokerConfig(), dispatcher, supervisor)
+    listener = Listener(name="PLAINTEXT", host="127.0.0.1", port=0)
+    ports = await server.listen([listener])
+    served = Served(server, dispatcher, supervisor, ports["PLAINTEXT"])
+    try:
+        yield served
+    finally:
+        await served.close_clients()
+        await server.stop()
+        await supervisor.stop()

@@ -1,0 +1,473 @@
+"""Connections keep order and limits, on uvloop, on stock asyncio and in virtual time."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.dispatch import ApiHandler, CloseConnection, Outcome, RequestContext, handles
+from protocol.api_keys import ApiKey
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from tests.unit.broker.network.frame_client import LOOPS, frame, run, serve
+
+every_loop = pytest.mark.parametrize("loop_name", LOOPS)
+
+
+class Script:
+    """What each heartbeat does, by its group id; and in which order they began."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.futures: dict[str, asyncio.Future[HeartbeatResponse | None]] = {}
+        self.gates: dict[str, asyncio.Event] = {}
+
+    def handler(self) -> ApiHandler[HeartbeatRequest]:
+        @handles(ApiKey.HEARTBEAT, versions="0-3")
+        def handle_heartbeat(broker: Any, context: RequestContext, request: HeartbeatRequest) -> Outcome:
+            return self._outcome(request.group_id)
+
+        return handle_heartbeat
+
+    def _outcome(self, group: str) -> Outcome:
+        if group.startswith("gated"):
+            self.gates[group] = asyncio.Event()
+            return self._gated(group)
+        self.begun.append(group)
+        match group.split("-")[0]:
+            case "later":
+                self.futures[group] = asyncio.get_running_loop().create_future()
+                return self.futures[group]
+            case "silent":
+                return None
+            case "broken":
+                raise ValueError("a bug")
+            case "close":
+                raise CloseConnection("the handler said so")
+        return HeartbeatResponse()
+
+    def _gated(self, group: str) -> Coroutine[Any, Any, HeartbeatResponse]:
+        async def wait() -> HeartbeatResponse:
+            await self.gates[group].wait()
+            self.begun.append(group)
+            return HeartbeatResponse()
+
+        return wait()
+
+
+def heartbeats(*groups: str, first: int = 1) -> list[tuple[int, HeartbeatRequest, int]]:
+    return [(first + index, HeartbeatRequest(group_id=group), 0) for index, group in enumerate(groups)]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until something holds; the scenario's own limit ends it otherwise."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+async def settle() -> None:
+    """Let happen what can happen."""
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+@every_loop
+def test_pipelined_requests_are_answered_in_order(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats(*(f"now-{i}" for i in range(500))))
+            assert await client.correlation_ids(500) == list(range(1, 501))
+            assert script.begun == [f"now-{i}" for i in range(500)]
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_an_answer_that_is_known_early_waits_for_those_before_it(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("later-1", "now", "later-2", "now"))
+            await until(lambda: len(script.begun) == 4)
+            script.futures["later-2"].set_result(HeartbeatResponse())
+            await settle()
+            assert client.frames == []
+            script.futures["later-1"].set_result(HeartbeatResponse())
+            assert await client.correlation_ids(4) == [1, 2, 3, 4]
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_a_request_that_is_not_answered_has_no_place_among_the_answers(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("silent", "now", "later", "silent", "now"))
+            await until(lambda: "later" in script.futures)
+            script.futures["later"].set_result(None)
+            assert await client.correlation_ids(2) == [2, 5]
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_five_produces_of_which_the_first_waits_are_appended_in_order(loop_name: str) -> None:
+    """B85: a produce that waits for its verification is never overtaken by a later request of its connection."""
+    appended: list[int] = []
+
+    async def scenario() -> None:
+        verified = asyncio.Event()
+
+        @handles(ApiKey.PRODUCE, versions="3-11", advertised="0-11")
+        def handle_produce(broker: Any, context: RequestContext, request: ProduceRequest) -> Outcome:
+            if not verified.is_set() and not appended:
+                return verify_then_append(request)
+            return replicate(request)
+
+        async def verify_then_append(request: ProduceRequest) -> ProduceResponse:
+            await verified.wait()
+            return append(request)
+
+        def replicate(request: ProduceRequest) -> "asyncio.Future[ProduceResponse]":
+            future = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(0.001, future.set_result, append(request))
+            return future
+
+        def append(request: ProduceRequest) -> ProduceResponse:
+            index = request.topic_data[0].partition_data[0].index
+            appended.append(index)
+            partition = PartitionProduceResponse(index=index, base_offset=len(appended) - 1)
+            return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[partition])])
+
+        async with serve([handle_produce]) as served:
+            client = await served.connect()
+            client.send(*((i, produce(i), 9) for i in range(5)))
+            await until(lambda: len(served.supervisor) == 1)
+            await settle()
+            assert appended == []
+            verified.set()
+            assert await client.correlation_ids(5) == [0, 1, 2, 3, 4]
+            assert appended == [0, 1, 2, 3, 4]
+
+    run(loop_name, scenario)
+
+
+def produce(index: int) -> ProduceRequest:
+    data = PartitionProduceData(index=index, records=bytes(70))
+    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+
+
+@every_loop
+def test_a_bug_in_a_handler_is_answered_and_the_connection_goes_on(
+    loop_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("broken", "later", "gated", "now"))
+            await until(lambda: "gated" in script.gates)
+            script.futures["later"].set_exception(ValueError("another bug"))
+            script.gates["gated"].set()
+            assert await client.correlation_ids(4) == [1, 2, 3, 4]
+            assert [int.from_bytes(answer[4:6], "big", signed=True) for answer in client.frames] == [-1, -1, 0, 0]
+            assert served.dispatcher.request_counts() == {("Heartbeat", 0): (4, 2)}
+
+    run(loop_name, scenario)
+    assert "a bug" in caplog.text
+    assert "another bug" in caplog.text
+
+
+@every_loop
+def test_a_malformed_request_ends_its_connection_after_the_answers_before_it(
+    loop_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client, other = await served.connect(), await served.connect()
+            client.send(*heartbeats("later", "now"))
+            await until(lambda: "later" in script.futures)
+            client.transport.write((12).to_bytes(4, "big") + bytes([0, 12, 0, 0, 0, 0, 0, 9, 0, 99, 0, 0]))
+            await until(lambda: "malformed" in caplog.text)
+            script.futures["later"].set_result(HeartbeatResponse())
+            await client.lost
+            assert await client.correlation_ids(2) == [1, 2]
+            other.send(*heartbeats("now"))
+            assert await other.correlation_ids(1) == [1]
+
+    with caplog.at_level(logging.WARNING):
+        run(loop_name, scenario)
+    assert caplog.text.count("Closing the connection") == 1
+
+
+@every_loop
+@pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
+def test_a_frame_with_a_bad_size_is_refused_before_it_is_received(loop_name: str, size: int) -> None:
+    """B77: nothing is allocated for bytes that have not come."""
+
+    async def scenario() -> None:
+        script = Script()
+        config = BrokerConfig(socket_request_max_bytes=1000)
+        async with serve([script.handler()], config=config) as served:
+            client = await served.connect()
+            client.transport.write(size.to_bytes(4, "big", signed=True))
+            await client.lost
+
+    run(loop_name, scenario)
+
+
+@every_loop
+@pytest.mark.parametrize(("api_key", "version"), [(12, 4), (12, -1), (1000, 0), (-5, 0)])
+def test_an_api_or_version_that_is_not_served_ends_the_connection(loop_name: str, api_key: int, version: int) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            body = api_key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + bytes(8)
+            client.transport.write(len(body).to_bytes(4, "big") + body)
+            await client.lost
+            assert script.begun == []
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_a_handler_can_end_the_connection(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("now", "close", "now"))
+            await client.lost
+            assert await client.correlation_ids(1) == [1]
+            assert script.begun == ["now", "close"]
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_requests_beyond_the_limit_stay_unread_until_answers_leave(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        config = BrokerConfig(oncelog_connection_max_inflight_requests=10)
+        async with serve([script.handler()], config=config) as served:
+            client = await served.connect()
+            total = 20_000
+            request_bytes = 0
+            for i in range(total):
+                requests = heartbeats(f"later-{i:030}", first=i)
+                client.send(*requests)
+                request_bytes += 60
+            await until(lambda: len(script.begun) >= 10)
+            await settle()
+            read = len(script.begun)
+            assert read < total / 2
+            for i in range(total):
+                await until(partial(script.futures.__contains__, f"later-{i:030}"))
+                script.futures[f"later-{i:030}"].set_result(None)
+            assert len(script.begun) == total
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_bytes_beyond_the_limit_stay_unread_but_one_request_is_always_read(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        config = BrokerConfig(oncelog_connection_max_inflight_bytes=1)
+        async with serve([script.handler()], config=config) as served:
+            client = await served.connect()
+            for i in range(3):
+                client.send(*heartbeats(f"later-{i}-{'x' * 30_000}", first=i))
+                client.send(*heartbeats(f"later-{i}b-{'x' * 30_000}", first=i))
+                client.send(*heartbeats(f"later-{i}c-{'x' * 30_000}", first=i))
+            await until(lambda: script.begun)
+            await settle()
+            assert len(script.begun) < 9
+            while len(script.begun) < 9:
+                for future in list(script.futures.values()):
+                    if not future.done():
+                        future.set_result(None)
+                await asyncio.sleep(0.001)
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_a_client_that_does_not_read_its_answers_gets_no_further_request_begun(loop_name: str) -> None:
+    async def scenario() -> None:
+        begun = 0
+
+        @handles(ApiKey.PRODUCE, versions="3-11")
+        def handle_produce(broker: Any, context: RequestContext, request: ProduceRequest) -> Outcome:
+            nonlocal begun
+            begun += 1
+            return ProduceResponse(responses=[TopicProduceResponse(name="x" * 30_000) for _ in range(30)])
+
+        async with serve([handle_produce]) as served:
+            client = await served.connect()
+            client.transport.pause_reading()
+            client.send(*((i, produce(i), 9) for i in range(100)))
+            await until(lambda: begun)
+            await settle()
+            assert begun < 100
+            client.transport.resume_reading()
+            assert await client.correlation_ids(100) == list(range(100))
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_a_large_frame_arrives_whole_between_small_ones(loop_name: str) -> None:
+    async def scenario() -> None:
+        sizes: list[int] = []
+
+        @handles(ApiKey.PRODUCE, versions="3-11")
+        def handle_produce(broker: Any, context: RequestContext, request: ProduceRequest) -> Outcome:
+            records = request.topic_data[0].partition_data[0].records
+            assert isinstance(records, memoryview)
+            assert not records.readonly
+            assert bytes(records) == pattern(len(records))
+            sizes.append(len(records))
+            return ProduceResponse()
+
+        def pattern(size: int) -> bytes:
+            return (bytes(range(251)) * (size // 251 + 1))[:size]
+
+        def large(size: int) -> ProduceRequest:
+            data = PartitionProduceData(index=0, records=pattern(size))
+            return ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+
+        wanted = [1, 100, 65_000, 65_536, 70_000, 3_000_000, 1, 5_500_000, 1_048_576, 2]
+        async with serve([handle_produce]) as served:
+            client = await served.connect()
+            client.send(*((i, large(size), 9) for i, size in enumerate(wanted)))
+            assert await client.correlation_ids(len(wanted)) == list(range(len(wanted)))
+            assert sizes == wanted
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_a_client_that_sends_byte_by_byte_is_served(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            for byte in b"".join(frame(*request) for request in heartbeats("now", "now", "now")):
+                client.transport.write(bytes([byte]))
+                await asyncio.sleep(0)
+            assert await client.correlation_ids(3) == [1, 2, 3]
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_a_client_that_leaves_takes_nothing_with_it(loop_name: str) -> None:
+    """B76: what a lost connection held is let go of on every path."""
+
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("later", "gated", "now"))
+            await until(lambda: "gated" in script.gates)
+            client.transport.abort()
+            await until(lambda: served.server.connection_count == 0)
+            script.futures["later"].set_result(HeartbeatResponse())
+            script.gates["gated"].set()
+            await until(lambda: len(served.supervisor) == 0)
+            assert script.begun == ["later", "gated"]
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_connections_beyond_the_limits_are_closed(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        config = BrokerConfig(max_connections=2)
+        async with serve([script.handler()], config=config) as served:
+            first, second = await served.connect(), await served.connect()
+            await until(lambda: served.server.connection_count == 2)
+            third = await served.connect()
+            await third.lost
+            first.transport.close()
+            await until(lambda: served.server.connection_count == 1)
+            fourth = await served.connect()
+            for client in (second, fourth):
+                client.send(*heartbeats("now"))
+                assert await client.correlation_ids(1) == [1]
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_the_limit_per_address_has_exceptions_by_address(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        config = BrokerConfig(max_connections_per_ip=100, max_connections_per_ip_overrides="10.0.0.1:7, 127.0.0.1:1")
+        async with serve([script.handler()], config=config) as served:
+            await served.connect()
+            await until(lambda: served.server.connection_count == 1)
+            second = await served.connect()
+            await second.lost
+
+    run(loop_name, scenario)
+
+
+def test_idle_connections_are_closed_and_waiting_ones_are_not() -> None:
+    async def scenario() -> None:
+        script = Script()
+        config = BrokerConfig(connections_max_idle_ms=2_000)
+        async with serve([script.handler()], config=config) as served:
+            idle, waiting = await served.connect(), await served.connect()
+            idle.send(*heartbeats("now"))
+            waiting.send(*heartbeats("later"))
+            await idle.lost
+            assert 2.0 <= asyncio.get_running_loop().time() <= 2.5
+            assert not waiting.lost.done()
+            script.futures["later"].set_result(HeartbeatResponse())
+            assert await waiting.correlation_ids(1) == [1]
+            await waiting.lost
+
+    run("virtual", scenario)
+
+
+@every_loop
+def test_stopping_answers_nothing_more_and_closes_every_connection(loop_name: str) -> None:
+    """B78: stopping is bounded, whatever clients wait for."""
+
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client, reader = await served.connect(), await served.connect()
+            client.send(*heartbeats("later", "gated", "now"))
+            reader.send(*heartbeats("now"))
+            await until(lambda: "gated" in script.gates)
+            await reader.correlation_ids(1)
+            await served.server.stop()
+            await client.lost
+            await reader.lost
+            assert served.server.connection_count == 0
+            with pytest.raises(ConnectionRefusedError):
+                await served.connect()
+
+    run(loop_name, scenario)

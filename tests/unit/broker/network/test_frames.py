@@ -1,0 +1,73 @@
+"""However a stream of frames is segmented, the same frames come out, and nothing is allocated on a promise."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.network.frames import SCRATCH_SIZE, BadFrame, FrameReader, new_scratch
+
+
+def feed(reader: FrameReader, data: bytes, segment: int) -> list[memoryview]:
+    """Give ``data`` to the reader as a transport would, at most ``segment`` bytes at a time."""
+    frames: list[memoryview] = []
+    position = 0
+    while position < len(data):
+        buffer = reader.get_buffer()
+        part = data[position : position + min(segment, len(buffer))]
+        buffer[: len(part)] = part
+        frames += reader.buffer_updated(len(part))
+        position += len(part)
+    return frames
+
+
+def stream(*payloads: bytes) -> bytes:
+    return b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 3 * SCRATCH_SIZE), max_size=8), st.integers(1, 2 * SCRATCH_SIZE), st.integers(0, 255))
+def test_segmentation_does_not_matter(sizes: list[int], segment: int, fill: int) -> None:
+    payloads = [bytes([(fill + i) % 256]) * size for i, size in enumerate(sizes)]
+    segment = max(segment, sum(sizes) // 500)
+    frames = feed(FrameReader(10 * SCRATCH_SIZE, new_scratch()), stream(*payloads), segment)
+    assert [bytes(frame) for frame in frames] == payloads
+
+
+def test_a_frame_never_sees_the_scratch_buffer_again() -> None:
+    """B76: two connections share a scratch buffer; what one received stays as it was."""
+    scratch = new_scratch()
+    one, other = FrameReader(1000, scratch), FrameReader(1000, scratch)
+    kept = feed(one, stream(b"a" * 100, b"b" * 100), 1000)
+    feed(one, stream(b"c" * 100)[:50], 1000)
+    feed(other, stream(b"z" * 900), 1000)
+    assert [bytes(frame) for frame in kept] == [b"a" * 100, b"b" * 100]
+    assert [bytes(frame) for frame in feed(one, stream(b"c" * 100)[50:], 1000)] == [b"c" * 100]
+
+
+def test_frames_are_writable_because_offsets_are_patched_in_place() -> None:
+    small, large = feed(FrameReader(10 << 20, new_scratch()), stream(b"small", bytes(3 << 20)), 1 << 20)
+    small[:1] = b"S"
+    large[-1:] = b"L"
+    assert bytes(small) == b"Small"
+
+
+@pytest.mark.parametrize("size", [-1, 1001, -(2**31), 2**31 - 1])
+def test_a_size_out_of_bounds_is_refused(size: int) -> None:
+    reader = FrameReader(1000, new_scratch())
+    with pytest.raises(BadFrame, match=f"a frame of {size} bytes"):
+        feed(reader, size.to_bytes(4, "big", signed=True), 10)
+
+
+def test_a_claimed_size_is_allocated_as_it_arrives() -> None:
+    """B77: 100 MiB that are only announced cost a mebibyte."""
+    reader = FrameReader(1 << 30, new_scratch())
+    tracemalloc.start()
+    try:
+        feed(reader, (100 << 20).to_bytes(4, "big") + bytes(100), 1 << 20)
+        feed(reader, bytes(3 << 20), 1 << 18)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
