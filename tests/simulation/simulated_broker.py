@@ -1,0 +1,71 @@
+"""One broker in a simulated process on a simulated disk: it can be killed, lose power, and start again."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from broker.server import Broker, start_broker
+
+from broker.config_sources import load_config
+from tests.simulation.sim_disk import CrashKind, SimDisk
+from tests.simulation.virtual_loop import SimProcess, VirtualLoop
+
+PORT = 9092
+EPOCH_MS = 1_750_000_000_000
+SMALL: Mapping[str, str] = {
+    "listeners": f"PLAINTEXT://127.0.0.1:{PORT}",
+    "log.dirs": "/data",
+    "num.partitions": "2",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+"""Few internal partitions, so that a start takes milliseconds, and a quick sweep of timed-out transactions."""
+
+
+class SimulatedBroker:
+    """``start``, then ``crash`` or ``stop``, then ``start`` again, on the same disk."""
+
+    def __init__(self, loop: VirtualLoop, rng: random.Random, settings: Mapping[str, str] | None = None) -> None:
+        self._loop = loop
+        self._rng = rng
+        self.disk = SimDisk()
+        self.settings = {**SMALL, **(settings or {})}
+        self.process: SimProcess | None = None
+        self.broker: Broker | None = None
+        self.starts = 0
+
+    def wall_clock(self) -> int:
+        return EPOCH_MS + int(self._loop.time() * 1000)
+
+    async def start(self) -> None:
+        self.starts += 1
+        self.process = SimProcess(self._loop, f"broker-{self.starts}")
+        self.broker = await self.process.run(self._start())
+
+    async def _start(self) -> Broker:
+        config = load_config(
+            overrides=[f"{key}={value}" for key, value in self.settings.items()], environment={}
+        ).config
+        rng = random.Random(self._rng.getrandbits(64))
+        return await start_broker(config, disk=self.disk, wall_clock=self.wall_clock, rng=rng)
+
+    def crash(self, kind: CrashKind) -> None:
+        """kill -9 (``process``), or the machine loses power."""
+        assert self.process is not None
+        self.process.kill()
+        self.disk.crash(kind, self._rng)
+        self.process = self.broker = None
+
+    async def stop(self) -> None:
+        """A clean shutdown."""
+        assert self.process is not None
+        assert self.broker is not None
+        await self.process.run(self._stop(self.broker))
+        self.process.kill()
+        self.disk.crash("process", self._rng)  # Nothing is lost; the lock goes with its process.
+        self.process = self.broker = None
+
+    @staticmethod
+    async def _stop(broker: Any) -> None:
+        await broker.stop()

@@ -1,0 +1,101 @@
+"""A client that says exactly what a test tells it to: one request, one version, one answer.
+
+It retries nothing and hides nothing, which is what a test of retries, duplicates and fencing needs. It runs on any
+event loop; a lost connection or an answer that does not come within ``timeout`` raises ``NoAnswer``.
+"""
+
+import asyncio
+import importlib
+from typing import Any, TypeVar
+
+from protocol.api_keys import ApiKey
+from protocol.framing import encode_request, parse_response
+from protocol.schema import Message
+
+M = TypeVar("M", bound=Message)
+
+
+class NoAnswer(Exception):
+    """The connection broke, or the answer did not come in time: the request may or may not have had its effect."""
+
+
+class WireClient(asyncio.Protocol):
+    """One connection. Answers arrive in the order of the requests."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._received = bytearray()
+        self._waiting: dict[int, asyncio.Future[memoryview]] = {}
+        self._correlation_id = 0
+        self._transport: Any = None
+        self.closed = False
+
+    @classmethod
+    async def connect(cls, port: int, *, answer_within: float = 10.0) -> "WireClient":
+        loop = asyncio.get_running_loop()
+        try:
+            _, client = await loop.create_connection(lambda: cls(answer_within), "127.0.0.1", port)
+        except OSError as error:
+            raise NoAnswer(str(error)) from error
+        return client
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            size = int.from_bytes(self._received[:4], "big")
+            if len(self._received) < 4 + size:
+                return
+            frame = memoryview(bytes(self._received[4 : 4 + size]))
+            del self._received[: 4 + size]
+            answer = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
+            if answer is not None and not answer.done():
+                answer.set_result(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(NoAnswer(str(exc)))
+        self._waiting.clear()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def send(self, request: Message, version: int) -> "asyncio.Future[memoryview]":
+        """Send now; the future is the answer's frame."""
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        if self.closed:
+            answer.set_exception(NoAnswer("not connected"))
+            return answer
+        self._correlation_id += 1
+        self._waiting[self._correlation_id] = answer
+        self._transport.writelines(encode_request(self._correlation_id, "test", request, version))
+        return answer
+
+    def send_bytes(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    async def answer_to(self, request: Message, version: int, frame: "asyncio.Future[memoryview]") -> Any:
+        """Wait for the answer of a request that was sent before."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                _, message = parse_response(response_class(request), version, await frame)
+        except TimeoutError as error:
+            raise NoAnswer("no answer in time") from error
+        return message
+
+    async def call(self, request: Message, version: int) -> Any:
+        """Send a request and wait for its answer."""
+        return await self.answer_to(request, version, self.send(request, version))
+
+
+def response_class(request: Message) -> type[Message]:
+    """The class that answers a request: its namesake in the same module."""
+    api_key = type(request).api_key
+    assert api_key is not None
+    module = importlib.import_module(f"protocol.messages.{ApiKey(api_key).name.lower()}")
+    answer: type[Message] = getattr(module, type(request).__name__.replace("Request", "Response"))
+    return answer
