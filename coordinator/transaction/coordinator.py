@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
+from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from coordinator.metadata_store.store import StoreUnavailable
 from coordinator.ports import BrokerChannel, ProducerIdSource, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from coordinator.runtime import Answer, Backoff, Deadlines, Reply
@@ -48,12 +49,7 @@ from coordinator.transaction.state import (
     first_metadata,
     verify_partitions,
 )
-from coordinator.transaction.state_manager import (
-    TRANSACTION_STATE_TOPIC_NAME,
-    OnDone,
-    OwnedPartition,
-    TransactionStateManager,
-)
+from coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 

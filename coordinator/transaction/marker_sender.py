@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Final
 
+from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from coordinator.ports import BrokerChannel, TopicMetadata
 from coordinator.runtime import Backoff
 from protocol.errors import ErrorCode
@@ -33,6 +34,9 @@ from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+ATTEMPTS_FOR_INTERNAL_TOPICS: Final = 12
+"""Some seconds with the default backoff; far longer than metadata takes to arrive."""
 
 
 class MarkerOutcome(Enum):
@@ -167,7 +171,7 @@ class MarkerSender:
         for partition in partitions:
             leader = self._metadata.leader(partition)
             if leader is None:
-                if self._is_deleted(partition):
+                if self._is_deleted(markers, partition):
                     logger.info("%s: %s was deleted and needs no marker", markers, partition)
                     markers.waiting.discard(partition)
                 else:
@@ -183,12 +187,19 @@ class MarkerSender:
         else:
             self._finish_if_done(markers)
 
-    def _is_deleted(self, partition: TopicPartition) -> bool:
-        """A broker that has just started and knows no topic at all must not take that for a deletion."""
+    def _is_deleted(self, markers: PendingMarkers, partition: TopicPartition) -> bool:
+        """Whether what is not known here is known not to exist.
+
+        Topics of clients were known to the coordinator when they were added, and news of topics come in order. But a
+        broker that has just started knows no topic at all, and the offsets topic may be younger than its place in the
+        transaction.
+        """
         count = self._metadata.partition_count(partition.topic)
-        if count is None:
-            return self._metadata.topic_exists(self._log_topic)
-        return partition.partition >= count
+        if count is not None:
+            return partition.partition >= count
+        if not self._metadata.topic_exists(self._log_topic):
+            return False
+        return partition.topic not in INTERNAL_TOPICS or markers.attempts > ATTEMPTS_FOR_INTERNAL_TOPICS
 
     def _enqueue(self, broker_id: int, markers: PendingMarkers, partition: TopicPartition) -> None:
         if not self._outgoing:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from coordinator.ports import ReplicatedLog, TaskOwner, WallClock
 from coordinator.runtime import coordinator_error, load, partition_for
 from coordinator.transaction.log_records import build_record_batch, build_tombstones, read_record
@@ -33,7 +34,6 @@ from protocol.schema import Buffer
 
 logger = logging.getLogger(__name__)
 
-TRANSACTION_STATE_TOPIC_NAME: Final = "__transaction_state"
 TOMBSTONES_PER_BATCH: Final = 100
 _MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 

@@ -1,0 +1,48 @@
+"""AddOffsetsToTxn (API key 25): a producer is about to commit a group's offsets in its transaction.
+
+It adds the group's partition of ``__consumer_offsets`` to the transaction, so that it gets a marker at the end.
+
+Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH. 3 is
+flexible.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
+from coordinator.runtime import map_answer, partition_for
+from coordinator.transaction.state import ProducerIdAndEpoch
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_FIRST_WITH_PRODUCER_FENCED: Final = 2
+
+
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4")
+def handle_add_offsets_to_txn(broker: "Broker", context: RequestContext, request: AddOffsetsToTxnRequest) -> Outcome:
+    authorize = broker.authorizer.authorize
+    if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    count = broker.metadata.partition_count(GROUP_METADATA_TOPIC_NAME)
+    if count is None:  # Whoever looks for the group's coordinator creates the topic; this client does so next.
+        count = broker.config.offsets_topic_num_partitions
+    answer = broker.transaction_coordinator.add_partitions(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        frozenset({TopicPartition(GROUP_METADATA_TOPIC_NAME, partition_for(request.group_id, count))}),
+    )
+    return map_answer(answer, lambda error: _response(error, context.api_version))
+
+
+def _response(error: ErrorCode, version: int) -> AddOffsetsToTxnResponse:
+    if error is ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=error)

@@ -1,0 +1,43 @@
+"""EndTxn (API key 26): commit or abort a producer's transaction.
+
+NONE means that the decision is durable and, unless a partition keeps the coordinator waiting, that every partition has
+its marker. A retry after a lost answer gets NONE again, as long as it asks for the same end.
+
+Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH. 3 is
+flexible. 5 belongs to the second transaction protocol and is not served yet.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.runtime import map_answer
+from coordinator.transaction.state import ProducerIdAndEpoch
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_FIRST_WITH_PRODUCER_FENCED: Final = 2
+
+
+@handles(ApiKey.END_TXN, versions="0-4")
+def handle_end_txn(broker: "Broker", context: RequestContext, request: EndTxnRequest) -> Outcome:
+    if not broker.authorizer.authorize(
+        context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    ):
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    answer = broker.transaction_coordinator.end_txn(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        commit=request.committed,
+    )
+    return map_answer(answer, lambda error: _response(error, context.api_version))
+
+
+def _response(error: ErrorCode, version: int) -> EndTxnResponse:
+    if error is ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return EndTxnResponse(error_code=error)

@@ -1,0 +1,60 @@
+"""ListTransactions (API key 66): the transactional ids that this broker coordinates, filtered.
+
+Names of states that do not exist are reported back; if only such were asked for, nothing is listed.
+
+Versions: 1 can ask for transactions that are open for longer than a time; 2 for ids that match a pattern (RE2 syntax,
+the whole id), and is answered with INVALID_REGULAR_EXPRESSION if it is none.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.regular_expression import InvalidRegularExpression, RegularExpression
+from coordinator.transaction.listing import TransactionFilter, parse_states
+from coordinator.transaction.state import Transaction
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+@handles(ApiKey.LIST_TRANSACTIONS, versions="0-2")
+def handle_list_transactions(broker: "Broker", context: RequestContext, request: ListTransactionsRequest) -> Outcome:
+    try:
+        id_matches = _matcher(request.transactional_id_pattern)
+    except InvalidRegularExpression:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    states, unknown_states = parse_states(request.state_filters)
+    wanted = TransactionFilter(
+        states=states,
+        producer_ids=frozenset(request.producer_id_filters),
+        longer_than_ms=request.duration_filter,
+        id_matches=id_matches,
+    )
+    found = broker.transaction_coordinator.list_transactions(wanted)
+    if isinstance(found, ErrorCode):
+        return ListTransactionsResponse(error_code=found)
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown_states,
+        transaction_states=[_listed(txn) for txn in found if _is_visible(broker, context, txn)],
+    )
+
+
+def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    return RegularExpression(pattern).fullmatch if pattern else None
+
+
+def _is_visible(broker: "Broker", context: RequestContext, txn: Transaction) -> bool:
+    return broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id)
+
+
+def _listed(txn: Transaction) -> TransactionState:
+    return TransactionState(
+        transactional_id=txn.transactional_id,
+        producer_id=txn.metadata.producer_id,
+        transaction_state=txn.metadata.state.label,
+    )
