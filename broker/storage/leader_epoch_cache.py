@@ -27,13 +27,14 @@ class EpochEntry(NamedTuple):
 class LeaderEpochFileCache:
     """The epochs of one log."""
 
-    __slots__ = ("_disk", "_epochs", "_offsets", "path", "unsynced")
+    __slots__ = ("_changed", "_disk", "_epochs", "_offsets", "path", "unsynced")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{FILE_NAME}"
         self._epochs: list[int] = []
         self._offsets: list[int] = []
+        self._changed = False
         self.unsynced = False
         """The file has changed since someone last cleared this flag."""
 
@@ -65,7 +66,16 @@ class LeaderEpochFileCache:
     def assign(self, epoch: int, start_offset: int) -> None:
         """From ``start_offset`` on, batches have this epoch. Entries that contradict are removed."""
         if self._insert(EpochEntry(epoch, start_offset)):
-            self._write()
+            self.save()
+
+    def learn(self, epoch: int, offset: int) -> None:
+        """A batch of the log has this epoch. Call ``save_if_changed`` when all have been seen."""
+        if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
+            self._changed |= self._insert(EpochEntry(epoch, offset))
+
+    def save_if_changed(self) -> None:
+        if self._changed:
+            self.save()
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch of the batch at an offset."""
@@ -91,7 +101,7 @@ class LeaderEpochFileCache:
         if kept < len(self._offsets):
             del self._epochs[kept:]
             del self._offsets[kept:]
-            self._write()
+            self.save()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before an offset; the one it belongs to begins there now."""
@@ -100,13 +110,13 @@ class LeaderEpochFileCache:
             del self._epochs[: below - 1]
             del self._offsets[: below - 1]
             self._offsets[0] = start_offset
-            self._write()
+            self.save()
 
     def clear(self) -> None:
         if self._epochs:
             self._epochs.clear()
             self._offsets.clear()
-            self._write()
+            self.save()
 
     def _insert(self, entry: EpochEntry) -> bool:
         assert entry.epoch >= 0, entry
@@ -120,6 +130,8 @@ class LeaderEpochFileCache:
         self._offsets.append(entry.start_offset)
         return True
 
-    def _write(self) -> None:
+    def save(self) -> None:
+        """Replace the file."""
         self._disk.write_atomic(self.path, encode_checkpoint(self.entries), sync=False)
+        self._changed = False
         self.unsynced = True

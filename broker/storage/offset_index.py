@@ -26,10 +26,10 @@ _SWAPS: Final = sys.byteorder == "little"
 class OffsetIndex:
     """The sparse offset index of one segment."""
 
-    __slots__ = ("_base_offset", "_file", "_loaded", "_offsets", "_positions")
+    __slots__ = ("_base_offset", "_loaded", "_offsets", "_positions", "file")
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
-        self._file = IndexFile(disk, path, ENTRY_SIZE)
+        self.file = IndexFile(disk, path, ENTRY_SIZE)
         self._base_offset = base_offset
         self._offsets = array("i")
         self._positions = array("i")
@@ -37,11 +37,11 @@ class OffsetIndex:
 
     def open(self) -> None:
         """Take over the file's entries; they are read when first needed. Raises ``CorruptIndex``."""
-        self._file.stat()
-        self._loaded = self._file.written == 0
+        self.file.stat()
+        self._loaded = self.file.written == 0
 
     def __len__(self) -> int:
-        return len(self._offsets) if self._loaded else self._file.written
+        return len(self._offsets) if self._loaded else self.file.written
 
     def append(self, offset: int, position: int) -> None:
         self._offsets.append(offset - self._base_offset)
@@ -81,35 +81,35 @@ class OffsetIndex:
         kept = bisect_left(self._offsets, offset - self._base_offset)
         del self._offsets[kept:]
         del self._positions[kept:]
-        self._file.written = min(self._file.written, kept)
+        self.file.written = min(self.file.written, kept)
 
     def reset(self) -> None:
         """Forget everything, to derive it again."""
         del self._offsets[:]
         del self._positions[:]
         self._loaded = True
-        self._file.written = 0
+        self.file.written = 0
 
     def write(self) -> File:
         """Put what is missing into the file; the caller syncs and closes it."""
         if not self._loaded:
-            return self._file.write(b"")
-        entries = array("i", bytes(ENTRY_SIZE * (len(self._offsets) - self._file.written)))
-        entries[0::2] = self._offsets[self._file.written :]
-        entries[1::2] = self._positions[self._file.written :]
+            return self.file.write(b"")
+        entries = array("i", bytes(ENTRY_SIZE * (len(self._offsets) - self.file.written)))
+        entries[0::2] = self._offsets[self.file.written :]
+        entries[1::2] = self._positions[self.file.written :]
         if _SWAPS:
             entries.byteswap()
-        return self._file.write(entries.tobytes())
+        return self.file.write(entries.tobytes())
 
     def release(self) -> None:
         """Give the memory back if the file has everything."""
-        if self._loaded and self._file.written == len(self._offsets) > 0:
+        if self._loaded and self.file.written == len(self._offsets) > 0:
             self._offsets = array("i")
             self._positions = array("i")
             self._loaded = False
 
     def _load(self) -> None:
-        entries = array("i", self._file.read())
+        entries = array("i", self.file.read())
         if _SWAPS:
             entries.byteswap()
         self._offsets = entries[0::2]
@@ -122,4 +122,4 @@ class OffsetIndex:
             self._load()
         offsets, positions = self._offsets, self._positions
         if offsets and not (0 <= offsets[0] <= offsets[-1] and 0 <= positions[0] <= positions[-1] < log_size):
-            raise CorruptIndex(f"{self._file.path} does not match a log of {log_size} bytes")
+            raise CorruptIndex(f"{self.file.path} does not match a log of {log_size} bytes")

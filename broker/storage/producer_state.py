@@ -29,13 +29,15 @@ from enum import Enum, auto
 from logging import getLogger
 from typing import Final, NamedTuple
 
+from broker.storage.batch_scan import ScannedBatch
 from broker.storage.disk import Disk
 from broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offsets_with_suffix
 from broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
 from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from protocol.errors import ErrorCode
-from protocol.records.control_records import EndTxnMarker
-from protocol.records.record_batch import BatchHeader
+from protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
+from protocol.records.record_batch import BatchHeader, CorruptRecord
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 
@@ -63,6 +65,15 @@ class CompletedTransaction(NamedTuple):
     last_offset: int
     """Of the marker."""
     aborted: bool
+
+
+def read_marker(batch: ScannedBatch) -> EndTxnMarker | None:
+    """The marker in a control batch of the log; None if compaction emptied it, or if it is none that ends anything."""
+    try:
+        return parse_end_txn_marker(batch.buffer, batch.at, batch.header)
+    except CorruptRecord as error:
+        _log.warning("control batch at offset %d has no marker: %s", batch.header.base_offset, error)
+        return None
 
 
 class ProducerStateManager:
@@ -171,6 +182,38 @@ class ProducerStateManager:
             return None
         return CompletedTransaction(producer_id, first_offset, offset, not marker.commit)
 
+    def replay(self, batch: ScannedBatch, transaction_index: TransactionIndex | None) -> None:
+        """Account for a batch that is in the log, be it replicated or found in recovery.
+
+        A transaction that it aborts is recorded in ``transaction_index``, unless that has it already (None).
+        """
+        header = batch.header
+        if not header.has_producer_id:
+            return
+        if not header.is_control:
+            self.update(header, header.base_offset)
+            return
+        marker = read_marker(batch)
+        if marker is None:
+            return
+        completed = self.update_marker(header, marker, header.base_offset, header.max_timestamp)
+        if completed is not None:
+            if transaction_index is not None:
+                self.record_aborted(completed, transaction_index)
+            self.complete(completed)
+
+    def record_aborted(self, completed: CompletedTransaction, transaction_index: TransactionIndex) -> None:
+        """Let readers of committed records know, if the transaction was aborted; comes before ``complete``."""
+        if completed.aborted:
+            transaction_index.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    self.last_stable_offset_after(completed),
+                )
+            )
+
     def complete(self, completed: CompletedTransaction) -> None:
         """The transaction index has it; from now on only replication keeps it unstable."""
         del self._ongoing[completed.first_offset]
@@ -245,24 +288,30 @@ class ProducerStateManager:
         self.map_end_offset = offset
 
     def reload(self, log_start_offset: int, end_offset: int) -> None:
-        """Go back to the best snapshot in [log start, end]. The caller replays the log from ``map_end_offset`` on."""
-        self.remove_snapshots(
-            [offset for offset in self._snapshot_offsets if not log_start_offset <= offset <= end_offset]
-        )
+        """Go back to the best snapshot in [log start, end]; later ones are wrong now and go.
+
+        The caller replays the log from ``map_end_offset`` on.
+        """
+        self.remove_snapshots(offset for offset in self._snapshot_offsets if offset > end_offset)
+        self.load_snapshot(log_start_offset, end_offset)
+
+    def load_snapshot(self, log_start_offset: int, end_offset: int) -> None:
+        """Become what the best snapshot in [log start, end] says; without one, empty at the log start."""
         self._clear()
-        while self._snapshot_offsets:
-            offset = self._snapshot_offsets[-1]
+        self.map_end_offset = log_start_offset
+        self._last_snapshot_offset = 0
+        for offset in reversed(self.snapshot_offsets):
+            if not log_start_offset <= offset <= end_offset:
+                continue
             try:
                 entries = decode_snapshot(self._disk.read(self._path(offset)))
             except CorruptSnapshot as error:
                 _log.warning("producer snapshot %s is corrupt (%s): removed", self._path(offset), error)
                 self.remove_snapshots((offset,))
-            else:
-                self._load(entries)
-                self.map_end_offset = self._last_snapshot_offset = offset
-                return
-        self.map_end_offset = log_start_offset
-        self._last_snapshot_offset = 0
+                continue
+            self._load(entries)
+            self.map_end_offset = self._last_snapshot_offset = offset
+            return
 
     def _load(self, entries: list[ProducerStateEntry]) -> None:
         now_ms = self._wall_clock()

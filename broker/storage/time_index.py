@@ -34,10 +34,10 @@ class TimestampOffset(NamedTuple):
 class TimeIndex:
     """The time index of one segment."""
 
-    __slots__ = ("_base_offset", "_entries", "_file", "_last", "_loaded")
+    __slots__ = ("_base_offset", "_entries", "_last", "_loaded", "file")
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
-        self._file = IndexFile(disk, path, ENTRY_SIZE)
+        self.file = IndexFile(disk, path, ENTRY_SIZE)
         self._base_offset = base_offset
         self._entries = bytearray()
         self._loaded = True
@@ -45,19 +45,19 @@ class TimeIndex:
 
     def open(self) -> None:
         """Take over the file's entries; they are read when first needed. Raises ``CorruptIndex``."""
-        self._file.stat()
-        if self._file.written:
+        self.file.stat()
+        if self.file.written:
             self._loaded = False
             self._last = None
 
     def __len__(self) -> int:
-        return len(self._entries) // ENTRY_SIZE if self._loaded else self._file.written
+        return len(self._entries) // ENTRY_SIZE if self._loaded else self.file.written
 
     @property
     def last_entry(self) -> TimestampOffset:
         """(NO_TIMESTAMP, base offset) when there is none."""
         if self._last is None:
-            packed = self._entries[-ENTRY_SIZE:] if self._loaded else self._file.read_last()
+            packed = self._entries[-ENTRY_SIZE:] if self._loaded else self.file.read_last()
             self._last = self._unpack(packed, 0) if packed else TimestampOffset(NO_TIMESTAMP, self._base_offset)
         return self._last
 
@@ -93,27 +93,27 @@ class TimeIndex:
             kept -= 1
         del self._entries[kept * ENTRY_SIZE :]
         self._last = None
-        self._file.written = min(self._file.written, kept)
+        self.file.written = min(self.file.written, kept)
 
     def reset(self) -> None:
         """Forget everything, to derive it again."""
         self._entries.clear()
         self._loaded = True
         self._last = None
-        self._file.written = 0
+        self.file.written = 0
 
     def write(self) -> File:
         """Put what is missing into the file; the caller syncs and closes it."""
-        return self._file.write(self._entries[self._file.written * ENTRY_SIZE :] if self._loaded else b"")
+        return self.file.write(self._entries[self.file.written * ENTRY_SIZE :] if self._loaded else b"")
 
     def release(self) -> None:
         """Give the memory back if the file has everything."""
-        if self._loaded and self._file.written == len(self) > 0:
+        if self._loaded and self.file.written == len(self) > 0:
             self._entries = bytearray()
             self._loaded = False
 
     def _load(self) -> None:
-        self._entries = bytearray(self._file.read())
+        self._entries = bytearray(self.file.read())
         self._loaded = True
 
     def _entry(self, slot: int) -> TimestampOffset:

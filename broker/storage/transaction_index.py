@@ -37,10 +37,10 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of one segment. Few, so always in memory, packed as on disk."""
 
-    __slots__ = ("_base_offset", "_entries", "_exists", "_file")
+    __slots__ = ("_base_offset", "_entries", "_exists", "file")
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
-        self._file = IndexFile(disk, path, ENTRY_SIZE)
+        self.file = IndexFile(disk, path, ENTRY_SIZE)
         self._base_offset = base_offset
         self._entries = bytearray()
         self._exists = False
@@ -48,13 +48,13 @@ class TransactionIndex:
     def open(self) -> None:
         """Read the file. Raises ``CorruptIndex``."""
         self._exists = True
-        self._file.stat()
-        self._entries = bytearray(self._file.read())
+        self.file.stat()
+        self._entries = bytearray(self.file.read())
         previous = self._base_offset - 1
         for position in range(0, len(self._entries), ENTRY_SIZE):
             version, _, first_offset, last_offset, _ = _ENTRY.unpack_from(self._entries, position)
             if version != _VERSION or last_offset <= previous or first_offset > last_offset:
-                raise CorruptIndex(f"{self._file.path} at byte {position}")
+                raise CorruptIndex(f"{self.file.path} at byte {position}")
             previous = last_offset
 
     def __len__(self) -> int:
@@ -80,20 +80,20 @@ class TransactionIndex:
         """Forget the transactions whose markers are at or beyond ``offset``."""
         kept = self._first_ending_at(offset)
         del self._entries[kept * ENTRY_SIZE :]
-        self._file.written = min(self._file.written, kept)
+        self.file.written = min(self.file.written, kept)
 
     def reset(self) -> None:
         """Forget everything, to derive it again."""
         self._entries.clear()
-        self._file.written = 0
-        self._exists = self._file.disk.exists(self._file.path)
+        self.file.written = 0
+        self._exists = self.file.disk.exists(self.file.path)
 
     def write(self) -> File | None:
         """Put what is missing into the file; the caller syncs and closes it. None if there is and was nothing."""
         if not self._entries and not self._exists:
             return None
         self._exists = True
-        return self._file.write(self._entries[self._file.written * ENTRY_SIZE :])
+        return self.file.write(self._entries[self.file.written * ENTRY_SIZE :])
 
     def _first_ending_at(self, offset: int) -> int:
         """The first slot whose marker is at or beyond ``offset``."""

@@ -1,0 +1,136 @@
+"""``FlushState``: how much of a log would survive a power loss, and what is still to be synced.
+
+A flush takes a *plan*, syncs the files in it, on the loop or off it, and reports back. Off the loop the log goes on
+meanwhile: whatever comes after the plan was made is the next flush's business, and if the log is truncated, the plan
+has promised nothing.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from broker.storage.disk import Disk, File
+
+
+@dataclass(slots=True, kw_only=True)
+class FlushPlan:
+    """What one flush syncs. Whoever carries it out closes ``borrowed``."""
+
+    files: list[File] = field(default_factory=list)
+    borrowed: list[File] = field(default_factory=list)
+    small_files: set[str]
+    directories: tuple[str, ...]
+    flushed_offset: int
+    """Batches below are on the medium then."""
+    is_full: bool
+    """So is everything that belongs to them."""
+    truncations: int
+
+
+class FlushState:
+    """Owned by one log."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_flushing",
+        "_truncations",
+        "_unsynced_files",
+        "_unsynced_names",
+        "checkpointed_recovery_point",
+        "flushed_offset",
+        "recovery_point",
+    )
+
+    def __init__(self, disk: Disk, directory: str, recovery_point: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._flushing = asyncio.Lock()
+        self._truncations = 0
+        self._unsynced_files: set[str] = set()
+        self._unsynced_names = True
+        self.checkpointed_recovery_point = recovery_point
+        """What is in the checkpoint file; who writes that says so here."""
+        self.flushed_offset = recovery_point
+        self.recovery_point = recovery_point
+
+    @property
+    def is_settled(self) -> bool:
+        """No name and no small file waits to be synced."""
+        return not self._unsynced_names and not self._unsynced_files
+
+    def names_changed(self) -> None:
+        """A file of the log's directory was created, renamed or removed."""
+        self._unsynced_names = True
+
+    def written(self, path: str) -> None:
+        """A small file was replaced without being synced."""
+        self._unsynced_files.add(path)
+        self._unsynced_names = True
+
+    def truncated(self, end_offset: int) -> None:
+        """The log ends there now."""
+        self._truncations += 1
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+
+    def plan(self, flushed_offset: int, *, full: bool = False) -> FlushPlan:
+        """A flush that covers what is below an offset; the caller adds the files that have it."""
+        plan = FlushPlan(
+            small_files=self._unsynced_files if full else set(),
+            directories=(self._directory, self._directory.rpartition("/")[0]) if full or self._unsynced_names else (),
+            flushed_offset=flushed_offset,
+            is_full=full,
+            truncations=self._truncations,
+        )
+        if full:
+            self._unsynced_files = set()
+        self._unsynced_names = False
+        return plan
+
+    def carry_out(self, plan: FlushPlan) -> None:
+        try:
+            for file in self._files(plan):
+                file.sync()
+            for directory in plan.directories:
+                self._disk.sync_dir(directory)
+        except BaseException:
+            self._give_back(plan)
+            raise
+        finally:
+            _close(plan.borrowed)
+        self._finish(plan)
+
+    async def carry_out_off_loop(self, plan: FlushPlan) -> None:
+        """One at a time: a flush may count on the names that the one before it syncs."""
+        try:
+            async with self._flushing:
+                for file in self._files(plan):
+                    await file.sync_off_loop()
+                for directory in plan.directories:
+                    await self._disk.sync_dir_off_loop(directory)
+        except BaseException:
+            self._give_back(plan)
+            raise
+        finally:
+            _close(plan.borrowed)
+        self._finish(plan)
+
+    def _files(self, plan: FlushPlan) -> list[File]:
+        plan.borrowed += [self._disk.open(path) for path in sorted(plan.small_files) if self._disk.exists(path)]
+        return plan.files + plan.borrowed
+
+    def _give_back(self, plan: FlushPlan) -> None:
+        self._unsynced_files |= plan.small_files
+        self._unsynced_names |= bool(plan.directories)
+
+    def _finish(self, plan: FlushPlan) -> None:
+        if plan.truncations != self._truncations:
+            return
+        self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)
+        if plan.is_full:
+            self.recovery_point = max(self.recovery_point, plan.flushed_offset)
+
+
+def _close(files: list[File]) -> None:
+    for file in files:
+        file.close()

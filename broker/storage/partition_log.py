@@ -1,0 +1,592 @@
+"""``PartitionLog``: the log of one partition on this broker's disk.
+
+It owns four offsets, always in this order (asserted)::
+
+    log start offset ≤ last stable offset (LSO) ≤ high watermark (HW) ≤ log end offset (LEO)
+
+and what goes with them: segments, producer state, leader epochs. It does not know whether it leads: ``replication``
+calls ``append_as_leader`` or ``append_as_follower``, moves the high watermark, and truncates.
+
+An append is: check the producer, stamp offset and epoch, one write to the active segment, then indexes and producer
+state, in memory. Nothing after the write can fail, so log and state cannot part. A write of which the disk took only a
+part is undone; an ``OSError`` anywhere makes the log *failed*: from then on everything answers KAFKA_STORAGE_ERROR, so
+that nothing is acknowledged over a hole, and somebody else leads.
+
+Two offsets say what would survive a power loss:
+
+* ``flushed_offset``: the batches below are on the medium. ``flush_off_loop`` advances it; with flush.messages=1
+  replication lets the HW pass no further.
+* ``recovery_point``: so is everything that belongs to them (indexes, snapshots, epochs, names). It moves when closed
+  segments have been flushed (``flush_closed_segments_off_loop``) and when the log is closed. Recovery begins there.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+
+from broker.storage.batch_scan import ScannedBatch
+from broker.storage.disk import Disk
+from broker.storage.flush_state import FlushPlan, FlushState
+from broker.storage.leader_epoch_cache import LeaderEpochFileCache
+from broker.storage.log_config import NO_LIMIT, LogConfig
+from broker.storage.log_files import DELETED_SUFFIX
+from broker.storage.log_segment import LogSegment
+from broker.storage.partition_metadata import write_topic_id
+from broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
+from broker.storage.producer_state import AppendOrigin as AppendOrigin
+from broker.storage.readable_log import ColdRead as ColdRead
+from broker.storage.readable_log import FetchedRecords as FetchedRecords
+from broker.storage.readable_log import ReadableLog
+from broker.storage.recovery import LoadedLog, LogLoader, advance_producer_state
+from broker.storage.retention import SegmentAge, count_expired
+from protocol.errors import ErrorCode
+from protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
+from protocol.records.record_batch import (
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    BatchHeader,
+    CorruptRecord,
+    crc_is_valid,
+    iter_batches,
+    patch_offset_and_epoch,
+)
+from protocol.schema import Buffer
+from protocol.topic_partition import TopicPartition
+
+_NO_TIMESTAMP: Final = -1
+_NO_EPOCH: Final = -1
+
+
+class AppendInfo(NamedTuple):
+    """What an append did, or did before when ``duplicate``."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    """-1 unless the topic uses it."""
+    log_start_offset: int
+    duplicate: bool
+
+
+class PartitionLog(ReadableLog):
+    """One partition's log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+        *,
+        wall_clock: Callable[[], int],
+        rng: Random | None,
+    ) -> None:
+        super().__init__(disk, directory, topic_partition, config, loaded)
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._latest_epoch = _NO_EPOCH if loaded.epochs.latest_epoch is None else loaded.epochs.latest_epoch
+        self.flush_state = FlushState(disk, directory, loaded.recovery_point)
+        self.garbage: list[str] = []
+        """Files that are no longer part of the log; who removes them takes them from here."""
+        self.on_recovery_point_lowered: Callable[[PartitionLog], None] = _nothing
+        """Called before a truncation below what is checkpointed: it must be on disk when this returns."""
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        wall_clock: Callable[[], int],
+        rng: Random | None = None,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+        producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
+    ) -> "PartitionLog":
+        """Load the log in an existing directory, recovering it if need be; an empty directory is an empty log.
+
+        Raises ``OSError``, and nothing else whatever is in the directory.
+        """
+        loader = LogLoader(
+            disk=disk,
+            directory=directory,
+            config=config,
+            wall_clock=wall_clock,
+            producer_state=ProducerStateManager(
+                disk, directory, wall_clock=wall_clock, producer_id_expiration_ms=producer_id_expiration_ms
+            ),
+            epochs=LeaderEpochFileCache(disk, directory),
+            clean_shutdown=clean_shutdown,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+        log = cls(disk, directory, topic_partition, config, loader.load(), wall_clock=wall_clock, rng=rng)
+        log.flush_state.checkpointed_recovery_point = recovery_point
+        if not clean_shutdown and config.flush_interval_messages < NO_LIMIT:
+            log.flush()  # Else nobody would, until the next append.
+        return log
+
+    # Told by replication
+
+    def update_high_watermark(self, offset: int) -> None:
+        """Below, everything is replicated. Replication decides; it may have to go back."""
+        if offset < self.log_start_offset:
+            offset = self.log_start_offset
+        assert offset <= self.log_end_offset, (offset, self.log_end_offset)
+        self.high_watermark = offset
+        self.producer_state.on_high_watermark(offset)
+
+    def assign_epoch(self, epoch: int) -> None:
+        """What is appended from now on has this leader epoch."""
+        try:
+            self._assign_epoch(epoch, self.log_end_offset)
+        except OSError as error:
+            self.mark_failed(error)
+
+    def set_topic_id(self, topic_id: bytes) -> None:
+        """Write ``partition.metadata``."""
+        try:
+            self.flush_state.written(write_topic_id(self._disk, self.directory, topic_id, sync=False))
+        except OSError as error:
+            self.mark_failed(error)
+        self.topic_id = topic_id
+
+    # Appending
+
+    def append_as_leader(
+        self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int, origin: AppendOrigin
+    ) -> AppendInfo | ErrorCode:
+        """Append one batch, which has been validated; its offset and epoch are stamped here.
+
+        A batch of a producer may be refused, or be the duplicate of one that was appended before.
+        """
+        if self.failed:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        state, attributes = self.producer_state, header.attributes
+        marker: EndTxnMarker | None = None
+        if header.producer_id >= 0:
+            if attributes & CONTROL_BIT:
+                checked = self._check_marker(batch, header)
+                if isinstance(checked, ErrorCode):
+                    return checked
+                marker = checked
+            else:
+                verdict = state.check(header, origin)
+                if verdict is not None:
+                    if isinstance(verdict, ErrorCode):
+                        return verdict
+                    return AppendInfo(
+                        verdict.first_offset, verdict.last_offset, verdict.timestamp, -1, self.log_start_offset, True
+                    )
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        size = header.batch_length + LOG_OVERHEAD
+        patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
+        try:
+            if leader_epoch != self._latest_epoch:
+                self._assign_epoch(leader_epoch, base_offset)
+            segment = self.segments.active
+            if (
+                max_timestamp > segment.roll_timestamp
+                or segment.size + size > self.config.segment_bytes
+                or segment.index_is_full
+                or last_offset > segment.max_offset
+            ):
+                segment = self._segment_for(size, base_offset, last_offset, max_timestamp)
+            position = segment.size
+            if not segment.append((batch,), size):
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        except OSError as error:
+            self.mark_failed(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        segment.note_batch(position, size, last_offset, max_timestamp)
+        self.log_end_offset = last_offset + 1
+        if marker is not None:
+            self._end_transaction(header, marker, base_offset)
+        elif header.producer_id >= 0:
+            state.update(header, base_offset)
+        log_append_time = max_timestamp if attributes & LOG_APPEND_TIME_BIT else -1
+        return AppendInfo(base_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, False)
+
+    def append_as_follower(self, batches: Buffer, leader_epoch: int | None = None) -> AppendInfo | ErrorCode:
+        """Append what the leader sent: whole batches, of which the last may be cut off and is then left out.
+
+        ``leader_epoch``: of the leader that was asked; batches of later epochs are left out.
+        """
+        if self.failed:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        try:
+            accepted = self._check_replicated(batches, leader_epoch)
+            if isinstance(accepted, ErrorCode):
+                return accepted
+            base_offset = accepted[0].header.base_offset if accepted else self.log_end_offset
+            remaining = accepted
+            while remaining:
+                count = self._append_replicated(memoryview(batches), remaining)
+                if count == 0:
+                    return ErrorCode.KAFKA_STORAGE_ERROR
+                remaining = remaining[count:]
+        except CorruptRecord:
+            return ErrorCode.CORRUPT_MESSAGE
+        except OSError as error:
+            self.mark_failed(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.high_watermark < self.log_start_offset:
+            self.update_high_watermark(self.log_start_offset)
+        max_timestamp = max((batch.header.max_timestamp for batch in accepted), default=_NO_TIMESTAMP)
+        return AppendInfo(base_offset, self.log_end_offset - 1, max_timestamp, -1, self.log_start_offset, False)
+
+    def _check_replicated(self, batches: Buffer, leader_epoch: int | None) -> list[ScannedBatch] | ErrorCode:
+        accepted: list[ScannedBatch] = []
+        expected = self.log_end_offset
+        for position, header in iter_batches(batches):
+            if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+                break
+            if not crc_is_valid(batches, position, header) or header.last_offset_delta < 0:
+                return ErrorCode.CORRUPT_MESSAGE
+            if header.base_offset < expected:
+                if accepted or not self.is_empty or header.last_offset < expected:
+                    return ErrorCode.OFFSET_OUT_OF_RANGE
+                # The leader's log begins inside this batch: some of its records were deleted.
+                self.truncate_fully_and_start_at(header.base_offset, self.log_start_offset)
+            accepted.append(ScannedBatch(position, header, batches, position))
+            expected = header.next_offset
+        return accepted
+
+    def _append_replicated(self, batches: memoryview, accepted: list[ScannedBatch]) -> int:
+        """Write as many batches as one segment takes; returns how many that were, 0 if the disk took only a part."""
+        first = accepted[0]
+        header = first.header
+        segment = self._segment_for(header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        room, count, size = self.config.segment_bytes - segment.size, 0, 0
+        for batch in accepted:
+            if count and (size + batch.header.size > room or batch.header.last_offset > segment.max_offset):
+                break
+            count += 1
+            size += batch.header.size
+        position = segment.size
+        if not segment.append((batches[first.position : first.position + size],), size):
+            return 0
+        for batch in accepted[:count]:
+            header = batch.header
+            segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
+            position += header.size
+            self.log_end_offset = header.next_offset
+            if header.partition_leader_epoch > self._latest_epoch:
+                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+            self.producer_state.replay(batch, segment.transaction_index)
+        return count
+
+    def _check_marker(self, batch: Buffer, header: BatchHeader) -> EndTxnMarker | ErrorCode:
+        try:
+            marker = parse_end_txn_marker(batch, 0, header)
+        except CorruptRecord:
+            marker = None
+        if marker is None:
+            return ErrorCode.INVALID_RECORD
+        return self.producer_state.check_marker(header, marker) or marker
+
+    def _end_transaction(self, header: BatchHeader, marker: EndTxnMarker, offset: int) -> None:
+        state = self.producer_state
+        completed = state.update_marker(header, marker, offset, header.max_timestamp)
+        if completed is not None:
+            state.record_aborted(completed, self.segments.active.transaction_index)
+            state.complete(completed)
+
+    def _assign_epoch(self, epoch: int, offset: int) -> None:
+        self.epochs.assign(epoch, offset)
+        self._latest_epoch = epoch
+
+    # Segments
+
+    def _segment_for(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> LogSegment:
+        """The segment that a batch belongs to; a new one if it must not go to the active one."""
+        if self.segments.active.should_roll(size, last_offset, max_timestamp, self._wall_clock()):
+            # Offsets go on where they are, unless the batch would be too far from there.
+            self._roll(max(self.log_end_offset, base_offset if last_offset > self.segments.active.max_offset else 0))
+        return self.segments.active
+
+    def roll(self) -> None:
+        """Begin a new segment."""
+        try:
+            self._roll(self.log_end_offset)
+        except OSError as error:
+            self.mark_failed(error)
+
+    def _roll(self, base_offset: int) -> None:
+        if self.segments.active.size == 0 and self.segments.active.base_offset == base_offset:
+            return
+        self.segments.active.close_for_appends()
+        self.producer_state.map_end_offset = base_offset
+        self._take_snapshot()
+        self._add_segment(base_offset)
+        self.log_end_offset = base_offset
+
+    def _add_segment(self, base_offset: int) -> None:
+        jitter_ms = self.config.segment_jitter_ms
+        segment = LogSegment(
+            self._disk,
+            self.directory,
+            base_offset,
+            self.config,
+            now_ms=self._wall_clock(),
+            jitter_ms=self._rng.randrange(jitter_ms) if self._rng is not None and jitter_ms > 0 else 0,
+        )
+        segment.create()
+        self.segments.add(segment)
+        self.flush_state.names_changed()
+
+    def _take_snapshot(self) -> None:
+        path = self.producer_state.take_snapshot(sync=False)
+        if path is not None:
+            self.flush_state.written(path)
+
+    # Truncation and retention
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches that have ``offset`` or later ones."""
+        if self.failed:
+            return
+        try:
+            if offset >= self.log_end_offset:
+                self.epochs.truncate_from_end(self.log_end_offset)  # An epoch that nothing was appended in.
+                self._epochs_changed()
+            elif offset < self.segments.first.base_offset:
+                self._truncate_fully(offset, offset)
+            else:
+                self._truncate_to(offset)
+        except OSError as error:
+            self.mark_failed(error)
+
+    def _truncate_to(self, offset: int) -> None:
+        keep = bisect_right([segment.base_offset for segment in self.segments], offset)
+        first = self.segments[keep - 1].first_batch_with(offset)
+        if first is not None:
+            offset = min(offset, first.header.base_offset)
+        self._lower_recovery_point(offset)
+        self._remove_files(self.segments.remove(keep, len(self.segments)))
+        if first is not None:
+            self.segments.active.truncate_at(first, self._wall_clock())
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.epochs.truncate_from_end(offset)
+        self._epochs_changed()
+        self.producer_state.reload(self.log_start_offset, offset)
+        advance_producer_state(self.producer_state, list(self.segments), self.log_start_offset, offset)
+        self.update_high_watermark(min(self.high_watermark, offset))
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Forget everything; the log goes on at ``offset``."""
+        if self.failed:
+            return
+        try:
+            self._truncate_fully(offset, offset if log_start_offset is None else log_start_offset)
+        except OSError as error:
+            self.mark_failed(error)
+
+    def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
+        self._lower_recovery_point(offset)
+        removed = self.segments.remove(0, len(self.segments))
+        self._remove_files(removed)
+        self._add_segment(offset)
+        self.log_end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.epochs.clear()
+        self._epochs_changed()
+        self.producer_state.truncate_fully(offset)
+        self.high_watermark = offset
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before bytes below the recovery point change: a crash must not trust what will be written there."""
+        self._generation += 1
+        self.flush_state.truncated(offset)
+        if offset < self.flush_state.checkpointed_recovery_point:
+            self.on_recovery_point_lowered(self)
+
+    def _remove_files(self, segments: list[LogSegment]) -> None:
+        """Remove segments that the log will grow over again; they must not come back."""
+        for segment in segments:
+            segment.close()
+            for path in segment.paths():
+                if self._disk.exists(path):
+                    self._disk.remove(path)
+        if segments:
+            self._disk.sync_dir(self.directory)
+
+    def _epochs_changed(self) -> None:
+        latest = self.epochs.latest_epoch
+        self._latest_epoch = _NO_EPOCH if latest is None else latest
+
+    def advance_log_start_offset(self, offset: int) -> ErrorCode:
+        """Records below are gone: deleted by a client, or by the leader."""
+        if self.failed:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if offset > self.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if offset > self.log_start_offset:
+            try:
+                self._advance_log_start(offset)
+            except OSError as error:
+                self.mark_failed(error)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _advance_log_start(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.producer_state.on_log_start(offset)
+
+    def delete_expired_segments(self, now_ms: int) -> int:
+        """Do what retention asks; returns how many segments went. Their files are in ``garbage``."""
+        if self.failed:
+            return 0
+        try:
+            return self._delete_oldest(self._count_expired(now_ms))
+        except OSError as error:
+            self.mark_failed(error)
+            return 0
+
+    def _count_expired(self, now_ms: int) -> int:
+        ends = [segment.base_offset for segment in self.segments][1:] + [self.log_end_offset]
+        ages = (
+            SegmentAge(
+                segment.size,
+                end,
+                segment.created_ms if (timestamp := segment.max_timestamp().timestamp) < 0 else timestamp,
+                segment is self.segments.active,
+            )
+            for segment, end in zip(self.segments, ends, strict=True)
+        )
+        return count_expired(
+            ages,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            now_ms=now_ms,
+        )
+
+    def _delete_oldest(self, count: int) -> int:
+        if count == 0:
+            return 0
+        if count == len(self.segments):
+            self._roll(self.log_end_offset)
+        start = self.segments[count].base_offset
+        if start > self.log_start_offset:
+            self._advance_log_start(start)
+        removed = self.segments.remove(0, count)
+        self.producer_state.remove_snapshots(segment.base_offset for segment in removed)
+        self.discard(removed)
+        return count
+
+    def discard(self, segments: list[LogSegment]) -> None:
+        """Give files that are no longer part of the log names that say so; reads that go on have them open."""
+        self._generation += 1
+        for segment in segments:
+            segment.close()
+            for path in segment.paths():
+                if self._disk.exists(path):
+                    self._disk.rename(path, path + DELETED_SUFFIX)
+                    self.garbage.append(path + DELETED_SUFFIX)
+        self.flush_state.names_changed()
+
+    # Flushing
+
+    @property
+    def flushed_offset(self) -> int:
+        return self.flush_state.flushed_offset
+
+    @property
+    def recovery_point(self) -> int:
+        return self.flush_state.recovery_point
+
+    async def flush_off_loop(self) -> None:
+        """Sync the batches that the log has now."""
+        if self.failed:
+            return
+        try:
+            plan = self.flush_state.plan(self.log_end_offset)
+            plan.files += (segment.file for segment in self.segments.from_offset(self.flushed_offset))
+            await self.flush_state.carry_out_off_loop(plan)
+        except OSError as error:
+            self.mark_failed(error)
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether ``flush_closed_segments_off_loop`` has something to do."""
+        return self.recovery_point < self.segments.active.base_offset
+
+    async def flush_closed_segments_off_loop(self) -> None:
+        """Sync the closed segments and all that belongs to them, so that recovery need not look at them."""
+        if self.failed or not self.has_unflushed_segments:
+            return
+        try:
+            await self.flush_state.carry_out_off_loop(self._plan_full_flush(self.segments.active.base_offset))
+        except OSError as error:
+            self.mark_failed(error)
+
+    def flush(self) -> None:
+        """Sync everything, here and now."""
+        if self.failed:
+            return
+        try:
+            self.flush_state.carry_out(self._plan_full_flush(self.log_end_offset))
+        except OSError as error:
+            self.mark_failed(error)
+
+    def _plan_full_flush(self, end_offset: int) -> FlushPlan:
+        """The segments below an offset, which ends one; with their indexes, and what else is needed to trust them."""
+        state = self.flush_state
+        if self.epochs.unsynced:
+            self.epochs.unsynced = False
+            state.written(self.epochs.path)
+        segments = [
+            segment for segment in self.segments.from_offset(state.recovery_point) if segment.base_offset < end_offset
+        ]
+        plan = state.plan(end_offset, full=True)
+        for segment in segments:
+            plan.files.append(segment.file)
+            plan.borrowed += segment.write_indexes()
+        return plan
+
+    # The end
+
+    def close(self) -> None:
+        """Leave everything as the next ``open`` after a clean shutdown expects it. A failed log is left as it is."""
+        if not self.failed and self.log_end_offset > 0:
+            try:
+                self.segments.active.close_for_appends()
+                self.producer_state.map_end_offset = self.log_end_offset
+                self._take_snapshot()
+            except OSError as error:
+                self.mark_failed(error)
+            if self.recovery_point < self.log_end_offset or not self.flush_state.is_settled:
+                self.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Close the files."""
+        for segment in self.segments:
+            segment.close()
+
+    def release_idle(self) -> None:
+        """Give back what closed segments hold that were not read since the last call."""
+        for segment in self.segments.closed:
+            if segment.base_offset < self.recovery_point:
+                segment.release_if_idle()
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
+        for segment in self.segments:
+            segment.update_config(config)
+
+
+def _nothing(log: PartitionLog) -> None:
+    """Nobody has asked to be told."""
