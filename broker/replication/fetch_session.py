@@ -57,7 +57,14 @@ class Watched(Protocol):
     """A partition as a position sees it."""
 
     def add_watcher(self, position: "FetchPosition") -> None: ...
+
     def remove_watcher(self, position: "FetchPosition") -> None: ...
+
+    def visible_end(self, read_committed: bool) -> int:
+        """The offset below which a consumer of this isolation level may read."""
+
+    def size_between(self, start_offset: int, end_offset: int) -> int:
+        """About how many bytes the log has there."""
 
 
 class Waiting(Protocol):

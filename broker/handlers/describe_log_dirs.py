@@ -1,0 +1,62 @@
+"""DescribeLogDirs (API key 35): what the data directory holds, and how full its volume is.
+
+A broker has one log directory. The offset lag of a partition is how far its log end is behind the high watermark that
+it knows of: zero on a leader. Partitions that are asked for and not here are left out, as in Kafka.
+
+Versions: 2 is flexible; 3 has a top-level error; 4 the volume's total and usable bytes; 5 says whether a directory is
+cordoned, which ours never is.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.replication.partition import Partition
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+@handles(ApiKey.DESCRIBE_LOG_DIRS, versions="1-5")
+def handle_describe_log_dirs(broker: "Broker", context: RequestContext, request: DescribeLogDirsRequest) -> Outcome:
+    if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return DescribeLogDirsResponse(results=[_describe(broker, request)])
+
+
+def _describe(broker: "Broker", request: DescribeLogDirsRequest) -> DescribeLogDirsResult:
+    log_dir = broker.log_manager.log_dir
+    try:
+        total_bytes, usable_bytes = broker.disk.usage(log_dir)
+    except OSError:
+        return DescribeLogDirsResult(log_dir=log_dir, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in _asked_for(broker, request):
+        if partition.log is not None:
+            name, index = partition.topic_partition
+            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+            lag = max(partition.log.high_watermark - partition.log.log_end_offset, 0)
+            topic.partitions.append(
+                DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size, offset_lag=lag)
+            )
+    return DescribeLogDirsResult(
+        log_dir=log_dir, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
+    )
+
+
+def _asked_for(broker: "Broker", request: DescribeLogDirsRequest) -> list[Partition]:
+    if request.topics is None:
+        return list(broker.replica_manager.partitions())
+    found = (
+        broker.replica_manager.partition((topic.topic, index)) for topic in request.topics for index in topic.partitions
+    )
+    return [partition for partition in found if partition is not None]

@@ -1,0 +1,141 @@
+"""Fetch (API key 1): read records for consumers, with sessions (KIP-227) and long polling.
+
+The work is in ``broker.replication``: ``fetch_session`` keeps what a client fetches, ``fetch_reader`` reads one round,
+``delayed_fetch`` waits. Here a request becomes parameters, and replies become a response.
+
+Isolation 0 reads below the high watermark, 1 (read committed) below the last stable offset, and then each partition
+names the aborted transactions that the client must skip. There are no other replicas to read from: the preferred read
+replica is always -1.
+
+Not served yet: fetches of followers, which are INVALID_REQUEST.
+
+Versions: 4 is the first with aborted transactions; 5 has log start offsets; 7 sessions; 9 leader epochs (KIP-320); 10
+zstd; 11 racks; 12 is flexible and has diverging epochs; 13 names topics by id; 15 moves the replica id into a struct;
+16 answers the current leader (KIP-951); 17 has directory ids of KRaft, which are ignored. Before 6 clients do not know
+KAFKA_STORAGE_ERROR and are told NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.replication.delayed_fetch import DelayedFetch
+from broker.replication.fetch_reader import FetchParams, FetchReader, error_reply
+from broker.replication.fetch_session import FetchContext, replica_id
+from broker.replication.leader_hint import leader_hint
+from broker.security.authorizer import Operation, ResourceType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_READ_COMMITTED: Final = 1
+_FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
+_FIRST_VERSION_WITH_CURRENT_LEADER: Final = 16
+_LEADERSHIP_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+@handles(ApiKey.FETCH, versions="4-17")
+def handle_fetch(broker: "Broker", context: RequestContext, request: FetchRequest) -> Outcome:
+    replicas = broker.replica_manager
+    if replica_id(request) >= 0:
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    now_ms = int(asyncio.get_running_loop().time() * 1000)
+    fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
+    if isinstance(fetch, ErrorCode):
+        return FetchResponse(error_code=fetch)
+    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    params = FetchParams(
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        read_committed=request.isolation_level == _READ_COMMITTED,
+        may_read=_authorization(broker, context),
+    )
+    return DelayedFetch(
+        fetch,
+        params,
+        reader=FetchReader(replicas),
+        sessions=replicas.fetch_sessions,
+        shape=lambda fetch: _shape(broker, context, fetch),
+        spawn=replicas.spawn,
+    ).start()
+
+
+def _authorization(broker: "Broker", context: RequestContext) -> Callable[[str], bool]:
+    @cache
+    def may_read(topic: str) -> bool:
+        return broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic)
+
+    return may_read
+
+
+def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
+    return FetchResponse(
+        error_code=error,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[error_reply(asked.partition, error) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _shape(broker: "Broker", context: RequestContext, fetch: FetchContext) -> FetchResponse:
+    """The response, its partitions grouped by topic."""
+    topics: dict[str | bytes, FetchableTopicResponse] = {}
+    endpoints: dict[int, NodeEndpoint] = {}
+    size = 0
+    by_id = fetch.session.uses_topic_ids
+    for position, reply in fetch.replies_to_send():
+        if reply.error_code:
+            _explain(broker, context, position.topic, reply, endpoints)
+        elif reply.records:
+            size += len(reply.records)
+        key = position.topic_id if by_id else position.topic or ""
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = FetchableTopicResponse(topic=position.topic or "", topic_id=position.topic_id)
+        topic.partitions.append(reply)
+    return FetchResponse(
+        throttle_time_ms=broker.quotas.record_fetch(context, size),
+        responses=list(topics.values()),
+        node_endpoints=list(endpoints.values()),
+    )
+
+
+def _explain(
+    broker: "Broker",
+    context: RequestContext,
+    topic: str | None,
+    reply: PartitionData,
+    endpoints: dict[int, NodeEndpoint],
+) -> None:
+    """Put an error into terms of the client's version, with the current leader where that helps."""
+    if reply.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.api_version < _FIRST_VERSION_WITH_STORAGE_ERROR:
+        reply.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if context.api_version < _FIRST_VERSION_WITH_CURRENT_LEADER or reply.error_code not in _LEADERSHIP_ERRORS:
+        return
+    assert topic is not None
+    hint = leader_hint(
+        broker.replica_manager, broker.metadata.image, context.connection.listener_name, (topic, reply.partition_index)
+    )
+    if hint is None:
+        return
+    reply.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+    if hint.host is not None:
+        endpoints[hint.leader_id] = NodeEndpoint(node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack)

@@ -1,0 +1,152 @@
+"""ListOffsets (API key 2): the offset that belongs to a timestamp, or to one of the special ones.
+
+==  ==================  ========================================================================
+-1  latest              what a consumer of this isolation level may read up to; the log end for brokers
+-2  earliest            the log start
+-3  max timestamp       the record with the largest timestamp (version 7)
+-4  earliest local      the same as earliest: all there is is local (version 8)
+-5  latest tiered       offset -1: nothing is tiered (version 9)
+-6  earliest pending    offset -1: nothing will be uploaded (version 11)
+==  ==================  ========================================================================
+
+A timestamp gives the first record at or after it; offset -1 if there is none that the client may read. Right after an
+election, while the high watermark has not reached the epoch's start, the end that consumers saw before could seem to
+have gone back; latest and timestamps are then OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
+
+Versions: 1 is the first with single offsets; 2 has isolation levels; 4 leader epochs; 6 is flexible; 10 has a time-out
+for tiered storage, which is not needed.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.replication.partition import NO_EPOCH, Partition
+from broker.security.authorizer import Operation, ResourceType
+from broker.storage.partition_log import PartitionLog
+from broker.storage.timestamp_search import FoundOffset
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+LATEST_TIERED_TIMESTAMP: Final = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
+
+_FIRST_VERSIONS: Final = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+_CONSUMER: Final = -1
+_DEBUGGING_REPLICA: Final = -2
+"""A replica id that may ask any replica, not only the leader."""
+_READ_COMMITTED: Final = 1
+_NO_TIMESTAMP: Final = -1
+_NO_OFFSET: Final = -1
+_FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
+
+
+@handles(ApiKey.LIST_OFFSETS, versions="1-11")
+def handle_list_offsets(broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> Outcome:
+    lookup = _Lookup(broker, context, request)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[lookup.find(topic.name, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+class _Lookup:
+    """The lookups of one request."""
+
+    __slots__ = ("_broker", "_context", "_duplicates", "_request")
+
+    def __init__(self, broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        asked = [(topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions]
+        self._duplicates = {key for key in asked if asked.count(key) > 1} if len(set(asked)) < len(asked) else set()
+
+    def find(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        found = self._find(topic, asked)
+        if found is ErrorCode.OFFSET_NOT_AVAILABLE and (
+            self._context.api_version < _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        ):
+            found = ErrorCode.LEADER_NOT_AVAILABLE
+        if isinstance(found, ErrorCode):
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=found)
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            timestamp=found.timestamp,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
+        )
+
+    def _find(self, topic: str, asked: ListOffsetsPartition) -> FoundOffset | ErrorCode:
+        if not self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if (topic, asked.partition_index) in self._duplicates:
+            return ErrorCode.INVALID_REQUEST
+        if asked.timestamp < 0 and self._context.api_version < _FIRST_VERSIONS.get(asked.timestamp, 1 << 15):
+            return ErrorCode.UNSUPPORTED_VERSION
+        partition = self._broker.replica_manager.find((topic, asked.partition_index))
+        if isinstance(partition, ErrorCode):
+            return partition
+        error = partition.check_leader_epoch(asked.current_leader_epoch)
+        if error:
+            return error
+        if partition.log is None or not (partition.is_leader or self._request.replica_id == _DEBUGGING_REPLICA):
+            return partition.unavailable_error
+        return self._look_up(partition, partition.log, asked.timestamp)
+
+    def _look_up(self, partition: Partition, log: PartitionLog, timestamp: int) -> FoundOffset | ErrorCode:
+        end_is_unknown = self._request.replica_id == _CONSUMER and not partition.end_is_settled
+        last_fetchable = self._last_fetchable_offset(log)
+        match timestamp:
+            case -1:
+                if end_is_unknown:
+                    return ErrorCode.OFFSET_NOT_AVAILABLE
+                return FoundOffset(_NO_TIMESTAMP, last_fetchable, partition.leader_epoch)
+            case -2 | -4:
+                return _earliest(log)
+            case -5 | -6:
+                return FoundOffset(_NO_TIMESTAMP, _NO_OFFSET, NO_EPOCH)
+            case -3:
+                found = log.max_timestamp_offset()
+            case _:
+                found = log.offset_for_timestamp(timestamp)
+        if found is not None and found.offset < last_fetchable:
+            return found
+        if end_is_unknown:
+            return ErrorCode.OFFSET_NOT_AVAILABLE
+        return FoundOffset(_NO_TIMESTAMP, _NO_OFFSET, NO_EPOCH)
+
+    def _last_fetchable_offset(self, log: PartitionLog) -> int:
+        if self._request.replica_id != _CONSUMER:
+            return log.log_end_offset
+        return log.last_stable_offset if self._request.isolation_level == _READ_COMMITTED else log.high_watermark
+
+
+def _earliest(log: PartitionLog) -> FoundOffset:
+    first = log.epochs.earliest_entry
+    epoch = first.epoch if first is not None and first.start_offset <= log.log_start_offset else NO_EPOCH
+    return FoundOffset(_NO_TIMESTAMP, log.log_start_offset, epoch)

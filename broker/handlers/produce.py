@@ -1,0 +1,267 @@
+"""Produce (API key 0): append batches to partitions that this broker leads.
+
+Each partition of a request has its own outcome. A batch is validated (``protocol.records.validation``), made to conform
+to its topic's codec and timestamp type where the topic wants that, and appended; a batch that the log already has is
+answered like the first time, with its original offset.
+
+acks: 0 is not answered at all, and an error closes the connection instead, which is the only way to tell; 1 is answered
+when the leader has the records; -1 when all in-sync replicas have them, in the same call if this broker is the only
+one. Anything else is INVALID_REQUIRED_ACKS. Nothing here awaits: a request that must wait leaves a future behind with
+all its records appended.
+
+Whatever goes wrong unexpectedly is told as KAFKA_STORAGE_ERROR, never UNKNOWN_SERVER_ERROR: producers take the first
+for "try again", and the second for the end of their idempotence.
+
+Transactions: a transactional batch needs a transactional id that the client may write to, and one request carries one
+producer's. The check with the coordinator that the partition belongs to an ongoing transaction (KIP-890) will stand
+between ``_refusal`` and the appends, and make this handler return a coroutine for the first batch of a transaction on
+a partition.
+
+Internal topics are written by their coordinators only: INVALID_TOPIC_EXCEPTION. (Kafka makes an exception for a client
+that calls itself ``__admin_client``; here nobody is believed.)
+
+Versions: 0-2 carried older batch formats and are advertised because librdkafka turns compression off without them; they
+are not served. 3 is the first with batches of version 2; 5 answers the log start offset; 7 allows zstd; 8 has error
+messages; 9 is flexible; 10 answers the current leader (KIP-951); 11 may be answered with TRANSACTION_ABORTABLE.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import CloseConnection, Outcome, RequestContext, handles
+from broker.replication.delayed_produce import DelayedProduce, Unacknowledged
+from broker.replication.leader_hint import leader_hint
+from broker.security.authorizer import Operation, ResourceType
+from broker.storage.log_config import LogConfig
+from broker.storage.partition_log import AppendOrigin
+from coordinator.controller.cluster_image import INTERNAL_TOPICS
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.records.compression import Compression
+from protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT, BatchHeader, read_header
+from protocol.records.validation import conform_to_topic, validate_produced
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_ACKS: Final = frozenset({-1, 0, 1})
+_NO_ACKS: Final = 0
+_FIRST_VERSION_WITH_ZSTD: Final = 7
+_FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
+_UNKNOWN_OFFSET: Final = -1
+
+_CODECS: Final = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+"""Values of ``compression.type`` that override the producer's choice."""
+
+_MESSAGES: Final = {
+    ErrorCode.INVALID_RECORD: "The batch, or a record in it, is not what the topic accepts",
+    ErrorCode.INVALID_TIMESTAMP: "A timestamp lies outside of what the topic accepts",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "Internal topics are written by the broker only",
+}
+
+
+def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> ProduceResponse:
+    """Every partition failed for a reason that nobody foresaw."""
+    if request.acks == _NO_ACKS:
+        raise CloseConnection("a produce without acks failed")
+    return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+@handles(ApiKey.PRODUCE, versions="3-11", advertised="0-11", error_response=error_response)
+def handle_produce(broker: "Broker", context: RequestContext, request: ProduceRequest) -> Outcome:
+    refusal = _refusal(broker, context, request)
+    if refusal:
+        return _answered(broker, context, request, _refused(request, refusal))
+    appends = _Appends(broker, context, request)
+    response = appends.run()
+    response.throttle_time_ms = broker.quotas.record_produce(context, appends.size)
+    if not appends.unacknowledged:
+        return _answered(broker, context, request, response)
+    delayed = DelayedProduce(
+        response, acks=request.acks, complete=lambda response: _with_leaders(broker, context, response)
+    )
+    return delayed.start(appends.unacknowledged, request.timeout_ms)
+
+
+class _Appends:
+    """The appends of one request."""
+
+    __slots__ = ("_broker", "_context", "_now_ms", "_request", "size", "unacknowledged")
+
+    def __init__(self, broker: "Broker", context: RequestContext, request: ProduceRequest) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._now_ms = broker.wall_clock()
+        self.size = 0
+        self.unacknowledged: list[Unacknowledged] = []
+
+    def run(self) -> ProduceResponse:
+        responses = []
+        for topic in self._request.topic_data:
+            name = topic.name
+            error = self._topic_error(name)
+            partitions = [
+                _error(data.index, error) if error else self._append(name, data) for data in topic.partition_data
+            ]
+            responses.append(TopicProduceResponse(name=name, partition_responses=partitions))
+        return ProduceResponse(responses=responses)
+
+    def _topic_error(self, name: str) -> ErrorCode:
+        if not self._broker.authorizer.authorize(self._context, Operation.WRITE, ResourceType.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.INVALID_TOPIC_EXCEPTION if name in INTERNAL_TOPICS else ErrorCode.NONE
+
+    def _append(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
+        partition = self._broker.replica_manager.led_partition((topic, data.index))
+        if isinstance(partition, ErrorCode):
+            return _error(data.index, partition)
+        log = partition.led_log
+        assert log is not None
+        valid = self._validated(data, log.config)
+        if isinstance(valid, ErrorCode):
+            return _error(data.index, valid)
+        batch, header = valid
+        acks = self._request.acks
+        info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
+        if isinstance(info, ErrorCode):
+            return _error(data.index, info)
+        self.size += header.size
+        response = PartitionProduceResponse(
+            index=data.index,
+            base_offset=info.base_offset,
+            log_append_time_ms=info.log_append_time,
+            log_start_offset=info.log_start_offset,
+        )
+        end_offset = info.last_offset + 1
+        if acks != _NO_ACKS and not partition.is_acknowledged(end_offset, acks):
+            self.unacknowledged.append(Unacknowledged(partition, end_offset, response))
+        return response
+
+    def _validated(self, data: PartitionProduceData, config: LogConfig) -> tuple[memoryview, BatchHeader] | ErrorCode:
+        """The batch as it will be stored, and its header."""
+        records = data.records
+        if records is not None and (not isinstance(records, memoryview) or records.readonly):
+            # Not from a socket, whose frames are ours to write to.
+            records = memoryview(bytearray(b"".join(records) if isinstance(records, list) else records))
+        settings = self._broker.config
+        log_append_time = config.timestamp_type == "LogAppendTime"
+        header = validate_produced(
+            records,
+            max_message_bytes=config.max_message_bytes,
+            now_ms=self._now_ms,
+            timestamp_before_max_ms=config.timestamp_before_max_ms,
+            timestamp_after_max_ms=config.timestamp_after_max_ms,
+            compacted=config.compacts,
+            full=settings.oncelog_validate_records == "full",
+            max_decompressed_bytes=settings.oncelog_max_decompressed_bytes,
+            log_append_time=log_append_time,
+            allow_zstd=self._context.api_version >= _FIRST_VERSION_WITH_ZSTD,
+        )
+        if isinstance(header, ErrorCode):
+            return header
+        assert records is not None
+        if not log_append_time and config.compression_type == "producer":
+            return records, header
+        return conform_to_topic(
+            records,
+            header,
+            compression=_CODECS.get(config.compression_type),
+            log_append_time_ms=self._now_ms if log_append_time else None,
+            max_message_bytes=config.max_message_bytes,
+            max_decompressed_bytes=settings.oncelog_max_decompressed_bytes,
+        )
+
+
+def _refusal(broker: "Broker", context: RequestContext, request: ProduceRequest) -> ErrorCode:
+    """What is wrong with the request as a whole."""
+    if request.acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    transactional = [
+        data.records
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if isinstance(data.records, memoryview)
+        and len(data.records) >= HEADER_SIZE
+        and data.records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
+    ]
+    if not transactional:
+        return ErrorCode.NONE
+    transactional_id = request.transactional_id
+    if transactional_id is None or not broker.authorizer.authorize(
+        context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if len(transactional) > 1 and len({read_header(records).producer_id for records in transactional}) > 1:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE
+
+
+def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name, partition_responses=[_error(data.index, error) for data in topic.partition_data]
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _error(index: int, error: ErrorCode) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=error, base_offset=_UNKNOWN_OFFSET, error_message=_MESSAGES.get(error)
+    )
+
+
+def _answered(
+    broker: "Broker", context: RequestContext, request: ProduceRequest, response: ProduceResponse
+) -> ProduceResponse | None:
+    if request.acks != _NO_ACKS:
+        return _with_leaders(broker, context, response)
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                error = ErrorCode(partition.error_code).name
+                raise CloseConnection(f"a produce without acks to {topic.name}-{partition.index} failed: {error}")
+    return None
+
+
+def _with_leaders(broker: "Broker", context: RequestContext, response: ProduceResponse) -> ProduceResponse:
+    """Tell where the leader is now, wherever it is not here."""
+    if context.api_version < _FIRST_VERSION_WITH_CURRENT_LEADER:
+        return response
+    endpoints: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            hint = leader_hint(
+                broker.replica_manager,
+                broker.metadata.image,
+                context.connection.listener_name,
+                (topic.name, partition.index),
+            )
+            if hint is None:
+                continue
+            partition.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            if hint.host is not None:
+                endpoints[hint.leader_id] = NodeEndpoint(
+                    node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
+                )
+    response.node_endpoints = list(endpoints.values())
+    return response

@@ -1,0 +1,174 @@
+"""A fetch from request to answer: read what is there, wait if that is too little, read again.
+
+A fetch waits until `min_bytes` can be seen at its isolation level, until something happened that its client must know
+(a leader changed, a partition failed), or for `max_wait_ms`. It belongs to its session while it waits: partitions tell
+the session, the session tells the fetch. Waking is deferred to the end of the loop's turn, so that many appends of one
+turn are one answer, and no producer pays for the reads of those who wait for its records.
+
+Bytes are counted, not read, while waiting. An append that became visible adds its size; any other move of the visible
+end (a transaction that ended, a follower that caught up) counts anew, by the log's index. Each partition counts at most
+its own maximum.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
+from broker.replication.fetch_session import NO_SESSION, FetchContext, FetchKind, FetchPosition, FetchSessionCache
+from broker.replication.partition import Spawn
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
+
+Shape: TypeAlias = Callable[[FetchContext], FetchResponse]
+"""Makes the answer out of the replies."""
+
+
+class DelayedFetch:
+    """One fetch request. `start` is called once."""
+
+    __slots__ = (
+        "_available",
+        "_context",
+        "_future",
+        "_loop",
+        "_params",
+        "_reader",
+        "_sessions",
+        "_shape",
+        "_spawn",
+        "_timer",
+        "_woken",
+    )
+
+    def __init__(
+        self,
+        context: FetchContext,
+        params: FetchParams,
+        *,
+        reader: FetchReader,
+        sessions: FetchSessionCache,
+        shape: Shape,
+        spawn: Spawn,
+    ) -> None:
+        self._context = context
+        self._params = params
+        self._reader = reader
+        self._sessions = sessions
+        self._shape = shape
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[FetchResponse] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._available = 0
+        """Visible bytes of all partitions, as far as they are counted."""
+        self._woken = False
+
+    def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
+        """The answer, or a future of it."""
+        attempt = self._reader.read(self._context, self._params)
+        if not attempt.cold and self._is_enough(attempt):
+            return self._answer()
+        self._future = self._loop.create_future()
+        self._future.add_done_callback(self._settled)
+        if attempt.cold:
+            self._spawn(self._answer_cold(self._future, attempt), "fetch of cold data")
+        else:
+            self._park()
+        return self._future
+
+    def _is_enough(self, attempt: Attempt) -> bool:
+        return (
+            attempt.size >= self._params.min_bytes
+            or attempt.must_tell
+            or self._params.max_wait_ms <= 0
+            or attempt.refused == len(self._context.session.positions)
+        )
+
+    def _park(self) -> None:
+        context = self._context
+        if context.kind is FetchKind.SESSIONLESS:
+            self._reader.watch_all(context)
+        for position in context.session.dirty:
+            # What was read is not kept: its partition is still dirty, so that it will be read again.
+            reply = context.replies.pop(position, None)
+            if reply is not None and reply.records and position.watched is not None:
+                position.available = min(len(reply.records), position.max_bytes)
+                position.seen_end = position.watched.visible_end(self._params.read_committed)
+                self._available += position.available
+        context.session.waiting = self
+        self._timer = self._loop.call_later(self._params.max_wait_ms / 1000, self._wake)
+
+    def progressed(self, position: FetchPosition, base_offset: int, size: int) -> None:
+        """More of this partition may be visible; the last append put ``size`` bytes at ``base_offset``."""
+        if self._woken or position.watched is None:
+            return
+        end = position.watched.visible_end(self._params.read_committed)
+        if end <= position.seen_end:
+            return
+        if self._params.min_bytes > 1:
+            self._available -= position.available
+            if position.seen_end == base_offset:
+                position.available = min(position.available + size, position.max_bytes)
+            else:
+                size = position.watched.size_between(position.fetch_offset, end)
+                position.available = min(size, position.max_bytes)
+            self._available += position.available
+            position.seen_end = end
+        if self._params.min_bytes <= 1 or self._available >= self._params.min_bytes:
+            self.disturbed()
+
+    def disturbed(self) -> None:
+        """Answer at the end of this turn."""
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._unpark()
+        future = self._future
+        if future is None or future.done():
+            return
+        try:
+            attempt = Attempt() if self._context.overtaken else self._reader.read(self._context, self._params)
+            if attempt.cold:
+                self._spawn(self._answer_cold(future, attempt), "fetch of cold data")
+            else:
+                future.set_result(self._answer())
+        except Exception as error:  # Whoever waits for the answer deals with it; here nobody would.
+            future.set_exception(error)
+
+    async def _answer_cold(self, future: "asyncio.Future[FetchResponse]", attempt: Attempt) -> None:
+        try:
+            await self._reader.read_cold(self._context, attempt)
+            if not future.done():
+                future.set_result(self._answer())
+        except Exception as error:
+            future.set_exception(error)
+        finally:
+            future.cancel()  # Without effect unless this task was cancelled.
+
+    def _answer(self) -> FetchResponse:
+        context, session = self._context, self._context.session
+        if context.overtaken:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
+        response = self._shape(context)
+        if context.kind is FetchKind.FULL:
+            self._sessions.keep(session, int(self._loop.time() * 1000))
+        response.session_id = session.id
+        if session.id == NO_SESSION:
+            session.close()
+        return response
+
+    def _unpark(self) -> None:
+        self._woken = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._context.session.waiting is self:
+            self._context.session.waiting = None
+
+    def _settled(self, future: "asyncio.Future[FetchResponse]") -> None:
+        """Answered, or cancelled because the connection has gone."""
+        self._unpark()
+        if future.cancelled() and self._context.kind is not FetchKind.INCREMENTAL:
+            self._context.session.close()

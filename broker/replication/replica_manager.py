@@ -1,0 +1,307 @@
+"""The partitions that have a replica on this broker, and what the controller orders about them.
+
+The controller speaks through the same messages as in a cluster of Apache Kafka with ZooKeeper: LeaderAndIsr makes this
+broker leader or follower of partitions, StopReplica ends that, with or without the data. Orders of an older controller
+are refused as a whole, orders with an older leader epoch one by one. A broker that is alone gets the same orders from
+its own controller.
+
+Whoever leads a partition of an internal topic is also the coordinator for it: elections and resignations of those
+partitions are told to the coordinators, each with a `LeaderTerm` to append to.
+
+High watermarks are written to ``replication-offset-checkpoint`` every few seconds, so that a restarted replica knows
+what it may show before its followers have reported. A log that fails (an I/O error) takes its partition out of service
+here, with KAFKA_STORAGE_ERROR for everybody who waits, and is reported once.
+
+What is left out for now: followers. A partition of which another broker is leader keeps its log and does not fetch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.leader_term import LeaderTerm
+from broker.replication.partition import NO_EPOCH, Partition, Spawn
+from broker.replication.transaction_markers import MarkerWrite, OnOffsetsMarker, OnWritten
+from broker.storage.checkpoints import OffsetCheckpoint
+from broker.storage.log_config import LogConfig
+from broker.storage.log_manager import LogManager
+from broker.storage.partition_log import PartitionLog
+from coordinator.controller.cluster_image import INTERNAL_TOPICS, NO_LEADER, MetadataCache
+from coordinator.ports import LeaderAndEpoch, WallClock
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from protocol.schema import ZERO_UUID
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+EPOCH_DURING_DELETE: Final = -2
+"""The leader epoch of a StopReplica that deletes a topic: it outranks every epoch."""
+
+OnElected: TypeAlias = Callable[[TopicPartition, LeaderTerm], None]
+OnResigned: TypeAlias = Callable[[TopicPartition], None]
+OnStorageFailure: TypeAlias = Callable[[TopicPartition], None]
+
+
+class ReplicaManager:
+    """Owns every `Partition` of this broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        log_manager: LogManager,
+        high_watermarks: OffsetCheckpoint,
+        metadata: MetadataCache,
+        log_config: Callable[[str], LogConfig],
+        fetch_sessions: FetchSessionCache,
+        spawn: Spawn,
+        wall_clock: WallClock,
+        on_elected: OnElected,
+        on_resigned: OnResigned,
+        on_offsets_marker: OnOffsetsMarker,
+        on_storage_failure: OnStorageFailure,
+    ) -> None:
+        self.fetch_sessions = fetch_sessions
+        self.spawn = spawn
+        self._broker_id = broker_id
+        self._log_manager = log_manager
+        self._high_watermarks = high_watermarks
+        self._checkpointed = high_watermarks.read() or {}
+        self._metadata = metadata
+        self._log_config = log_config
+        self._wall_clock = wall_clock
+        self._on_elected = on_elected
+        self._on_resigned = on_resigned
+        self._on_offsets_marker = on_offsets_marker
+        self._on_storage_failure = on_storage_failure
+        self._controller_epoch = -1
+        self._partitions: dict[tuple[str, int], Partition] = {}
+
+    # Finding partitions
+
+    def partition(self, topic_partition: tuple[str, int]) -> Partition | None:
+        """The partition, if it has a replica here."""
+        return self._partitions.get(topic_partition)
+
+    def partitions(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def find(self, topic_partition: tuple[str, int]) -> Partition | ErrorCode:
+        """The partition, led or not, or why there is none here."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            known = self._metadata.image.partition(TopicPartition(*topic_partition))
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.KAFKA_STORAGE_ERROR if partition.failed else partition
+
+    def led_partition(self, topic_partition: tuple[str, int]) -> Partition | ErrorCode:
+        """The partition, if this broker leads it."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None and partition.led_log is not None:
+            return partition
+        found = self.find(topic_partition)
+        return found if isinstance(found, ErrorCode) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self._metadata.image.topic_names.get(topic_id)
+
+    def current_leader(self, topic_partition: tuple[str, int]) -> LeaderAndEpoch | None:
+        """Who leads a partition, as the last LeaderAndIsr said, or else the cluster's metadata."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            return self._metadata.leader(TopicPartition(*topic_partition))
+        if partition.leader_id <= NO_LEADER:
+            return None
+        return LeaderAndEpoch(partition.leader_id, partition.leader_epoch)
+
+    # The controller's orders
+
+    def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        if not self._obeys(request.controller_id, request.controller_epoch, "LeaderAndIsr"):
+            return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        response = LeaderAndIsrResponse()
+        for state in request.ungrouped_partition_states:
+            topic_partition = TopicPartition(state.topic_name, state.partition_index)
+            response.partition_errors.append(self._apply_state(topic_partition, ZERO_UUID, state))
+        for topic in request.topic_states:
+            errors = [
+                self._apply_state(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state)
+                for state in topic.partition_states
+            ]
+            # Versions before 5 carry the first form, later ones the second.
+            response.partition_errors += errors
+            response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
+        return response
+
+    def _obeys(self, controller_id: int, controller_epoch: int, order: str) -> bool:
+        if controller_epoch < self._controller_epoch:
+            logger.warning(
+                "Refused %s of controller %d: its epoch %d is older than %d",
+                order,
+                controller_id,
+                controller_epoch,
+                self._controller_epoch,
+            )
+            return False
+        self._controller_epoch = controller_epoch
+        return True
+
+    def _apply_state(
+        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
+    ) -> LeaderAndIsrPartitionError:
+        error = self._refusal(topic_partition, topic_id, state)
+        if not error:
+            try:
+                self._change_leadership(topic_partition, topic_id, state)
+            except OSError:
+                logger.exception("The log of %s cannot be opened", topic_partition)
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+                self._on_storage_failure(topic_partition)
+        if error:
+            logger.warning("LeaderAndIsr of %s at epoch %d: %s", topic_partition, state.leader_epoch, error.name)
+        return LeaderAndIsrPartitionError(
+            topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=error
+        )
+
+    def _refusal(
+        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
+    ) -> ErrorCode:
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            if partition.failed:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if topic_id != partition.topic_id and ZERO_UUID not in (topic_id, partition.topic_id):
+                return ErrorCode.INCONSISTENT_TOPIC_ID
+            if state.leader_epoch <= partition.leader_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+    def _change_leadership(
+        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
+    ) -> None:
+        log = self._log_of(topic_partition, topic_id)
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            partition = self._partitions[topic_partition] = Partition(
+                topic_partition, broker_id=self._broker_id, spawn=self.spawn, on_failure=self._take_out_of_service
+            )
+        if topic_id != ZERO_UUID:
+            partition.topic_id = topic_id
+        if state.leader == self._broker_id:
+            if partition.become_leader(state, log):
+                self._tell_elected(partition)
+        elif partition.become_follower(state, log):
+            self._tell_resigned(partition)
+
+    def _log_of(self, topic_partition: TopicPartition, topic_id: bytes) -> PartitionLog:
+        log = self._log_manager.get(topic_partition)
+        if log is None:
+            log = self._log_manager.create(topic_partition, self._log_config(topic_partition.topic), topic_id)
+        checkpointed = self._checkpointed.pop(topic_partition, None)
+        if checkpointed is not None:
+            log.update_high_watermark(min(max(checkpointed, log.high_watermark), log.log_end_offset))
+        return log
+
+    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        if not self._obeys(request.controller_id, request.controller_epoch, "StopReplica"):
+            return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        errors = [
+            StopReplicaPartitionError(
+                topic_name=topic_partition.topic,
+                partition_index=topic_partition.partition,
+                error_code=self._stop(topic_partition, leader_epoch, delete),
+            )
+            for topic_partition, leader_epoch, delete in _stopped(request)
+        ]
+        return StopReplicaResponse(partition_errors=errors)
+
+    def _stop(self, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            if partition.failed:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if delete:
+                del self._partitions[topic_partition]
+            if partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+                self._tell_resigned(partition)
+        if delete:
+            self._checkpointed.pop(topic_partition, None)
+            try:
+                self._log_manager.delete(topic_partition)
+            except OSError:
+                logger.exception("The log of %s cannot be deleted", topic_partition)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    # Transactions
+
+    def write_txn_markers(self, request: WriteTxnMarkersRequest, on_written: OnWritten) -> None:
+        """Append the markers of a coordinator; ``on_written`` is called once, at once if nothing has to wait."""
+        MarkerWrite(self, self._on_offsets_marker, self._wall_clock(), on_written).start(request)
+
+    def _tell_elected(self, partition: Partition) -> None:
+        if partition.topic_partition.topic in INTERNAL_TOPICS and partition.term is not None:
+            self._on_elected(partition.topic_partition, partition.term)
+
+    def _tell_resigned(self, partition: Partition) -> None:
+        if partition.topic_partition.topic in INTERNAL_TOPICS:
+            self._on_resigned(partition.topic_partition)
+
+    def _take_out_of_service(self, partition: Partition) -> None:
+        if partition.led_log is None:
+            return
+        logger.error("%s is out of service: its log failed", partition.topic_partition)
+        partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._tell_resigned(partition)
+        self._on_storage_failure(partition.topic_partition)
+
+    # High watermarks
+
+    async def checkpoint_high_watermarks(self) -> None:
+        await self._high_watermarks.write_off_loop(self._current_high_watermarks())
+
+    async def run_checkpoints(self, interval_ms: int) -> None:
+        """Write the high watermarks for ever; for a task of the broker's supervisor."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await self.checkpoint_high_watermarks()
+
+    def _current_high_watermarks(self) -> dict[TopicPartition, int]:
+        offsets = dict(self._checkpointed)  # Partitions that the controller has not spoken of yet.
+        for partition in self._partitions.values():
+            if partition.log is not None and not partition.log.failed:
+                offsets[partition.topic_partition] = partition.log.high_watermark
+        return offsets
+
+    async def stop(self) -> None:
+        """Answer fetches that wait, and remember the high watermarks."""
+        self.fetch_sessions.close()
+        await self.checkpoint_high_watermarks()
+
+
+def _stopped(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
+    """(partition, leader epoch, whether to delete) in each of the forms that the message has had."""
+    for partition in request.ungrouped_partitions:
+        yield TopicPartition(partition.topic_name, partition.partition_index), NO_EPOCH, request.delete_partitions
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield TopicPartition(topic.name, index), NO_EPOCH, request.delete_partitions
+    for topic_state in request.topic_states:
+        for state in topic_state.partition_states:
+            topic_partition = TopicPartition(topic_state.topic_name, state.partition_index)
+            yield topic_partition, state.leader_epoch, state.delete_partition

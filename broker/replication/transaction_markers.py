@@ -1,0 +1,105 @@
+"""Writing the markers that end transactions: one control batch in each partition that a transaction touched.
+
+A coordinator sends WriteTxnMarkers to the leaders of its partitions; for those that it leads itself it is called here
+directly. Each (marker, partition) is appended on its own and has its own error. What a coordinator makes of them: no
+leader here or no such partition means look again (or, if the topic is gone, nothing left to do);
+TRANSACTION_COORDINATOR_FENCED and INVALID_PRODUCER_EPOCH mean that somebody newer has taken over.
+
+A partition of ``__consumer_offsets`` holds offsets that became pending with the transaction. They are materialised (or
+dropped) right after the marker's append and before anybody hears of success, so that who knows of a committed
+transaction also sees its offsets.
+
+A marker that is sent again finds its transaction ended. It is appended once more and changes nothing.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from broker.replication.partition import ACKS_ALL
+from broker.storage.partition_log import AppendOrigin
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.records.control_records import build_end_txn_marker
+from protocol.records.record_batch import read_header
+
+if TYPE_CHECKING:
+    from broker.replication.replica_manager import ReplicaManager
+
+OnWritten: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
+
+
+class OnOffsetsMarker(Protocol):
+    """Hears of each marker that was appended to a partition of ``__consumer_offsets``."""
+
+    def __call__(self, partition: int, producer_id: int, *, commit: bool) -> None: ...
+
+
+class MarkerWrite:
+    """One WriteTxnMarkers request: appends at once, reports when everything is replicated or failed."""
+
+    __slots__ = ("_now_ms", "_on_offsets_marker", "_on_written", "_replicas", "_response", "_unfinished")
+
+    def __init__(
+        self, replicas: "ReplicaManager", on_offsets_marker: OnOffsetsMarker, now_ms: int, on_written: OnWritten
+    ) -> None:
+        self._replicas = replicas
+        self._on_offsets_marker = on_offsets_marker
+        self._now_ms = now_ms
+        self._on_written = on_written
+        self._response = WriteTxnMarkersResponse()
+        self._unfinished = 1
+        """Partitions that are not settled, and one for the walk over the request itself."""
+
+    def start(self, request: WriteTxnMarkersRequest) -> None:
+        """``on_written`` is called once, possibly before this returns."""
+        for marker in request.markers:
+            result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+            self._response.markers.append(result)
+            for topic in marker.topics:
+                topic_result = WritableTxnMarkerTopicResult(name=topic.name)
+                result.topics.append(topic_result)
+                for index in topic.partition_indexes:
+                    partition_result = WritableTxnMarkerPartitionResult(partition_index=index)
+                    topic_result.partitions.append(partition_result)
+                    self._unfinished += 1
+                    self._write(marker, topic.name, partition_result)
+        self._finish_one()
+
+    def _write(self, marker: WritableTxnMarker, topic: str, result: WritableTxnMarkerPartitionResult) -> None:
+        def settle(error: ErrorCode) -> None:
+            result.error_code = error
+            self._finish_one()
+
+        partition = self._replicas.led_partition((topic, result.partition_index))
+        if isinstance(partition, ErrorCode):
+            settle(partition)
+            return
+        batch = build_end_txn_marker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp=self._now_ms,
+        )
+        info = partition.append(
+            memoryview(batch), read_header(batch), origin=AppendOrigin.COORDINATOR, required_acks=ACKS_ALL
+        )
+        if isinstance(info, ErrorCode):
+            settle(info)
+            return
+        if topic == GROUP_METADATA_TOPIC_NAME:
+            self._on_offsets_marker(result.partition_index, marker.producer_id, commit=marker.transaction_result)
+        partition.when_replicated(info.last_offset + 1, settle)
+
+    def _finish_one(self) -> None:
+        self._unfinished -= 1
+        if not self._unfinished:
+            self._on_written(self._response)

@@ -1,0 +1,375 @@
+"""A partition over a real log on a simulated disk: leadership, acknowledgement, flushing, failure."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from broker.replication.partition import ACKS_ALL, Partition
+from broker.storage.log_config import LogConfig
+from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from broker.supervisor import Supervisor
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from protocol.records.record_batch import iter_batches
+from protocol.topic_partition import TopicPartition
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.batches import batch, marker, with_header
+from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
+
+ME, OTHER = 1, 2
+FLUSH_EACH = LogConfig(flush_interval_messages=1)
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Fixture:
+    """One partition, its log and disk, and what it reported."""
+
+    def __init__(self, config: LogConfig | None = None) -> None:
+        self.disk = SimDisk()
+        self.disk.make_dirs("/data/t-0")
+        self.supervisor = Supervisor()
+        self.failed: list[Partition] = []
+        self.config = config or LogConfig()
+        self.partition = Partition(
+            TopicPartition("t", 0), broker_id=ME, spawn=self.supervisor.spawn, on_failure=self.failed.append
+        )
+        self.log = PartitionLog.open(
+            self.disk, "/data/t-0", TopicPartition("t", 0), self.config, wall_clock=lambda: 1_000
+        )
+
+    def lead(
+        self, epoch: int = 0, *, replicas: tuple[int, ...] = (ME,), isr: tuple[int, ...] = (ME,), leader: int = ME
+    ) -> bool:
+        state = LeaderAndIsrPartitionState(
+            leader=leader, leader_epoch=epoch, replicas=list(replicas), isr=list(isr), partition_epoch=epoch
+        )
+        if leader == ME:
+            return self.partition.become_leader(state, self.log)
+        return self.partition.become_follower(state, self.log)
+
+    def append(
+        self, data: bytearray | None = None, *, acks: int = 1, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo | ErrorCode:
+        view, header = with_header(data or batch())
+        return self.partition.append(view, header, origin=origin, required_acks=acks)
+
+
+async def opened(gate: asyncio.Event) -> None:
+    await gate.wait()
+
+
+def noted(calls: list[ErrorCode]) -> Callable[[ErrorCode], None]:
+    return calls.append
+
+
+def test_nobody_writes_to_a_partition_without_a_leader_here() -> None:
+    fixture = Fixture()
+    assert fixture.append() is NOT_LEADER
+    fixture.lead(0, leader=OTHER, replicas=(ME, OTHER), isr=(ME, OTHER))
+    assert fixture.append() is NOT_LEADER
+    assert fixture.log.log_end_offset == 0
+
+
+def test_a_sole_replica_acknowledges_in_the_same_call() -> None:
+    fixture = Fixture()
+    fixture.lead()
+    info = fixture.append(batch(b"a", b"b"), acks=ACKS_ALL)
+    assert isinstance(info, AppendInfo)
+    assert (info.base_offset, info.last_offset) == (0, 1)
+    assert fixture.log.high_watermark == 2
+    assert fixture.partition.is_acknowledged(2, ACKS_ALL)
+
+
+def test_the_leader_epoch_is_stamped_and_remembered() -> None:
+    """B53: the new epoch is in the epoch file before anything is written under it."""
+    fixture = Fixture()
+    fixture.lead(3)
+    assert fixture.log.latest_epoch == 3
+    fixture.append()
+    fixture.lead(5)
+    fixture.append()
+    records = fixture.log.segments.active.file.read_at(1000, 0)
+    assert [header.partition_leader_epoch for _, header in iter_batches(records)] == [3, 5]
+    assert fixture.log.end_offset_for_epoch(3) == (3, 1)
+
+
+def test_acks_all_needs_enough_in_sync_replicas_and_others_do_not() -> None:
+    fixture = Fixture(LogConfig(min_insync_replicas=2))
+    fixture.lead(replicas=(ME, OTHER), isr=(ME,))
+    assert fixture.append(acks=ACKS_ALL) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert fixture.log.log_end_offset == 0
+    assert isinstance(fixture.append(acks=1), AppendInfo)
+
+
+def test_the_high_watermark_waits_below_the_minimum() -> None:
+    """B57: while fewer replicas are in sync than `min.insync.replicas`, nothing more becomes visible."""
+    fixture = Fixture(LogConfig(min_insync_replicas=2))
+    fixture.lead(replicas=(ME, OTHER), isr=(ME,))
+    fixture.append(acks=1)
+    assert fixture.log.high_watermark == 0
+
+
+def test_a_sole_replica_is_never_too_few() -> None:
+    fixture = Fixture(LogConfig(min_insync_replicas=2))
+    fixture.lead()
+    assert isinstance(fixture.append(acks=ACKS_ALL), AppendInfo)
+
+
+def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
+    """B60, B82: a follower that has not reported holds the high watermark back."""
+    fixture, calls = Fixture(), list[ErrorCode]()
+    fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
+    fixture.append(batch(b"a", b"b"), acks=ACKS_ALL)
+    fixture.partition.when_replicated(2, noted(calls))
+    assert fixture.log.high_watermark == 0
+    fixture.partition.follower_ends[OTHER] = 1
+    fixture.partition.advance_high_watermark()
+    assert fixture.log.high_watermark == 1
+    assert calls == []
+    fixture.partition.follower_ends[OTHER] = 2
+    fixture.partition.advance_high_watermark()
+    assert calls == [ErrorCode.NONE]
+
+
+def test_a_replicated_offset_is_told_at_once_and_a_lost_leadership_too() -> None:
+    fixture, calls = Fixture(), list[ErrorCode]()
+    fixture.partition.when_replicated(0, noted(calls))
+    fixture.lead()
+    fixture.append()
+    fixture.partition.when_replicated(1, noted(calls))
+    assert calls == [NOT_LEADER, ErrorCode.NONE]
+
+
+def test_who_waits_is_told_when_the_leadership_is_lost() -> None:
+    fixture, calls = Fixture(), list[ErrorCode]()
+    fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
+    fixture.append()
+    fixture.partition.when_replicated(1, noted(calls))
+    assert fixture.lead(1, leader=OTHER, replicas=(ME, OTHER), isr=(OTHER,))
+    assert calls == [NOT_LEADER]
+
+
+def test_a_new_epoch_of_the_same_leader_goes_on() -> None:
+    fixture, calls = Fixture(), list[ErrorCode]()
+    assert fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
+    term = fixture.partition.term
+    assert term is not None
+    fixture.append()
+    fixture.partition.when_replicated(1, noted(calls))
+    assert not fixture.lead(1, replicas=(ME, OTHER), isr=(ME,))
+    assert calls == [ErrorCode.NONE]
+    assert fixture.partition.term is term
+    assert term.append(batch()) == 2
+
+
+def test_the_end_is_not_settled_until_the_new_epoch_is_replicated() -> None:
+    """B81: a new leader's high watermark may lag behind what consumers saw before."""
+    fixture = Fixture()
+    fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
+    fixture.append()
+    fixture.lead(1, replicas=(ME, OTHER), isr=(ME, OTHER))
+    assert not fixture.partition.end_is_settled
+    fixture.partition.follower_ends[OTHER] = 1
+    fixture.partition.advance_high_watermark()
+    assert fixture.partition.end_is_settled
+
+
+@pytest.mark.parametrize(
+    ("believed", "expected"),
+    [
+        (-1, ErrorCode.NONE),
+        (4, ErrorCode.NONE),
+        (3, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_a_clients_epoch_is_compared(believed: int, expected: ErrorCode) -> None:
+    """B51: a client with an older leader epoch is fenced, one with a newer has to wait."""
+    fixture = Fixture()
+    fixture.lead(4)
+    assert fixture.partition.check_leader_epoch(believed) is expected
+
+
+def test_a_term_that_is_over_appends_nothing() -> None:
+    fixture, calls = Fixture(), list[ErrorCode]()
+    fixture.lead()
+    term = fixture.partition.term
+    assert term is not None
+    assert term.append(batch(b"a", b"b")) == 2
+    fixture.lead(1, leader=OTHER, replicas=(ME, OTHER), isr=(OTHER,))
+    assert term.append(batch()) is NOT_LEADER
+    fixture.lead(2)
+    assert term.append(batch()) is NOT_LEADER
+    term.when_replicated(1, noted(calls))
+    assert calls == [NOT_LEADER]
+    assert fixture.log.log_end_offset == 2
+
+
+def test_a_term_reads_what_it_wrote_up_to_the_end() -> None:
+    """B83: a coordinator loads up to the log end, beyond the high watermark."""
+    fixture = Fixture()
+    fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
+    term = fixture.partition.term
+    assert term is not None
+    assert term.append(batch(b"a")) == 1
+    assert term.append(batch(b"b", b"c")) == 3
+    assert (term.high_watermark, term.log_end_offset, term.log_start_offset) == (0, 3, 0)
+    fixture.disk.cold = lambda: True
+    assert [header.base_offset for _, header in iter_batches(term.read(0, 10_000))] == [0, 1]
+    assert [header.base_offset for _, header in iter_batches(term.read(2, 1))] == [1]
+    assert len(term.read(3, 10_000)) == 0
+
+
+def test_a_record_that_is_too_large_for_its_topic_is_refused_to_coordinators_too() -> None:
+    fixture = Fixture(LogConfig(max_message_bytes=100))
+    fixture.lead()
+    assert fixture.partition.term is not None
+    assert fixture.partition.term.append(batch(bytes(100))) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@in_virtual_time
+async def test_with_flush_each_nothing_counts_before_it_is_synced() -> None:
+    fixture, all_calls, leader_calls = Fixture(FLUSH_EACH), list[ErrorCode](), list[ErrorCode]()
+    gate = asyncio.Event()
+    fixture.disk.delay = lambda: opened(gate)
+    fixture.lead()
+    fixture.append()
+    fixture.partition.when_acknowledged(1, ACKS_ALL, noted(all_calls))
+    fixture.partition.when_acknowledged(1, 1, noted(leader_calls))
+    await end_of_turn()
+    assert fixture.log.high_watermark == 0
+    assert (all_calls, leader_calls) == ([], [])
+    gate.set()
+    await end_of_turn()
+    assert fixture.log.high_watermark == 1
+    assert (all_calls, leader_calls) == ([ErrorCode.NONE], [ErrorCode.NONE])
+
+
+@in_virtual_time
+async def test_appends_of_one_turn_share_a_sync() -> None:
+    fixture, calls = Fixture(FLUSH_EACH), list[ErrorCode]()
+    fixture.lead()
+    syncs = fixture.disk.calls.get("sync", 0)
+    for end in range(1, 21):
+        fixture.append()
+        fixture.partition.when_replicated(end, noted(calls))
+    await end_of_turn()
+    assert calls == [ErrorCode.NONE] * 20
+    assert len(fixture.supervisor) == 0
+    flushes = fixture.disk.calls["sync"] - syncs
+    fixture.append()
+    await end_of_turn()
+    assert fixture.disk.calls["sync"] - syncs - flushes <= flushes
+    assert flushes < 5
+
+
+@in_virtual_time
+async def test_appends_during_a_sync_are_covered_by_the_next() -> None:
+    fixture, calls = Fixture(FLUSH_EACH), list[ErrorCode]()
+    gate = asyncio.Event()
+    fixture.disk.delay = lambda: opened(gate)
+    fixture.lead()
+    fixture.append()
+    await end_of_turn()
+    fixture.append()
+    fixture.partition.when_replicated(2, noted(calls))
+    done = asyncio.Event()
+    fixture.partition.when_replicated(2, lambda _: done.set())
+    gate.set()
+    await done.wait()
+    assert calls == [ErrorCode.NONE]
+
+
+@in_virtual_time
+async def test_a_larger_flush_interval_holds_nobody_back() -> None:
+    fixture = Fixture(LogConfig(flush_interval_messages=2))
+    fixture.lead()
+    fixture.append()
+    assert fixture.log.high_watermark == 1
+    assert len(fixture.supervisor) == 0
+    fixture.append()
+    assert fixture.log.high_watermark == 2
+    await end_of_turn()
+    assert fixture.log.flushed_offset == 2
+
+
+@in_virtual_time
+async def test_a_failed_sync_fails_the_log_and_those_who_wait() -> None:
+    """B41: after an I/O error nothing more of that log is acknowledged."""
+    fixture, calls = Fixture(FLUSH_EACH), list[ErrorCode]()
+    fixture.lead()
+    fixture.disk.fail("sync", ".log")
+    fixture.append()
+    fixture.partition.when_replicated(1, noted(calls))
+    await end_of_turn()
+    assert fixture.failed == [fixture.partition]
+    fixture.partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert calls == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
+    assert fixture.log.high_watermark == 0
+
+
+def test_a_failed_write_is_reported_and_not_acknowledged() -> None:
+    """B41: the append that met the error is refused, and every later one."""
+    fixture = Fixture()
+    fixture.lead()
+    fixture.append()
+    fixture.disk.fail("append", ".log")
+    assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
+    assert fixture.failed == [fixture.partition]
+    assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
+    assert fixture.log.high_watermark == 1
+
+
+def test_a_retried_batch_is_answered_with_its_original_offset() -> None:
+    """B34: the same batch again is the same answer, and nothing is appended."""
+    fixture = Fixture()
+    fixture.lead()
+    first = fixture.append(batch(b"a", b"b", producer_id=7, epoch=0, sequence=0))
+    fixture.append(batch(b"c", producer_id=7, epoch=0, sequence=2))
+    again = fixture.append(batch(b"a", b"b", producer_id=7, epoch=0, sequence=0))
+    assert isinstance(first, AppendInfo)
+    assert isinstance(again, AppendInfo)
+    assert (again.base_offset, again.last_offset, again.duplicate) == (0, 1, True)
+    assert fixture.log.log_end_offset == 3
+
+
+def test_a_duplicate_waits_for_the_original_to_be_replicated() -> None:
+    fixture = Fixture()
+    fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
+    for _ in range(2):
+        info = fixture.append(batch(producer_id=7, epoch=0, sequence=0), acks=ACKS_ALL)
+        assert isinstance(info, AppendInfo)
+        assert not fixture.partition.is_acknowledged(info.last_offset + 1, ACKS_ALL)
+
+
+def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
+    fixture = Fixture()
+    fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
+    fixture.partition.follower_ends[OTHER] = 0
+    fixture.append(batch(producer_id=7, epoch=0, sequence=0, transactional=True))
+    fixture.append(marker(7, commit=True), origin=AppendOrigin.COORDINATOR)
+    for follower_end, visible in [(1, 0), (2, 2)]:
+        fixture.partition.follower_ends[OTHER] = follower_end
+        fixture.partition.advance_high_watermark()
+        assert fixture.partition.visible_end(False) == follower_end
+        assert fixture.partition.visible_end(True) == visible
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [(2, 2), (-1, 3), (3, 3), (4, ErrorCode.OFFSET_OUT_OF_RANGE), (-2, ErrorCode.OFFSET_OUT_OF_RANGE)],
+)
+def test_records_are_deleted_up_to_the_high_watermark(offset: int, expected: int | ErrorCode) -> None:
+    fixture = Fixture()
+    fixture.lead()
+    fixture.append(batch(b"a", b"b", b"c"))
+    assert fixture.partition.delete_records(offset) == expected
+
+
+def test_a_compacted_topic_does_not_delete_records_on_demand() -> None:
+    fixture = Fixture(replace(LogConfig(), cleanup_policy=frozenset({"compact"})))
+    fixture.lead()
+    assert fixture.partition.delete_records(0) is ErrorCode.POLICY_VIOLATION
