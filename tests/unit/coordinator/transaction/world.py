@@ -1,0 +1,466 @@
+"""A transaction coordinator in a small world: its ports in memory, its time virtual, its faults at the test's command.
+
+``Log`` is one partition of the transaction log, replicated by nobody: the test moves the high watermark, refuses
+appends, and fails over at any point between the high watermark and the end. ``DataPartition`` is a partition of
+a topic of clients: it keeps markers as a partition leader does and fences older coordinators. ``World`` ties them to a
+``TransactionCoordinator`` and runs the loop.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CoroutineType
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from coordinator.ports import LeaderAndEpoch, OnReplicated, OnResponse
+from coordinator.runtime import Answer
+from coordinator.transaction.coordinator import InitProducerIdResult, TransactionConfig, TransactionCoordinator
+from coordinator.transaction.log_records import read_record
+from coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.records.record_batch import iter_records, patch_offset_and_epoch, read_header
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.simulation.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
+
+HERE = 1
+"""The broker of the coordinator."""
+
+
+class Log:
+    """One partition of the transaction log, over all its leaders."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, bytes]] = []
+        self.log_start_offset = 0
+        self.high_watermark = 0
+        self.log_end_offset = 0
+        self.epoch = -1
+        self.replicates_at_once = True
+        self.refusals: list[ErrorCode] = []
+        """What the next appends are answered."""
+        self.waiters: list[tuple[int, OnReplicated]] = []
+        self.term: Term | None = None
+
+    def elect(self, *, lost_records: int = 0) -> "Term":
+        """A new leader, which may lack records that were not replicated."""
+        self.depose()
+        for _ in range(lost_records):
+            if self.batches and self.batches[-1][0] >= self.high_watermark:
+                self.log_end_offset = self.batches.pop()[0]
+        self.epoch += 1
+        self.term = Term(self, self.epoch)
+        return self.term
+
+    def depose(self) -> None:
+        self.term = None
+        waiters, self.waiters = self.waiters, []
+        for _, callback in waiters:
+            callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def replicate(self, up_to: int | None = None) -> None:
+        """Move the high watermark, to the end unless said otherwise."""
+        self.high_watermark = max(self.high_watermark, self.log_end_offset if up_to is None else up_to)
+        while self.waiters and self.waiters[0][0] <= self.high_watermark:
+            self.waiters.pop(0)[1](ErrorCode.NONE)
+
+    def records(self, *, below: int | None = None) -> Iterator[tuple[str, TransactionMetadata | None]]:
+        """What the log says, record by record."""
+        for base_offset, batch in self.batches:
+            if below is None or base_offset < below:
+                for record in iter_records(batch, 0, read_header(batch), max_decompressed_bytes=1 << 20):
+                    entry = read_record(record)
+                    assert entry is not None
+                    yield entry
+
+    def table(self, *, below: int | None = None) -> dict[str, TransactionMetadata]:
+        """The last word on each transactional id."""
+        table: dict[str, TransactionMetadata] = {}
+        for transactional_id, metadata in self.records(below=below):
+            if metadata is None:
+                table.pop(transactional_id, None)
+            else:
+                table[transactional_id] = metadata
+        return table
+
+    def states(self, transactional_id: str) -> list[str]:
+        """The states that an id went through, with its epochs, as the log has them."""
+        return [
+            "gone" if metadata is None else f"{metadata.state.label}@{metadata.producer_epoch}"
+            for known, metadata in self.records()
+            if known == transactional_id
+        ]
+
+
+@dataclass
+class Term:
+    """``ReplicatedLog``: the log at one leader epoch."""
+
+    log: Log
+    leader_epoch: int
+
+    @property
+    def is_over(self) -> bool:
+        return self.log.term is not self
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    def append(self, batch: bytearray) -> int | ErrorCode:
+        if self.is_over:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.refusals:
+            return self.log.refusals.pop(0)
+        base_offset = self.log.log_end_offset
+        patch_offset_and_epoch(batch, 0, base_offset, self.leader_epoch)
+        self.log.batches.append((base_offset, bytes(batch)))
+        self.log.log_end_offset = read_header(batch).next_offset
+        if self.log.replicates_at_once:
+            self.log.replicate()
+        return self.log.log_end_offset
+
+    def when_replicated(self, end_offset: int, callback: OnReplicated) -> None:
+        if self.is_over:
+            callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.log.high_watermark >= end_offset:
+            callback(ErrorCode.NONE)
+        else:
+            self.log.waiters.append((end_offset, callback))
+
+    def read(self, start_offset: int, max_bytes: int) -> bytes:
+        found = bytearray()
+        for base_offset, batch in self.log.batches:
+            if read_header(batch).next_offset > start_offset and (not found or len(found) + len(batch) <= max_bytes):
+                found += batch
+        return bytes(found)
+
+
+class Marker(NamedTuple):
+    """A marker as a partition keeps it."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+
+
+@dataclass
+class DataPartition:
+    """A partition that transactions write to."""
+
+    leader: int | None = HERE
+    markers: list[Marker] = field(default_factory=list)
+    errors: list[ErrorCode] = field(default_factory=list)
+    """What the next markers are answered."""
+
+    def write(self, marker: Marker) -> ErrorCode:
+        if self.errors:
+            return self.errors.pop(0)
+        for known in self.markers:
+            if known.producer_id == marker.producer_id and known.coordinator_epoch > marker.coordinator_epoch:
+                return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            if known.producer_id == marker.producer_id and known.producer_epoch > marker.producer_epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+        self.markers.append(marker)
+        return ErrorCode.NONE
+
+
+@dataclass
+class Sent:
+    """A request on its way to another broker."""
+
+    broker_id: int
+    request: WriteTxnMarkersRequest
+    on_response: OnResponse
+
+
+class Cluster:
+    """Topics, their partitions and the ways to their leaders: ``TopicMetadata`` and ``BrokerChannel``."""
+
+    def __init__(self, log_partitions: int) -> None:
+        self.partitions: dict[TopicPartition, DataPartition] = {}
+        self.counts: dict[str, int] = {TRANSACTION_STATE_TOPIC_NAME: log_partitions}
+        self.on_the_way: list[Sent] = []
+        """Requests to other brokers; the test delivers, loses or forgets them."""
+
+    def add_topic(self, topic: str, partitions: int = 1, *, leader: int | None = HERE) -> None:
+        self.counts[topic] = partitions
+        for index in range(partitions):
+            self.partitions[TopicPartition(topic, index)] = DataPartition(leader)
+
+    def delete_topic(self, topic: str) -> None:
+        for index in range(self.counts.pop(topic)):
+            del self.partitions[TopicPartition(topic, index)]
+
+    def topic_exists(self, topic: str) -> bool:
+        return topic in self.counts
+
+    def partition_count(self, topic: str) -> int | None:
+        return self.counts.get(topic)
+
+    def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
+        known = self.partitions.get(partition)
+        return None if known is None or known.leader is None else LeaderAndEpoch(known.leader, 0)
+
+    def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
+        assert isinstance(request, WriteTxnMarkersRequest)
+        if broker_id == HERE:
+            on_response(self.answer(request))
+        else:
+            self.on_the_way.append(Sent(broker_id, request, on_response))
+
+    def answer(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """What the leaders do with the markers."""
+        results = []
+        for marker in request.markers:
+            kept = Marker(
+                marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
+            )
+            topics = []
+            for topic in marker.topics:
+                partitions = [
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index, error_code=self._write(TopicPartition(topic.name, index), kept)
+                    )
+                    for index in topic.partition_indexes
+                ]
+                topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+            results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+        return WriteTxnMarkersResponse(markers=results)
+
+    def _write(self, partition: TopicPartition, marker: Marker) -> ErrorCode:
+        known = self.partitions.get(partition)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.write(marker)
+
+    def deliver(self, count: int | None = None) -> None:
+        """Let requests arrive, and their answers come back."""
+        taken = len(self.on_the_way) if count is None else count
+        sent, self.on_the_way = self.on_the_way[:taken], self.on_the_way[taken:]
+        for one in sent:
+            one.on_response(self.answer(one.request))
+
+    def lose(self) -> None:
+        """The connections break before anything arrives."""
+        sent, self.on_the_way = self.on_the_way, []
+        for one in sent:
+            one.on_response(None)
+
+
+class ProducerIds:
+    """``ProducerIdSource`` with blocks that the test can make as short as it likes."""
+
+    def __init__(self, block: int = 1_000) -> None:
+        self.given = 0
+        self._left = self._block = block
+        self.failure: Exception | None = None
+
+    def next_nowait(self) -> int | None:
+        if not self._left:
+            return None
+        self._left -= 1
+        self.given += 1
+        return 1_000 + self.given
+
+    async def next(self) -> int:
+        await asyncio.sleep(0.001)
+        if self.failure is not None:
+            raise self.failure
+        self._left = self._block
+        producer_id = self.next_nowait()
+        assert producer_id is not None
+        return producer_id
+
+
+class Tasks:
+    """``TaskOwner``: an exception of a task is the test's failure."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self.running: list[asyncio.Task[None]] = []
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object:
+        task = self._loop.create_task(coroutine, name=name)
+        self.running.append(task)
+        return task
+
+
+class World:
+    """A coordinator and everything around it."""
+
+    def __init__(self, *, log_partitions: int = 1, config: TransactionConfig | None = None, block: int = 1_000) -> None:
+        self.loop = VirtualLoop(random.Random(0))
+        self.config = config or TransactionConfig()
+        self.cluster = Cluster(log_partitions)
+        self.logs = [Log() for _ in range(log_partitions)]
+        self.producer_ids = ProducerIds(block)
+        self.tasks = Tasks(self.loop)
+        self.coordinator = TransactionCoordinator(
+            broker_id=HERE,
+            config=self.config,
+            metadata=self.cluster,
+            channel=self.cluster,
+            producer_ids=self.producer_ids,
+            tasks=self.tasks,
+            wall_clock=self.wall_clock,
+        )
+
+    @property
+    def log(self) -> Log:
+        (log,) = self.logs
+        return log
+
+    def wall_clock(self) -> int:
+        return 1_000_000 + int(self.loop.time() * 1000)
+
+    # The loop
+
+    def do(self, action: Callable[[], T]) -> T:
+        """Run plain code inside the loop, in one turn of it."""
+
+        async def run() -> T:
+            return action()
+
+        return self.loop.run_until_complete(run())
+
+    def turn(self, turns: int = 5) -> None:
+        """Let what is ready happen, without letting time pass."""
+
+        async def run() -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(run())
+        for task in [task for task in self.tasks.running if task.done()]:
+            self.tasks.running.remove(task)
+            task.result()
+
+    def sleep(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def start(self) -> "World":
+        """Elect this broker for every partition, and begin the sweeps."""
+        for index in range(len(self.logs)):
+            self.elect(index)
+        self.turn()
+        self.do(self.coordinator.start)
+        return self
+
+    def elect(self, index: int = 0, *, lost_records: int = 0) -> None:
+        """A failover, or a restart: the coordinator begins again with what the log has."""
+        log = self.logs[index]
+        log.depose()
+        self.do(lambda: self.coordinator.on_resigned(index))
+        term = log.elect(lost_records=lost_records)
+        self.do(lambda: self.coordinator.on_elected(index, term))
+
+    def stop(self) -> None:
+        self.do(self.coordinator.stop)
+        for task in self.tasks.running:
+            task.cancel()
+        self.turn()
+        self.loop.close()
+
+    # Requests
+
+    def begin(self, request: Callable[[], Answer[T]]) -> "Call[T]":
+        """Make a request and see how far it gets in this turn of the loop."""
+        call: Call[T] = Call(self)
+        self.do(lambda: call.begin(request()))
+        return call
+
+    def init(
+        self,
+        transactional_id: str | None = "id",
+        *,
+        expected: ProducerIdAndEpoch | None = None,
+        timeout_ms: int = 60_000,
+    ) -> "Call[InitProducerIdResult]":
+        return self.begin(lambda: self.coordinator.init_producer_id(transactional_id, timeout_ms, expected))
+
+    def producer(self, transactional_id: str = "id") -> ProducerIdAndEpoch:
+        """Initialise a producer that is not held up by anything."""
+        result = self.init(transactional_id).wait()
+        assert result.error is ErrorCode.NONE
+        return result.producer
+
+    def add(
+        self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, transactional_id: str = "id"
+    ) -> "Call[ErrorCode]":
+        return self.begin(lambda: self.coordinator.add_partitions(transactional_id, producer, frozenset(partitions)))
+
+    def end(
+        self, producer: ProducerIdAndEpoch, *, commit: bool = True, transactional_id: str = "id"
+    ) -> "Call[ErrorCode]":
+        return self.begin(lambda: self.coordinator.end_txn(transactional_id, producer, commit=commit))
+
+    def markers(self, partition: TopicPartition) -> list[Marker]:
+        return self.cluster.partitions[partition].markers
+
+    def described(self, transactional_id: str = "id") -> TransactionMetadata:
+        metadata = self.coordinator.describe(transactional_id)
+        assert isinstance(metadata, TransactionMetadata)
+        return metadata
+
+
+class Call(Generic[T]):
+    """One request. ``answer`` is None as long as there is none."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._value: T | None = None
+        self._later: asyncio.Future[T] | None = None
+        self.held_its_connection = False
+        """Whether the connection's next request had to wait."""
+
+    def begin(self, answer: Answer[T]) -> None:
+        if isinstance(answer, asyncio.Future):
+            self._later = answer
+        elif isinstance(answer, CoroutineType):
+            self.held_its_connection = True
+            self._later = self._world.loop.create_task(answer)
+        else:
+            self._value = cast(T, answer)
+
+    @property
+    def answer(self) -> T | None:
+        if self._later is not None and self._later.done():
+            return self._later.result()
+        return self._value
+
+    def wait(self) -> T:
+        """The answer, however long it takes."""
+        if self._later is not None:
+            return self._world.loop.run_until_complete(self._later)
+        assert self._value is not None
+        return self._value
+
+
+@contextmanager
+def world(**options: Any) -> Iterator[World]:
+    """A started world that is stopped at the end."""
+    created = World(**options).start()
+    try:
+        yield created
+    finally:
+        created.stop()
