@@ -1,8 +1,8 @@
 """Changing the configuration of a topic or a broker: what a client may ask, and what comes of it.
 
 A configuration is a set of overrides; what is not overridden has its default. A change replaces all of them
-(AlterConfigs) or works on some (IncrementalAlterConfigs: set, delete, and, for lists, append and subtract). Nothing here
-knows the keys: that is the broker's table, behind ``ConfigValidator``.
+(AlterConfigs) or works on some (IncrementalAlterConfigs: set, delete, and, for lists, append and subtract). Nothing
+here knows the keys: that is the broker's table, behind ``ConfigValidator``.
 """
 
 from collections.abc import Mapping, Sequence

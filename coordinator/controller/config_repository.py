@@ -6,7 +6,8 @@ controller: the write is conditional on the version that the change was decided 
 race or its fate is unknown (every operation has the same effect twice as once).
 
 A broker loads everything when its session begins, so its notifications are only those of later changes. Overrides of a
-topic that is created here are learned at once, before the first of its logs is made.
+topic that is created here are learned at once, before the first of its logs is made. Reads and writes may end in any
+order, so overrides are learned only if they were written later than those that are known.
 """
 
 import logging
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from coordinator.controller.api_error import NO_ERROR, ApiError
+from coordinator.controller.cluster_image import MetadataChange
 from coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigResource,
@@ -54,43 +56,50 @@ class ConfigRepository:
     def __init__(self, store: MetadataStore, validator: ConfigValidator) -> None:
         self._store = store
         self._validator = validator
-        self._overrides: dict[ConfigResource, Overrides] = {}
+        self._known: dict[ConfigResource, tuple[int, Overrides]] = {}
+        """Overrides, and the store's transaction that wrote them."""
         self._listeners: list[ConfigListener] = []
         self._seen_changes: frozenset[str] = frozenset()
 
     def topic_overrides(self, topic: str) -> Overrides:
-        return self._overrides.get(ConfigResource(ResourceType.TOPIC, topic), NO_OVERRIDES)
+        return self._overrides(ConfigResource(ResourceType.TOPIC, topic))
 
     def broker_overrides(self, broker_id: int) -> Overrides:
         """Those of one broker alone."""
-        return self._overrides.get(ConfigResource(ResourceType.BROKER, str(broker_id)), NO_OVERRIDES)
+        return self._overrides(ConfigResource(ResourceType.BROKER, str(broker_id)))
 
     def cluster_overrides(self) -> Overrides:
         """Those that hold for every broker."""
-        return self._overrides.get(ConfigResource(ResourceType.BROKER, ""), NO_OVERRIDES)
+        return self._overrides(ConfigResource(ResourceType.BROKER, ""))
+
+    def _overrides(self, resource: ConfigResource) -> Overrides:
+        known = self._known.get(resource)
+        return NO_OVERRIDES if known is None else known[1]
 
     def add_listener(self, listener: ConfigListener) -> None:
         """Call ``listener`` with a resource and its new overrides whenever they change."""
         self._listeners.append(listener)
 
-    def learn(self, resource: ConfigResource, overrides: Overrides) -> None:
-        """Take the overrides for what the store holds now, and tell the listeners if that is news."""
-        if self._overrides.get(resource, NO_OVERRIDES) == overrides:
+    def learn(self, resource: ConfigResource, overrides: Overrides, written_at: int) -> None:
+        """Take overrides that the store's transaction ``written_at`` wrote, and tell the listeners if that is news."""
+        known_at, before = self._known.get(resource, (-1, NO_OVERRIDES))
+        if written_at <= known_at:
             return
-        if overrides:
-            self._overrides[resource] = dict(overrides)
-        else:
-            del self._overrides[resource]
-        for listener in self._listeners:
-            listener(resource, overrides)
+        self._known[resource] = written_at, MappingProxyType(dict(overrides))
+        if overrides != before:
+            for listener in self._listeners:
+                listener(resource, overrides)
+
+    def forget_deleted_topics(self, change: MetadataChange) -> None:
+        """Listen to the metadata cache: what a deleted topic had overridden says nothing about a later one."""
+        for topic in change.topics:
+            if change.after.topic(topic) is None:
+                self._known.pop(ConfigResource(ResourceType.TOPIC, topic), None)
 
     async def load(self, session: Session, changed: Watch) -> None:
         """Read everything; ``changed`` is called when ``refresh`` has something to do."""
         self._seen_changes = frozenset(await session.children(paths.CONFIG_CHANGES, changed) or ())
-        found = await self._all_resources(session)
-        for resource in [resource for resource in self._overrides if resource not in found]:
-            self.learn(resource, NO_OVERRIDES)
-        await self._read(session, found)
+        await self._read(session, await self._all_resources(session))
 
     async def _all_resources(self, session: Session) -> list[ConfigResource]:
         topics = await session.children(paths.TOPIC_CONFIGS) or ()
@@ -114,7 +123,14 @@ class ConfigRepository:
     async def _read(self, session: Session, resources: Sequence[ConfigResource]) -> None:
         found = await session.get_many([resource.path for resource in resources])
         for resource, znode in zip(resources, found, strict=True):
-            self.learn(resource, _overrides_in(resource, znode))
+            if znode is not None:
+                self._learn_read(resource, znode)
+
+    def _learn_read(self, resource: ConfigResource, znode: Znode) -> None:
+        try:
+            self.learn(resource, znodes.decode_config(znode.data), znode.stat.mzxid)
+        except znodes.MalformedZnode as error:
+            logger.error("The configuration of %s cannot be read: %s", resource.entity_path, error)
 
     async def alter(self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[ApiError]:
         """Change configurations, each on its own; the errors are in the order of the alterations."""
@@ -145,14 +161,17 @@ class ConfigRepository:
         """None if another change came between."""
         resource = alteration.resource
         znode = await session.get(resource.path)
-        overrides = altered(_overrides_in(resource, znode), alteration, self._validator)
+        before = NO_OVERRIDES if znode is None else znodes.decode_config(znode.data)
+        overrides = altered(before, alteration, self._validator)
         if isinstance(overrides, ApiError):
             return overrides
         if not validate_only:
             result = await session.multi([write_of(resource, overrides, znode), notification_of(resource)])
             if isinstance(result, MultiFailed):
                 return None
-            self.learn(resource, overrides)
+            written = result[0].stat
+            assert written is not None, "a create or a set has a stat"
+            self.learn(resource, overrides, written.mzxid)
         return NO_ERROR
 
 
@@ -176,11 +195,3 @@ def _changed_resource(change: Znode) -> ConfigResource | None:
     except znodes.MalformedZnode as error:
         logger.warning("Ignored a configuration change: %s", error)
         return None
-
-
-def _overrides_in(resource: ConfigResource, znode: Znode | None) -> dict[str, str]:
-    try:
-        return {} if znode is None else znodes.decode_config(znode.data)
-    except znodes.MalformedZnode as error:
-        logger.error("The configuration of %s cannot be read: %s", resource.entity_path, error)
-        return {}

@@ -1,0 +1,82 @@
+"""Brokers that come and go: what the controller does about it.
+
+The registrations are read again and compared with those that are known. A broker whose registration is another one than
+before went and came: both happen, in that order, so that it leaves every ISR that another member can hold.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coordinator.controller.cluster_loading import read_brokers
+from coordinator.controller.cluster_state import LiveBroker
+from coordinator.controller.leadership import UncleanAllowed, elect
+from coordinator.controller.reign import Reign
+from coordinator.metadata_store.store import Watch
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerChanges:
+    """The difference between the brokers that were known and those that are registered."""
+
+    stopped: frozenset[int]
+    started: frozenset[int]
+    modified: frozenset[int]
+    """The same life of a broker, but another address or rack."""
+
+
+def compare(known: dict[int, LiveBroker], registered: dict[int, LiveBroker]) -> BrokerChanges:
+    staying = {
+        broker_id
+        for broker_id in known.keys() & registered.keys()
+        if known[broker_id].epoch == registered[broker_id].epoch
+    }
+    return BrokerChanges(
+        stopped=frozenset(known.keys() - staying),
+        started=frozenset(registered.keys() - staying),
+        modified=frozenset(broker_id for broker_id in staying if known[broker_id] != registered[broker_id]),
+    )
+
+
+async def follow_broker_changes(reign: Reign, changed: Watch, unclean_allowed: UncleanAllowed) -> BrokerChanges:
+    """Find out what changed, and give every concerned partition the leader and ISR that it needs now."""
+    registered = await read_brokers(reign.session, changed)
+    changes = compare(reign.state.brokers, registered)
+    if changes.stopped:
+        await _on_stopped(reign, changes, unclean_allowed)
+    if changes.started or changes.modified:
+        reign.state.brokers = registered
+        await _on_started(reign, changes, unclean_allowed)
+    return changes
+
+
+async def _on_stopped(reign: Reign, changes: BrokerChanges, unclean_allowed: UncleanAllowed) -> None:
+    logger.info("Brokers that are gone: %s", sorted(changes.stopped))
+    concerned = [p for broker_id in sorted(changes.stopped) for p in reign.state.partitions_on(broker_id)]
+    for broker_id in changes.stopped:
+        del reign.state.brokers[broker_id]
+    elected = await elect(reign, dict.fromkeys(concerned), unclean_allowed)
+    _tell(reign, elected, concerned)
+
+
+async def _on_started(reign: Reign, changes: BrokerChanges, unclean_allowed: UncleanAllowed) -> None:
+    logger.info("Brokers that are new: %s, changed: %s", sorted(changes.started), sorted(changes.modified))
+    concerned = [p for broker_id in sorted(changes.started) for p in reign.state.partitions_on(broker_id)]
+    await elect(reign, dict.fromkeys(concerned), unclean_allowed)
+    everything = reign.requests()
+    everything.tell_metadata(reign.state.partitions(), changes.started)
+    reign.send(everything)
+    _tell(reign, concerned, concerned)
+
+
+def _tell(reign: Reign, leadership: Iterable[TopicPartition], metadata: Iterable[TopicPartition]) -> None:
+    """Tell leaderships to their replicas, and to all brokers who is alive and what partitions look like now."""
+    requests = reign.requests()
+    for partition in leadership:
+        if reign.state.state(partition) is not None and partition.topic not in reign.state.topics_to_delete:
+            requests.tell_leadership(partition, reign.state.replicas(partition).replicas)
+    requests.tell_metadata(metadata, reign.state.brokers)
+    reign.send(requests)

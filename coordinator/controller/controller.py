@@ -1,0 +1,352 @@
+"""A broker's controller: its place in the cluster, its part in elections, and its work while it is in office.
+
+Every broker runs one; at any time one of them reigns. Over the embedded store there is one broker, so it always does:
+the code is the same. All that a controller does happens in one task (``run``), one piece of work at a time:
+
+* when a session of the metadata store begins: register the broker, read the dynamic configuration, stand for election;
+* when the election is won: read the cluster, give every partition the leader that it needs, tell everything to all
+  brokers, go on with deletions;
+* when brokers come or go: elect leaders, tell those that are concerned;
+* what clients ask: create and delete topics, add partitions.
+
+When the session ends, a write is refused because another controller was elected, or anything unforeseen happens, the
+reign ends at once and with it whatever was known; the next one reads it all again. Whoever waits for an answer then is
+told NOT_CONTROLLER, although the change may have been made: as with any lost answer, asking again tells.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from coordinator.controller.broker_changes import follow_broker_changes
+from coordinator.controller.cluster_image import NO_CONTROLLER
+from coordinator.controller.cluster_loading import load_cluster
+from coordinator.controller.config_changes import ConfigValidator
+from coordinator.controller.config_repository import ConfigRepository
+from coordinator.controller.controller_election import Defeat, Victory, stand
+from coordinator.controller.event_queue import EventQueue
+from coordinator.controller.leadership import elect, tell_all
+from coordinator.controller.membership import prepare, register
+from coordinator.controller.reign import ControllerMoved, Reign
+from coordinator.controller.topic_changes import create_partitions, create_topics
+from coordinator.controller.topic_deletion import TopicDeletions
+from coordinator.controller.topic_plan import (
+    NewPartitions,
+    NewTopic,
+    TopicDefaults,
+    TopicPlan,
+    plan_partitions,
+    plan_topics,
+)
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Create, MetadataStore, Session, SessionEvent, StoreUnavailable
+from coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures, TopicAssignment
+from coordinator.ports import BrokerChannel, WallClock
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from protocol.messages.stop_replica import StopReplicaRequest
+from protocol.messages.update_metadata import UpdateMetadataResponse
+from protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_FIRST_RETRY_SECONDS: Final = 0.1
+_LONGEST_RETRY_SECONDS: Final = 5.0
+_UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """What a controller needs to know of its broker's configuration."""
+
+    registration: BrokerRegistration
+    listener_name: str
+    """The listener over which brokers reach each other."""
+    defaults: TopicDefaults
+    unclean_leader_election: bool = False
+    """Whether topics that do not say allow unclean elections."""
+
+
+class Controller:
+    """See the module. ``start``, then ``run`` in a task of the broker's; requests are answered from then on."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        *,
+        store: MetadataStore,
+        configs: ConfigRepository,
+        validator: ConfigValidator,
+        channel: BrokerChannel,
+        wall_clock: WallClock,
+        rng: random.Random,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._configs = configs
+        self._validator = validator
+        self._channel = channel
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._queue = EventQueue()
+        self._reign: Reign | None = None
+        self._deletions: TopicDeletions | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_seconds = _FIRST_RETRY_SECONDS
+        self.controller_id = NO_CONTROLLER
+        """Who reigns, as far as this broker knows."""
+        self.broker_epoch = -1
+        """The epoch of this broker's registration."""
+
+    @property
+    def broker_id(self) -> int:
+        return self._settings.registration.broker_id
+
+    @property
+    def is_active(self) -> bool:
+        return self._reign is not None and not self._reign.ended
+
+    async def start(self) -> None:
+        """Join the cluster. On the embedded store this broker reigns, and leads its partitions, on return."""
+        self._store.add_session_listener(self._on_session)
+        await self._join()
+
+    async def run(self) -> None:
+        """Do the controller's work until cancelled."""
+        try:
+            await self._queue.run(self._on_failure)
+        finally:
+            self._resign()
+            if self._retry is not None:
+                self._retry.cancel()
+
+    # The session, and elections
+
+    def _on_session(self, event: SessionEvent, session: Session) -> None:
+        match event:
+            case SessionEvent.STARTED:
+                self._queue.hint("join", self._join)
+            case SessionEvent.ENDED:
+                self._resign()
+            case SessionEvent.RESUMED:
+                self._queue.hint("elect", self._elect)
+            case SessionEvent.SUSPENDED:
+                """The session itself says how long it may still be relied on."""
+
+    async def _join(self) -> None:
+        session = self._store.session
+        if session is None:
+            return
+        await prepare(session)
+        self.broker_epoch = await register(session, self._settings.registration, self._wall_clock())
+        await self._configs.load(session, self._configs_changed)
+        await self._elect()
+
+    async def _elect(self) -> None:
+        """Find out who reigns, or become it."""
+        session = self._store.session
+        if session is None or self.is_active:
+            return
+        match await stand(session, self.broker_id, self._wall_clock(), self._controller_changed):
+            case Defeat(controller_id=controller_id):
+                self.controller_id = controller_id
+            case Victory() as victory:
+                await self._begin_reign(session, victory)
+        self._retry_seconds = _FIRST_RETRY_SECONDS
+
+    async def _begin_reign(self, session: Session, victory: Victory) -> None:
+        self._resign()
+        logger.info("Broker %d is the controller, epoch %d", self.broker_id, victory.epoch)
+        reign = Reign(
+            session=session,
+            victory=victory,
+            controller_id=self.broker_id,
+            channel=self._channel,
+            listener_name=self._settings.listener_name,
+            on_response=self._on_response,
+        )
+        self._reign, self._deletions = reign, TopicDeletions(reign)
+        self.controller_id = self.broker_id
+        await _create_feature_znode(reign)
+        await load_cluster(reign.session, reign.state, self._brokers_changed)
+        # Brokers must know each other before they are told who leads what.
+        requests = reign.requests()
+        requests.tell_metadata((), reign.state.brokers)
+        reign.send(requests)
+        await elect(reign, reign.state.partitions(), self._unclean_allowed)
+        remaining = [topic for topic in reign.state.topics if topic not in reign.state.topics_to_delete]
+        tell_all(reign, reign.state.partitions(remaining))
+        await self._deletions.carry_on(reign.state.topics_to_delete)
+
+    def _resign(self) -> None:
+        """Stop being the controller, if this is one."""
+        if self._reign is None or self._deletions is None:
+            return
+        self._reign.end()
+        self._deletions.end()
+        self._reign = self._deletions = None
+        self.controller_id = NO_CONTROLLER
+
+    def _on_failure(self, error: Exception) -> None:
+        """A piece of work failed: nothing that is known can be relied on, so begin anew."""
+        if isinstance(error, ControllerMoved | StoreUnavailable):
+            logger.warning("The controller of broker %d begins anew: %s", self.broker_id, error)
+        else:
+            logger.error("The controller of broker %d failed and begins anew", self.broker_id, exc_info=error)
+        self._resign()
+        if self._retry is None:
+            delay = self._retry_seconds * self._rng.uniform(0.5, 1.0)
+            self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
+            self._retry = asyncio.get_running_loop().call_later(delay, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._queue.hint("join", self._join)
+
+    # Hints of the store
+
+    def _controller_changed(self) -> None:
+        self._queue.hint("controller changed", self._follow_controller)
+
+    async def _follow_controller(self) -> None:
+        session = self._store.session
+        if session is None:
+            return
+        controller = await session.get(paths.CONTROLLER, self._controller_changed)
+        if controller is None or controller.stat.ephemeral_owner != session.session_id:
+            self._resign()
+            await self._elect()
+
+    def _brokers_changed(self) -> None:
+        self._queue.hint("brokers changed", self._follow_brokers)
+
+    async def _follow_brokers(self) -> None:
+        if self._reign is not None and self._deletions is not None:
+            changes = await follow_broker_changes(self._reign, self._brokers_changed, self._unclean_allowed)
+            if changes.started:
+                await self._deletions.carry_on(self._reign.state.topics_to_delete)
+
+    def _configs_changed(self) -> None:
+        self._queue.hint("configurations changed", self._follow_configs)
+
+    async def _follow_configs(self) -> None:
+        session = self._store.session
+        if session is not None:
+            await self._configs.refresh(session, self._configs_changed)
+
+    def _unclean_allowed(self, topic: str) -> bool:
+        override = self._configs.topic_overrides(topic).get(_UNCLEAN_KEY)
+        return self._settings.unclean_leader_election if override is None else override.strip().lower() == "true"
+
+    # Answers of brokers
+
+    def _on_response(self, broker_id: int, request: Message, response: Message | None) -> None:
+        match response:
+            case LeaderAndIsrResponse(error_code=0, topics=topics):
+                errors = [error for topic in topics for error in topic.partition_errors if error.error_code]
+                if errors:
+                    logger.error("Broker %d did not take the leadership of some partitions: %s", broker_id, errors)
+            case UpdateMetadataResponse(error_code=0):
+                pass
+            case _ if isinstance(request, StopReplicaRequest):
+                if self._deletions is not None and self._deletions.on_response(broker_id, request, response):
+                    self._queue.hint("finish deletions", self._deletions.finish_what_is_deleted)
+            case _:
+                logger.warning("Broker %d answered %s with %s", broker_id, type(request).__name__, response)
+
+    # What clients ask
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicPlan | ApiError]:
+        """Create topics, or only check that they could be; what they are, or why not, in the order of the topics."""
+
+        async def create(reign: Reign, _: TopicDeletions) -> list[TopicPlan | ApiError]:
+            planned = plan_topics(topics, reign.state, self._settings.defaults, self._validator, self._rng)
+            if validate_only:
+                return planned
+            plans = [plan for plan in planned if isinstance(plan, TopicPlan)]
+            created = iter(await create_topics(reign, plans, self._configs, self._unclean_allowed))
+            results: list[TopicPlan | ApiError] = []
+            for plan in planned:
+                error = next(created) if isinstance(plan, TopicPlan) else plan
+                results.append(plan if error == NO_ERROR else error)
+            return results
+
+        return await self._as_controller(create, [NOT_CONTROLLER for _ in topics])
+
+    async def delete_topics(self, topics: Sequence[str], *, timeout_seconds: float) -> list[ApiError]:
+        """Delete topics by name, and wait until nothing is left of them."""
+
+        async def begin(reign: Reign, deletions: TopicDeletions) -> list[ApiError | asyncio.Future[bool]]:
+            existing = [topic for topic in dict.fromkeys(topics) if topic in reign.state.topics]
+            waiting = {topic: deletions.finished(topic) for topic in existing}
+            await deletions.begin([topic for topic in existing if topic not in reign.state.topics_to_delete])
+            return [waiting.get(topic, _unknown_topic(topic)) for topic in topics]
+
+        refused: list[ApiError | asyncio.Future[bool]] = [NOT_CONTROLLER for _ in topics]
+        begun = await self._as_controller(begin, refused)
+        waiting = [entry for entry in begun if isinstance(entry, asyncio.Future)]
+        if waiting:
+            await asyncio.wait(waiting, timeout=max(0.0, timeout_seconds))
+        return [_deletion_result(entry) if isinstance(entry, asyncio.Future) else entry for entry in begun]
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[ApiError]:
+        """Add partitions to topics; the errors are in the order of the requests, which name different topics."""
+
+        async def create(reign: Reign, _: TopicDeletions) -> list[ApiError]:
+            planned = {request.topic: plan_partitions(request, reign.state) for request in requests}
+            good = {topic: plan for topic, plan in planned.items() if isinstance(plan, TopicAssignment)}
+            if validate_only:
+                created = dict.fromkeys(good, NO_ERROR)
+            else:
+                created = await create_partitions(reign, good, self._unclean_allowed)
+            return [_error_of(planned[request.topic], created.get(request.topic)) for request in requests]
+
+        return await self._as_controller(create, [NOT_CONTROLLER for _ in requests])
+
+    async def _as_controller(self, work: Callable[[Reign, TopicDeletions], Awaitable[T]], refused: T) -> T:
+        """Run a piece of work while in office; ``refused`` is the answer of a broker that is not, or is so no more."""
+
+        async def in_office() -> T:
+            if self._reign is None or self._deletions is None:
+                return refused
+            return await work(self._reign, self._deletions)
+
+        if not self.is_active:
+            return refused
+        try:
+            return await self._queue.request(in_office)
+        except (ControllerMoved, StoreUnavailable):
+            return refused
+
+
+async def _create_feature_znode(reign: Reign) -> None:
+    if await reign.session.get(paths.FEATURE) is None:
+        await reign.commit([Create(path=paths.FEATURE, data=znodes.encode_features(FinalizedFeatures()))])
+
+
+def _unknown_topic(topic: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
+
+
+def _deletion_result(finished: asyncio.Future[bool]) -> ApiError:
+    if not finished.done():
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT, "The topic will be deleted when all of its replicas are reachable."
+        )
+    return NO_ERROR if finished.result() else NOT_CONTROLLER
+
+
+def _error_of(plan: TopicAssignment | ApiError, created: ApiError | None) -> ApiError:
+    if isinstance(plan, ApiError):
+        return plan
+    assert created is not None, "every good plan has a result"
+    return created

@@ -1,0 +1,69 @@
+"""Who is the controller: the broker whose session holds the ephemeral ``/controller``.
+
+Winning creates that znode and raises ``/controller_epoch`` in one multi, so that the version of the epoch belongs to
+exactly one victory. A victory whose answer was lost is not taken for one: the znode, recognised by its session, is
+removed and the election is held again, at the price of an epoch.
+"""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Create, MultiFailed, Session, SetData, Watch
+
+_INITIAL_EPOCH: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victory:
+    """An epoch that is ours, and the version by which the store knows it."""
+
+    epoch: int
+    epoch_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defeat:
+    """Somebody else is the controller."""
+
+    controller_id: int
+
+
+Verdict: TypeAlias = Victory | Defeat
+
+
+async def stand(session: Session, broker_id: int, now_ms: int, changed: Watch) -> Verdict:
+    """Stand for election until somebody is elected. ``changed`` is called when that may no longer hold."""
+    while True:
+        controller = await session.get(paths.CONTROLLER, changed)
+        if controller is not None and controller.stat.ephemeral_owner != session.session_id:
+            return Defeat(controller_id=znodes.decode_controller(controller.data))
+        if controller is not None:
+            await session.delete(paths.CONTROLLER, controller.stat.version)
+            continue
+        victory = await _try_to_win(session, broker_id, now_ms)
+        if victory is not None:
+            return victory
+
+
+async def _try_to_win(session: Session, broker_id: int, now_ms: int) -> Victory | None:
+    znode = await session.get(paths.CONTROLLER_EPOCH)
+    if znode is None:
+        await session.create(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(_INITIAL_EPOCH))
+        return None
+    epoch = znodes.decode_controller_epoch(znode.data) + 1
+    result = await session.multi(
+        [
+            Create(path=paths.CONTROLLER, data=znodes.encode_controller(broker_id, now_ms), ephemeral=True),
+            SetData(
+                path=paths.CONTROLLER_EPOCH,
+                data=znodes.encode_controller_epoch(epoch),
+                version=znode.stat.version,
+            ),
+        ]
+    )
+    if isinstance(result, MultiFailed):
+        return None
+    stat = result[1].stat
+    assert stat is not None, "a set has a stat"
+    return Victory(epoch=epoch, epoch_version=stat.version)

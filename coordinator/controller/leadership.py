@@ -1,0 +1,149 @@
+"""Giving partitions their leaders: elections carried out in the metadata store, and told to the brokers.
+
+What is decided lies in ``election``; here decisions are written, each conditional on the version of the state that it
+was decided on, many in one multi. A state that somebody changed meanwhile is read again and decided anew.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias, TypeVar
+
+from coordinator.controller.cluster_state import VersionedState
+from coordinator.controller.election import initial_state, next_state
+from coordinator.controller.reign import Reign
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData, Znode
+from coordinator.metadata_store.znodes import PartitionState
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+UncleanAllowed: TypeAlias = Callable[[str], bool]
+"""Whether a topic may be led by a replica that is not in sync."""
+
+PARTITIONS_PER_MULTI: Final = 200
+"""Keeps a multi well below the megabyte that ZooKeeper takes."""
+
+
+_ATTEMPTS: Final = 5
+
+
+def chunks(items: Sequence[_T], size: int = PARTITIONS_PER_MULTI) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+async def elect(
+    reign: Reign, partitions: Iterable[TopicPartition], unclean_allowed: UncleanAllowed
+) -> list[TopicPartition]:
+    """Give every partition the state that it needs now. Returns those whose state changed."""
+    remaining = [partition for partition in partitions if not _is_being_deleted(reign, partition)]
+    changed: list[TopicPartition] = []
+    for _ in range(_ATTEMPTS):
+        if not remaining:
+            return changed
+        decided = {
+            partition: state
+            for partition in remaining
+            if (state := _decide(reign, partition, unclean_allowed)) is not None
+        }
+        remaining = await _write(reign, decided)
+        changed += [partition for partition in decided if partition not in remaining]
+        await _read_again(reign, remaining)
+    logger.error("Gave up electing leaders of %s: their states cannot be written", ", ".join(map(str, remaining)))
+    return changed
+
+
+def _is_being_deleted(reign: Reign, partition: TopicPartition) -> bool:
+    return partition.topic in reign.state.topics_to_delete
+
+
+def _decide(reign: Reign, partition: TopicPartition, unclean_allowed: UncleanAllowed) -> PartitionState | None:
+    replicas, up = reign.state.replicas(partition).replicas, reign.state.brokers.keys()
+    versioned = reign.state.state(partition)
+    if versioned is None:
+        return initial_state(replicas, up, reign.epoch)
+    return next_state(
+        versioned.state,
+        replicas,
+        up,
+        reign.epoch,
+        leader_restarted=reign.state.leader_restarted(versioned),
+        unclean_allowed=unclean_allowed(partition.topic),
+    )
+
+
+async def _write(reign: Reign, decided: dict[TopicPartition, PartitionState]) -> list[TopicPartition]:
+    """Write states; returns the partitions that somebody else's write came before."""
+    groups = list(chunks(list(decided)))
+    existing = await _existing_parents(reign, [p for p in decided if reign.state.state(p) is None])
+    batches = [
+        [operation for partition in group for operation in _operations(reign, partition, decided[partition], existing)]
+        for group in groups
+    ]
+    results = await reign.commit_many(batches)
+    conflicts: list[TopicPartition] = []
+    for group, result in zip(groups, results, strict=True):
+        if isinstance(result, MultiFailed):
+            logger.warning("Deciding %d partition states again: %s", len(group), result.error.value)
+            conflicts += group
+        else:
+            remember(reign, group, decided, result)
+    return conflicts
+
+
+def _operations(
+    reign: Reign, partition: TopicPartition, state: PartitionState, existing: set[str]
+) -> Iterator[Operation]:
+    data, versioned = znodes.encode_partition_state(state), reign.state.state(partition)
+    if versioned is not None:
+        yield SetData(path=paths.partition_state(partition), data=data, version=versioned.version)
+        return
+    for parent in (paths.partitions(partition.topic), paths.partition(partition)):
+        if parent not in existing:
+            existing.add(parent)
+            yield Create(path=parent)
+    yield Create(path=paths.partition_state(partition), data=data)
+
+
+async def _existing_parents(reign: Reign, partitions: Sequence[TopicPartition]) -> set[str]:
+    parents = [paths.partition(partition) for partition in partitions]
+    parents += dict.fromkeys(paths.partitions(partition.topic) for partition in partitions)
+    found = await reign.session.get_many(parents)
+    return {path for path, znode in zip(parents, found, strict=True) if znode is not None}
+
+
+def remember(
+    reign: Reign, partitions: Sequence[TopicPartition], states: dict[TopicPartition, PartitionState], done: list[Done]
+) -> None:
+    """Take into the reign's knowledge what a multi wrote."""
+    stats = {entry.path: entry.stat for entry in done}
+    for partition in partitions:
+        stat = stats[paths.partition_state(partition)]
+        assert stat is not None, "a create or a set has a stat"
+        versioned = VersionedState(state=states[partition], version=stat.version, mzxid=stat.mzxid)
+        reign.state.put_state(partition, versioned)
+
+
+async def _read_again(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
+    found = await reign.session.get_many([paths.partition_state(partition) for partition in partitions])
+    for partition, znode in zip(partitions, found, strict=True):
+        if znode is not None:
+            reign.state.put_state(partition, versioned_state(znode))
+
+
+def versioned_state(znode: Znode) -> VersionedState:
+    return VersionedState(
+        state=znodes.decode_partition_state(znode.data), version=znode.stat.version, mzxid=znode.stat.mzxid
+    )
+
+
+def tell_all(reign: Reign, partitions: Iterable[TopicPartition], *, are_new: bool = False) -> None:
+    """Tell partitions' states to their live replicas, and to all brokers as metadata."""
+    requests = reign.requests()
+    told = [partition for partition in partitions if reign.state.state(partition) is not None]
+    for partition in told:
+        requests.tell_leadership(partition, reign.state.replicas(partition).replicas, is_new=are_new)
+    requests.tell_metadata(told, reign.state.brokers)
+    reign.send(requests)

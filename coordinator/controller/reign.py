@@ -1,0 +1,98 @@
+"""One controller's time in office: the right to write, the knowledge it acts on, and the way to the brokers.
+
+A reign begins when an election is won and ends with the session that won it, or when a newer controller is noticed.
+Every write is a multi that first checks the version of ``/controller_epoch``, so a controller that was deposed without
+noticing changes nothing (``ControllerMoved``). An ended reign writes nothing, sends nothing and reads nothing more;
+whoever still holds it gets ``ControllerMoved`` after whatever it awaits.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from coordinator.controller.cluster_state import ClusterState
+from coordinator.controller.control_requests import ControlRequests
+from coordinator.controller.controller_election import Victory
+from coordinator.metadata_store import paths
+from coordinator.metadata_store.store import Check, Done, MultiFailed, MultiResult, Operation, Session
+from coordinator.ports import BrokerChannel
+from protocol.schema import Message
+
+OnControlResponse: TypeAlias = Callable[[int, Message, Message | None], None]
+"""Called with the broker, what it was asked, and its answer, or None when the connection was lost."""
+
+
+class ControllerMoved(Exception):
+    """This controller is not, or no longer, the controller: somebody else is, or will be."""
+
+
+class Reign:
+    """What a controller may do while it is the controller."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        victory: Victory,
+        controller_id: int,
+        channel: BrokerChannel,
+        listener_name: str,
+        on_response: OnControlResponse,
+    ) -> None:
+        self._session = session
+        self._epoch_version = victory.epoch_version
+        self._channel = channel
+        self._listener_name = listener_name
+        self._on_response = on_response
+        self.controller_id = controller_id
+        self.epoch = victory.epoch
+        self.state = ClusterState()
+        self.ended = False
+
+    def end(self) -> None:
+        self.ended = True
+
+    @property
+    def session(self) -> Session:
+        """The session to read with."""
+        self._must_go_on()
+        return self._session
+
+    async def commit(self, operations: Sequence[Operation]) -> MultiResult:
+        """Do all of the operations or none, if this still is the controller."""
+        return (await self.commit_many([operations]))[0]
+
+    async def commit_many(self, batches: Sequence[Sequence[Operation]]) -> list[MultiResult]:
+        """Several commits in one call, each atomic in itself."""
+        self._must_go_on()
+        check = Check(path=paths.CONTROLLER_EPOCH, version=self._epoch_version)
+        results = await self._session.multi_many([(check, *batch) for batch in batches])
+        self._must_go_on()
+        return [self._without_check(result) for result in results]
+
+    def _without_check(self, result: MultiResult) -> list[Done] | MultiFailed:
+        if not isinstance(result, MultiFailed):
+            return result[1:]
+        if result.index == 0:
+            self.end()
+            raise ControllerMoved(f"controller epoch {self.epoch} is over")
+        return MultiFailed(index=result.index - 1, error=result.error)
+
+    def requests(self) -> ControlRequests:
+        """A new batch of control requests, to be filled and sent."""
+        return ControlRequests(self.state, self.controller_id, self.epoch, self._listener_name)
+
+    def send(self, requests: ControlRequests) -> None:
+        """Send a batch to its brokers, as long as the reign lasts."""
+        for broker_id, request in requests.build():
+            self._must_go_on()
+            self._channel.send(broker_id, request, partial(self._respond, broker_id, request))
+
+    def _respond(self, broker_id: int, request: Message, response: Message | None) -> None:
+        if not self.ended:
+            self._on_response(broker_id, request, response)
+
+    def _must_go_on(self) -> None:
+        if self.ended or not self._session.is_live():
+            self.end()
+            raise ControllerMoved(f"controller epoch {self.epoch} is over")

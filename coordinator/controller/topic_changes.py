@@ -1,0 +1,121 @@
+"""Creating topics and adding partitions: plans written to the metadata store and told to the brokers.
+
+A topic comes into being in one multi: its configuration, its assignment, and the states of its first partitions. Those
+of a very large topic follow in further multis; a controller that dies in between leaves partitions without a state,
+which its successor completes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from coordinator.controller.api_error import NO_ERROR, ApiError
+from coordinator.controller.cluster_state import TopicState
+from coordinator.controller.config_changes import ConfigResource, ResourceType
+from coordinator.controller.config_repository import ConfigRepository, write_of
+from coordinator.controller.election import initial_state
+from coordinator.controller.leadership import PARTITIONS_PER_MULTI, UncleanAllowed, elect, remember, tell_all
+from coordinator.controller.reign import Reign
+from coordinator.controller.topic_plan import TopicPlan
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData, StoreError, Znode
+from coordinator.metadata_store.znodes import PartitionState, TopicAssignment
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+
+async def create_topics(
+    reign: Reign, plans: Sequence[TopicPlan], configs: ConfigRepository, unclean_allowed: UncleanAllowed
+) -> list[ApiError]:
+    """Create the planned topics, each on its own; the errors are in the order of the plans."""
+    creations = [_Creation(reign, plan) for plan in plans]
+    existing = await reign.session.get_many([creation.config.path for creation in creations])
+    batches = [creation.operations(znode) for creation, znode in zip(creations, existing, strict=True)]
+    results = await reign.commit_many([list(batch) for batch in batches])
+    created: list[str] = []
+    errors: list[ApiError] = []
+    for creation, result in zip(creations, results, strict=True):
+        errors.append(_failure(creation.plan, result) if isinstance(result, MultiFailed) else NO_ERROR)
+        if not isinstance(result, MultiFailed):
+            creation.take_in(result, configs)
+            created.append(creation.plan.name)
+    await elect(reign, list(_stateless(reign, created)), unclean_allowed)
+    tell_all(reign, reign.state.partitions(created), are_new=True)
+    return errors
+
+
+def _failure(plan: TopicPlan, failed: MultiFailed) -> ApiError:
+    if failed.error is StoreError.NODE_EXISTS:
+        return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{plan.name}' already exists.")
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"Topic '{plan.name}' was not created: {failed.error.value}")
+
+
+def _stateless(reign: Reign, topics: Sequence[str]) -> Iterator[TopicPartition]:
+    return (partition for partition in reign.state.partitions(topics) if reign.state.state(partition) is None)
+
+
+class _Creation:
+    """The first multi of one topic."""
+
+    def __init__(self, reign: Reign, plan: TopicPlan) -> None:
+        self._reign = reign
+        self.plan = plan
+        self.config = ConfigResource(ResourceType.TOPIC, plan.name)
+        self._states = dict(self._first_states())
+
+    def _first_states(self) -> Iterator[tuple[TopicPartition, PartitionState]]:
+        up = self._reign.state.brokers.keys()
+        for index in range(min(self.plan.partition_count, PARTITIONS_PER_MULTI)):
+            state = initial_state(self.plan.assignment.partitions[index].replicas, up, self._reign.epoch)
+            if state is not None:
+                yield TopicPartition(self.plan.name, index), state
+
+    def operations(self, config_znode: Znode | None) -> Iterator[Operation]:
+        """The configuration comes first: whoever sees the topic can read it. It may be left over from a former one."""
+        name = self.plan.name
+        yield write_of(self.config, self.plan.configs, config_znode)
+        yield Create(path=paths.topic(name), data=znodes.encode_topic(self.plan.assignment))
+        yield Create(path=paths.partitions(name))
+        for partition, state in self._states.items():
+            yield Create(path=paths.partition(partition))
+            yield Create(path=paths.partition_state(partition), data=znodes.encode_partition_state(state))
+
+    def take_in(self, done: list[Done], configs: ConfigRepository) -> None:
+        """Remember what was written."""
+        config, topic = done[0].stat, done[1].stat
+        assert config is not None, "a create or a set has a stat"
+        assert topic is not None, "a create has a stat"
+        configs.learn(self.config, self.plan.configs, config.mzxid)
+        self._reign.state.put_topic(self.plan.name, TopicState(assignment=self.plan.assignment, version=topic.version))
+        remember(self._reign, list(self._states), self._states, done)
+
+
+async def create_partitions(
+    reign: Reign, planned: Mapping[str, TopicAssignment], unclean_allowed: UncleanAllowed
+) -> dict[str, ApiError]:
+    """Give topics the partitions of their planned assignments."""
+    batches = [[_assignment_write(reign, topic, assignment)] for topic, assignment in planned.items()]
+    results = await reign.commit_many(batches)
+    errors: dict[str, ApiError] = {}
+    added: list[TopicPartition] = []
+    for (topic, assignment), result in zip(planned.items(), results, strict=True):
+        if isinstance(result, MultiFailed):
+            errors[topic] = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"No partitions were added: {result.error.value}")
+            continue
+        errors[topic] = NO_ERROR
+        added += _take_in_assignment(reign, topic, assignment, result[0])
+    await elect(reign, added, unclean_allowed)
+    tell_all(reign, added, are_new=True)
+    return errors
+
+
+def _assignment_write(reign: Reign, topic: str, assignment: TopicAssignment) -> Operation:
+    version = reign.state.topics[topic].version
+    return SetData(path=paths.topic(topic), data=znodes.encode_topic(assignment), version=version)
+
+
+def _take_in_assignment(reign: Reign, topic: str, assignment: TopicAssignment, done: Done) -> list[TopicPartition]:
+    """Remember a topic's new assignment; returns the partitions that it did not have before."""
+    known = reign.state.topics[topic]
+    added = [TopicPartition(topic, index) for index in assignment.partitions if index not in known.states]
+    assert done.stat is not None, "a set has a stat"
+    known.assignment, known.version = assignment, done.stat.version
+    return added

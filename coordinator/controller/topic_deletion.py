@@ -1,0 +1,114 @@
+"""Deleting topics: an intention that survives its controller, carried out replica by replica.
+
+A deletion is accepted when ``/admin/delete_topics/T`` exists. Then every broker is told that the topic's partitions are
+gone from the metadata, and those that hold replicas are told to delete them. When every replica is known to be deleted,
+the topic's znodes are removed, the intention last. While a replica's broker is down, or could not delete it, the topic
+stays in this state: no client sees it, and its name is taken. The deletion is tried again when a broker starts and when
+a new controller does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+from coordinator.controller.leadership import chunks
+from coordinator.controller.reign import Reign
+from coordinator.metadata_store import paths
+from coordinator.metadata_store.store import Create, Delete, MultiFailed, StoreError
+from protocol.errors import ErrorCode
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class TopicDeletions:
+    """The deletions that are under way in one reign."""
+
+    def __init__(self, reign: Reign) -> None:
+        self._reign = reign
+        self._undeleted: dict[str, set[tuple[int, TopicPartition]]] = {}
+        """By topic, the (broker, partition) pairs that are not known to be deleted."""
+        self._waiting: dict[str, asyncio.Future[bool]] = {}
+
+    async def begin(self, topics: Sequence[str]) -> None:
+        """Accept the deletion of existing topics, and start it."""
+        if not topics:
+            return
+        results = await self._reign.commit_many([[Create(path=paths.delete_topic(topic))] for topic in topics])
+        for topic, result in zip(topics, results, strict=True):
+            accepted = not isinstance(result, MultiFailed) or result.error is StoreError.NODE_EXISTS
+            assert accepted, f"the deletion of {topic} cannot be recorded: {result}"
+            self._reign.state.topics_to_delete[topic] = None
+        await self.carry_on(topics)
+
+    def finished(self, topic: str) -> asyncio.Future[bool]:
+        """True when nothing is left of an existing topic; False if the reign ends before that."""
+        if topic not in self._waiting:
+            self._waiting[topic] = asyncio.get_running_loop().create_future()
+        return self._waiting[topic]
+
+    async def carry_on(self, topics: Iterable[str]) -> None:
+        """Tell the brokers to delete what they still have of topics whose deletion was accepted."""
+        topics = list(topics)
+        if not topics:
+            return
+        requests = self._reign.requests()
+        for topic in topics:
+            undeleted = self._undeleted.setdefault(topic, set(self._replicas(topic)))
+            for broker_id, partition in sorted(undeleted):
+                requests.stop_replica(partition, [broker_id], delete=True)
+        requests.tell_metadata(self._reign.state.partitions(topics), self._reign.state.brokers)
+        self._reign.send(requests)
+        await self.finish_what_is_deleted()
+
+    def _replicas(self, topic: str) -> Iterator[tuple[int, TopicPartition]]:
+        for partition in self._reign.state.partitions([topic]):
+            for broker_id in self._reign.state.replicas(partition).replicas:
+                yield broker_id, partition
+
+    def on_response(self, broker_id: int, request: StopReplicaRequest, response: Message | None) -> bool:
+        """Note what a broker deleted. Whether a topic may be finished now."""
+        if not isinstance(response, StopReplicaResponse) or response.error_code != ErrorCode.NONE:
+            logger.warning("Broker %d did not delete replicas: %s", broker_id, response)
+            return False
+        for error in response.partition_errors:
+            partition = TopicPartition(error.topic_name, error.partition_index)
+            if error.error_code == ErrorCode.NONE:
+                self._undeleted.get(partition.topic, set()).discard((broker_id, partition))
+            else:
+                logger.warning(
+                    "Broker %d did not delete %s: %s", broker_id, partition, ErrorCode(error.error_code).name
+                )
+        return any(not undeleted for undeleted in self._undeleted.values())
+
+    async def finish_what_is_deleted(self) -> None:
+        """Remove what the store holds of topics that no broker has any more."""
+        for topic in [topic for topic, undeleted in self._undeleted.items() if not undeleted]:
+            del self._undeleted[topic]
+            await self._remove_znodes(topic)
+            self._reign.state.remove_topic(topic)
+            logger.info("Deleted topic %s", topic)
+            waiting = self._waiting.pop(topic, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(True)
+
+    async def _remove_znodes(self, topic: str) -> None:
+        partitions = list(self._reign.state.partitions([topic]))
+        children = [*map(paths.partition_state, partitions), *map(paths.partition, partitions)]
+        rest = [paths.partitions(topic), paths.topic_config(topic), paths.topic(topic), paths.delete_topic(topic)]
+        batches = [*chunks(await self._existing(children)), await self._existing(rest)]
+        for result in await self._reign.commit_many([[Delete(path=path) for path in batch] for batch in batches]):
+            assert not isinstance(result, MultiFailed), f"the znodes of {topic} cannot be removed: {result}"
+
+    async def _existing(self, wanted: Sequence[str]) -> list[str]:
+        found = await self._reign.session.get_many(wanted)
+        return [path for path, znode in zip(wanted, found, strict=True) if znode is not None]
+
+    def end(self) -> None:
+        """The reign is over: whoever waits must ask the next controller."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_result(False)
+        self._waiting.clear()
