@@ -1,0 +1,53 @@
+"""ApiVersions (API key 18): which APIs and versions are served, computed from the handlers.
+
+A client sends this first, before it knows anything; so an unknown version is answered in version 0, with
+UNSUPPORTED_VERSION and the one range that lets the client try again: that of ApiVersions itself (KIP-511). The response
+header never has tagged fields, for the same reason.
+
+Versions: 1 answers the throttle time; 3 is flexible, tells us the client's software, whose name and version must be
+plain words, and may answer features; 4 may answer features whose lowest level is 0, which clients of version 3 cannot
+parse (KAFKA-17011). No feature is finalised yet, so none is answered.
+"""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_VERSION_WITH_SOFTWARE: Final = 3
+
+
+@handles(ApiKey.API_VERSIONS, versions="0-4")
+def handle_api_versions(broker: "Broker", context: RequestContext, request: ApiVersionsRequest) -> Outcome:
+    if context.api_version not in handle_api_versions.versions:
+        return _only_itself(ErrorCode.UNSUPPORTED_VERSION)
+    if context.api_version >= _FIRST_VERSION_WITH_SOFTWARE:
+        if not _SOFTWARE.fullmatch(request.client_software_name):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if not _SOFTWARE.fullmatch(request.client_software_version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software_name = request.client_software_name
+        context.connection.client_software_version = request.client_software_version
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(
+                api_key=handler.api_key, min_version=handler.advertised.first, max_version=handler.advertised.last
+            )
+            for handler in broker.handlers
+        ]
+    )
+
+
+def _only_itself(error: ErrorCode) -> ApiVersionsResponse:
+    served = handle_api_versions.versions
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=served.first, max_version=served.last)],
+    )

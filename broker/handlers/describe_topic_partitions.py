@@ -1,0 +1,132 @@
+"""DescribeTopicPartitions (API key 75): topics in detail, in pages (KIP-966).
+
+Topics come in the order of their names, at most ``response_partition_limit`` partitions at a time; ``next_cursor`` says
+where the next page begins. An empty list asks for all topics. Version 0 is the only one. There are no eligible leader
+replicas besides the in-sync ones here, so those fields are null.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from coordinator.controller import topic_name
+from coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+def error_response(
+    request: DescribeTopicPartitionsRequest, version: int, error: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    topics = [DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name) for topic in request.topics]
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", error_response=error_response)
+def handle_describe_topic_partitions(
+    broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> Outcome:
+    image = broker.metadata.image
+    all_topics = not request.topics
+    wanted = image.topics.keys() if all_topics else {topic.name for topic in request.topics}
+    cursor = request.cursor or Cursor()
+    if request.cursor is not None and (
+        cursor.partition_index < 0 or (not all_topics and cursor.topic_name not in wanted)
+    ):
+        return error_response(request, context.api_version, ErrorCode.INVALID_REQUEST)
+    allowed, denied = [], []
+    for name in sorted(name for name in wanted if name >= cursor.topic_name):
+        may_describe = broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        (allowed if may_describe else denied).append(name)
+    limit = max(min(broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
+    response = _Page(image, context, cursor, limit, unknown_are_told=not all_topics).fill(allowed)
+    for topic in response.topics:
+        topic.topic_authorized_operations = authorized_operations(
+            broker.authorizer, context, ResourceType.TOPIC, topic.name or ""
+        )
+    if not all_topics:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.topics += [DescribeTopicPartitionsResponseTopic(error_code=error, name=name) for name in denied]
+    return response
+
+
+class _Page:
+    """One answer while it is filled."""
+
+    def __init__(
+        self, image: ClusterImage, context: RequestContext, cursor: Cursor, limit: int, *, unknown_are_told: bool
+    ) -> None:
+        self._image = image
+        self._listener = context.connection.listener_name
+        self._cursor = cursor
+        self._room = limit
+        self._unknown_are_told = unknown_are_told
+
+    def fill(self, names: list[str]) -> DescribeTopicPartitionsResponse:
+        response = DescribeTopicPartitionsResponse()
+        for name in names:
+            if not self._room:
+                response.next_cursor = Cursor(topic_name=name, partition_index=0)
+                break
+            topic = self._image.topic(name)
+            if topic is not None:
+                rest = self._add(response, topic)
+                if rest is not None:
+                    response.next_cursor = Cursor(topic_name=name, partition_index=rest)
+                    break
+            elif self._unknown_are_told:
+                response.topics.append(_unknown(name))
+        return response
+
+    def _add(self, response: DescribeTopicPartitionsResponse, topic: TopicImage) -> int | None:
+        """Add what fits of a topic; returns the partition that does not."""
+        first = self._cursor.partition_index if topic.name == self._cursor.topic_name else 0
+        indexes = [index for index in topic.partitions if index >= first]
+        told, rest = indexes[: self._room], indexes[self._room :]
+        self._room -= len(told)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                is_internal=topic.is_internal,
+                partitions=list(self._partitions(topic, told)),
+            )
+        )
+        return rest[0] if rest else None
+
+    def _partitions(self, topic: TopicImage, indexes: list[int]) -> Iterator[DescribeTopicPartitionsResponsePartition]:
+        for index in indexes:
+            partition = topic.partitions[index]
+            error = self._error(partition)
+            yield DescribeTopicPartitionsResponsePartition(
+                error_code=error,
+                partition_index=index,
+                leader_id=-1 if error else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=list(partition.offline_replicas),
+            )
+
+    def _error(self, partition: PartitionImage) -> ErrorCode:
+        if self._image.endpoint(partition.leader, self._listener) is not None:
+            return ErrorCode.NONE
+        is_alive = partition.leader in self._image.brokers
+        return ErrorCode.LISTENER_NOT_FOUND if is_alive else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    is_valid = topic_name.why_invalid(name) is None
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)

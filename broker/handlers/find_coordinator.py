@@ -1,0 +1,110 @@
+"""FindCoordinator (API key 10): which broker coordinates a group or a transactional id.
+
+It is the leader of one partition of ``__consumer_offsets`` or ``__transaction_state``; the key's hash says which. These
+topics come into being when they are first needed: the answer waits for them for a bounded time, and is
+COORDINATOR_NOT_AVAILABLE until they are there and have a leader. On ZooKeeper that may need more brokers; the log says
+so.
+
+Versions: 1 adds the type of the key and error messages; 3 is flexible; 4 takes many keys of one type and answers each
+(KIP-699); 6 would know share groups, which are not served: INVALID_REQUEST.
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME, ClusterImage
+from coordinator.runtime import partition_for
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_TOPICS: Final = {_GROUP: GROUP_METADATA_TOPIC_NAME, _TRANSACTION: TRANSACTION_STATE_TOPIC_NAME}
+_FIRST_VERSION_WITH_MANY_KEYS: Final = 4
+_MESSAGES: Final = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "There is no such type of coordinator.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+
+
+def error_response(request: FindCoordinatorRequest, version: int, error: ErrorCode) -> FindCoordinatorResponse:
+    return _response(version, [_failed(key, error) for key in _keys(version, request)])
+
+
+@handles(ApiKey.FIND_COORDINATOR, versions="0-6", error_response=error_response)
+def handle_find_coordinator(broker: "Broker", context: RequestContext, request: FindCoordinatorRequest) -> Outcome:
+    topic = _TOPICS.get(request.key_type)
+    if topic is None:
+        return error_response(request, context.api_version, ErrorCode.INVALID_REQUEST)
+    if broker.metadata.image.topic(topic) is None:
+        return _create_and_answer(broker, context, request, topic)
+    return _answer(broker, context, request, topic)
+
+
+async def _create_and_answer(
+    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest, topic: str
+) -> FindCoordinatorResponse:
+    await broker.auto_topics.create([topic])
+    return _answer(broker, context, request, topic)
+
+
+def _answer(
+    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest, topic: str
+) -> FindCoordinatorResponse:
+    image, version = broker.metadata.image, context.api_version
+    coordinators = [
+        _failed(key, error)
+        if (error := _denied(broker, context, request.key_type, key))
+        else _find(image, context.connection.listener_name, topic, key)
+        for key in _keys(version, request)
+    ]
+    return _response(version, coordinators)
+
+
+def _keys(version: int, request: FindCoordinatorRequest) -> Collection[str]:
+    return request.coordinator_keys if version >= _FIRST_VERSION_WITH_MANY_KEYS else (request.key,)
+
+
+def _denied(broker: "Broker", context: RequestContext, key_type: int, key: str) -> ErrorCode:
+    resource_type = ResourceType.GROUP if key_type == _GROUP else ResourceType.TRANSACTIONAL_ID
+    if broker.authorizer.authorize(context, Operation.DESCRIBE, resource_type, key):
+        return ErrorCode.NONE
+    if key_type == _GROUP:
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def _find(image: ClusterImage, listener: str, topic: str, key: str) -> Coordinator:
+    known = image.topic(topic)
+    if known is None:
+        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = known.partitions.get(partition_for(key, len(known.partitions)))
+    endpoint = None if partition is None else image.endpoint(partition.leader, listener)
+    if partition is None or endpoint is None:
+        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port, error_message=None)
+
+
+def _failed(key: str, error: ErrorCode) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=_MESSAGES.get(error, error.name))
+
+
+def _response(version: int, coordinators: list[Coordinator]) -> FindCoordinatorResponse:
+    if version >= _FIRST_VERSION_WITH_MANY_KEYS:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    only = coordinators[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )

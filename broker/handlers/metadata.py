@@ -1,0 +1,214 @@
+"""Metadata (API key 3): brokers, topics, and who leads what; and the creation of topics that are asked for.
+
+Asking for a topic that does not exist creates it, unless the client (version 4) or ``auto.create.topics.enable`` says
+no. Kafka answers UNKNOWN_TOPIC_OR_PARTITION then, and the client asks again; here the answer waits for the new topic,
+for a bounded time, which saves every first produce a back-off.
+
+Addresses are those of the listener by which the client came. A partition whose leader is not alive is
+LEADER_NOT_AVAILABLE; one whose leader lacks the listener is LISTENER_NOT_FOUND (LEADER_NOT_AVAILABLE below version 6).
+
+Versions: 0 takes an empty list for "all topics", where later ones take null; it leaves dead brokers out of the replicas
+and answers REPLICA_NOT_AVAILABLE then. 1 adds racks, the controller and ``is_internal``; 2 the cluster id; 4
+``allow_auto_topic_creation``; 5 offline replicas; 7 leader epochs; 8 authorized operations (those of the cluster until
+10 only); 9 is flexible; 10 answers topic ids, 12 takes them instead of names; 13 has a top-level error.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
+from coordinator.controller import topic_name
+from coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_NO_LEADER: Final = -1
+_FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
+_FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
+_CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 12
+
+
+def error_response(request: MetadataRequest, version: int, error: ErrorCode) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics, error_code=error)
+
+
+@handles(ApiKey.METADATA, versions="0-13", error_response=error_response)
+def handle_metadata(broker: "Broker", context: RequestContext, request: MetadataRequest) -> Outcome:
+    error = _refusal(context, request)
+    if error:
+        return error_response(request, context.api_version, error)
+    missing = _to_create(broker, context, request)
+    if missing:
+        return _create_and_answer(broker, context, request, missing)
+    return _Answer(broker, context, request).build({})
+
+
+def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
+    """Versions 10 and 11 have the form for topic ids in requests, but do not serve it."""
+    if context.api_version < _FIRST_VERSION_WITH_TOPIC_IDS:
+        if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()):
+            return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def _to_create(broker: "Broker", context: RequestContext, request: MetadataRequest) -> list[str]:
+    """The topics that are asked for by name, do not exist, and may come into being by that."""
+    if not request.topics or not request.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
+        return []
+    existing = broker.metadata.image.topics
+    names = dict.fromkeys(
+        topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID
+    )
+    return [
+        name
+        for name in names
+        if name not in existing and topic_name.why_invalid(name) is None and _may_create(broker, context, name)
+    ]
+
+
+def _may_create(broker: "Broker", context: RequestContext, name: str) -> bool:
+    authorize = broker.authorizer.authorize
+    return authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name) and (
+        authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+        or authorize(context, Operation.CREATE, ResourceType.TOPIC, name)
+    )
+
+
+async def _create_and_answer(
+    broker: "Broker", context: RequestContext, request: MetadataRequest, missing: Collection[str]
+) -> MetadataResponse:
+    errors = await broker.auto_topics.create(missing)
+    return _Answer(broker, context, request).build(errors)
+
+
+class _Answer:
+    """One answer, from one image of the cluster."""
+
+    def __init__(self, broker: "Broker", context: RequestContext, request: MetadataRequest) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._image: ClusterImage = broker.metadata.image
+        self._listener = context.connection.listener_name
+        self._version = context.api_version
+
+    def build(self, creation_errors: dict[str, ErrorCode]) -> MetadataResponse:
+        image = self._image
+        return MetadataResponse(
+            brokers=self._brokers(),
+            cluster_id=self._broker.cluster_id,
+            controller_id=image.controller_id if image.controller_id in image.brokers else -1,
+            topics=self._topics(creation_errors),
+            cluster_authorized_operations=self._cluster_operations(),
+        )
+
+    def _brokers(self) -> list[MetadataResponseBroker]:
+        return [
+            MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for _, broker in sorted(self._image.brokers.items())
+            if (endpoint := broker.endpoint(self._listener)) is not None
+        ]
+
+    def _cluster_operations(self) -> int:
+        default = MetadataResponse().cluster_authorized_operations
+        if self._version not in _CLUSTER_OPERATIONS_VERSIONS:
+            return default
+        if not self._request.include_cluster_authorized_operations:
+            return default
+        authorizer, context = self._broker.authorizer, self._context
+        if not authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+            return 0
+        return authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def _topics(self, creation_errors: dict[str, ErrorCode]) -> list[MetadataResponseTopic]:
+        requested = self._request.topics
+        if requested is None or (not requested and self._version < _FIRST_VERSION_WITH_NULL_FOR_ALL):
+            return [self._known(topic) for topic in self._described(self._image.topics.values())]
+        ids = [topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID]
+        if ids:
+            return [self._by_id(topic_id) for topic_id in dict.fromkeys(ids)]
+        names = dict.fromkeys(topic.name for topic in requested if topic.name is not None)
+        return [self._by_name(name, creation_errors) for name in names]
+
+    def _described(self, topics: Iterable[TopicImage]) -> Iterable[TopicImage]:
+        return (topic for topic in topics if self._may_describe(topic.name))
+
+    def _may_describe(self, name: str) -> bool:
+        return self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    def _by_id(self, topic_id: bytes) -> MetadataResponseTopic:
+        topic = self._image.topic_by_id(topic_id)
+        if topic is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        if not self._may_describe(topic.name):
+            return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
+        return self._known(topic)
+
+    def _by_name(self, name: str, creation_errors: dict[str, ErrorCode]) -> MetadataResponseTopic:
+        if not self._may_describe(name):
+            return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        topic = self._image.topic(name)
+        if topic is not None:
+            return self._known(topic)
+        error = creation_errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic_name.why_invalid(name) is not None:
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+
+    def _known(self, topic: TopicImage) -> MetadataResponseTopic:
+        answer = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=[self._partition(index, partition) for index, partition in topic.partitions.items()],
+        )
+        if self._request.include_topic_authorized_operations:
+            answer.topic_authorized_operations = authorized_operations(
+                self._broker.authorizer, self._context, ResourceType.TOPIC, topic.name
+            )
+        return answer
+
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        replicas, isr = list(partition.replicas), list(partition.isr)
+        error, leader = self._leader(partition)
+        if self._version == 0:
+            reachable, in_sync = self._reachable(replicas), self._reachable(isr)
+            if not error and (len(reachable) < len(replicas) or len(in_sync) < len(isr)):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+            replicas, isr = reachable, in_sync
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=list(partition.offline_replicas),
+        )
+
+    def _leader(self, partition: PartitionImage) -> tuple[ErrorCode, int]:
+        if self._image.endpoint(partition.leader, self._listener) is not None:
+            return ErrorCode.NONE, partition.leader
+        if partition.leader in self._image.brokers and self._version >= _FIRST_VERSION_WITH_LISTENER_NOT_FOUND:
+            return ErrorCode.LISTENER_NOT_FOUND, _NO_LEADER
+        return ErrorCode.LEADER_NOT_AVAILABLE, _NO_LEADER
+
+    def _reachable(self, broker_ids: Iterable[int]) -> list[int]:
+        return [id_ for id_ in broker_ids if self._image.endpoint(id_, self._listener) is not None]
