@@ -1,5 +1,7 @@
 """Listening sockets, and the list of connections that came in by them.
 
+Binding and serving are two steps, because a broker tells the cluster its ports before it is ready to serve.
+
 Connections beyond ``max.connections`` or ``max.connections.per.ip`` are closed as soon as they are accepted: an asyncio
 server cannot stop accepting as Kafka does. Those without a request for ``connections.max.idle.ms`` are closed by a
 sweep. When the server stops it takes no new request, lets what is written leave for a moment, and then cuts.
@@ -31,10 +33,10 @@ _COMPANIONS: Final = {"localhost": ("127.0.0.1", "::1"), "": ("0.0.0.0", "::")}
 class SocketServer:
     """Implements ``connection.Owner``."""
 
-    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher, supervisor: Supervisor) -> None:
+    def __init__(self, config: BrokerConfig, supervisor: Supervisor) -> None:
         self._config = config
-        self._dispatcher = dispatcher
         self._supervisor = supervisor
+        self._dispatcher: Dispatcher | None = None
         self._servers: list[asyncio.AbstractServer] = []
         self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
@@ -47,11 +49,16 @@ class SocketServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def listen(self, listeners: Iterable[Listener]) -> dict[str, int]:
-        """Open the listeners; returns the port of each, by name. OSError when one cannot be opened."""
-        ports = {listener.name: await self._open(listener) for listener in listeners}
+    async def bind(self, listeners: Iterable[Listener]) -> dict[str, int]:
+        """Take the listeners' addresses; returns the port of each, by name. OSError when one is not to be had."""
+        return {listener.name: await self._open(listener) for listener in listeners}
+
+    async def serve(self, dispatcher: Dispatcher) -> None:
+        """Accept connections."""
+        self._dispatcher = dispatcher
+        for server in self._servers:
+            await server.start_serving()
         self._schedule_sweep()
-        return ports
 
     async def _open(self, listener: Listener) -> int:
         first, *others = _COMPANIONS.get(listener.host, (listener.host,))
@@ -64,15 +71,21 @@ class SocketServer:
         return port
 
     async def _bind(self, name: str, host: str, port: int) -> int:
-        factory = partial(
-            Connection, self._dispatcher, self._supervisor, self, self._config, name, self._scratch
-        )  # fmt: skip
         server = await asyncio.get_running_loop().create_server(
-            factory, host, port, backlog=self._config.socket_listen_backlog_size
+            partial(self._connection, name),
+            host,
+            port,
+            backlog=self._config.socket_listen_backlog_size,
+            start_serving=False,
         )
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    def _connection(self, listener_name: str) -> asyncio.BaseProtocol:
+        if self._dispatcher is None:
+            return _Refused()
+        return Connection(self._dispatcher, self._supervisor, self, self._config, listener_name, self._scratch)
 
     # connection.Owner
 
@@ -136,6 +149,13 @@ class SocketServer:
         except TimeoutError:
             for connection in list(self._connections):
                 connection.abort()
+
+
+class _Refused(asyncio.Protocol):
+    """A connection that came before the broker was ready, on a loop that listens as soon as it binds."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 def parse_per_ip_limits(text: str) -> dict[str, int]:

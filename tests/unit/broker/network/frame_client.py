@@ -108,9 +108,9 @@ async def serve(
     """Serve ``handlers`` on a free port. ``broker`` is whatever the handlers want to be called with."""
     supervisor = Supervisor()
     dispatcher = Dispatcher(broker, handlers)
-    server = SocketServer(config or BrokerConfig(), dispatcher, supervisor)
-    listener = Listener(name="PLAINTEXT", host="127.0.0.1", port=0)
-    ports = await server.listen([listener])
+    server = SocketServer(config or BrokerConfig(), supervisor)
+    ports = await server.bind([Listener(name="PLAINTEXT", host="127.0.0.1", port=0)])
+    await server.serve(dispatcher)
     served = Served(server, dispatcher, supervisor, ports["PLAINTEXT"])
     try:
         yield served
