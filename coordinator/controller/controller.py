@@ -109,7 +109,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        return self._reign is not None and not self._reign.ended
+        return self._reign is not None and self._reign.is_active
 
     async def start(self) -> None:
         """Join the cluster. On the embedded store this broker reigns, and leads its partitions, on return."""

@@ -53,6 +53,11 @@ class Reign:
         self.ended = True
 
     @property
+    def is_active(self) -> bool:
+        """Whether the reign goes on, as far as anybody can tell without asking the store."""
+        return not self.ended and self._session.is_live()
+
+    @property
     def session(self) -> Session:
         """The session to read with."""
         self._must_go_on()
@@ -93,6 +98,6 @@ class Reign:
             self._on_response(broker_id, request, response)
 
     def _must_go_on(self) -> None:
-        if self.ended or not self._session.is_live():
+        if not self.is_active:
             self.end()
             raise ControllerMoved(f"controller epoch {self.epoch} is over")

@@ -1,0 +1,246 @@
+"""A cluster of controllers over one embedded store, with brokers that only take notes.
+
+Each broker applies the metadata that it is told to a real ``MetadataCache``, keeps every request, and answers as told:
+at once and well, not at all, or with a lost connection.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from broker.metadata_journal import MetadataJournal
+from coordinator.controller.api_error import ApiError
+from coordinator.controller.cluster_image import MetadataCache
+from coordinator.controller.config_changes import ConfigResource
+from coordinator.controller.config_repository import ConfigRepository
+from coordinator.controller.controller import Controller, ControllerSettings
+from coordinator.controller.topic_plan import TopicDefaults
+from coordinator.metadata_store.local import LocalEnsemble, LocalStore
+from coordinator.metadata_store.store import Session
+from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint
+from coordinator.ports import OnResponse
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.simulation.sim_disk import SimDisk
+
+R = TypeVar("R", bound=Message)
+NOW_MS = 1_700_000_000_000
+
+
+class Rules:
+    """A ``ConfigValidator`` of three keys: two lists and a number."""
+
+    def why_invalid(self, resource: ConfigResource, overrides: Mapping[str, str]) -> ApiError | None:
+        for key, value in overrides.items():
+            if key not in ("cleanup.policy", "retention.ms", "unclean.leader.election.enable"):
+                return ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
+            if key == "retention.ms" and not value.lstrip("-").isdigit():
+                return ApiError(ErrorCode.INVALID_CONFIG, f"{key}={value} is not valid")
+        return None
+
+    def is_list(self, resource: ConfigResource, key: str) -> bool:
+        return key == "cleanup.policy"
+
+    def default_text(self, resource: ConfigResource, key: str) -> str:
+        return "delete"
+
+
+@dataclass
+class NotingBroker:
+    """What one broker was told."""
+
+    requests: list[Message] = field(default_factory=list)
+    metadata: MetadataCache = field(default_factory=MetadataCache)
+    led: dict[TopicPartition, LeaderAndIsrPartitionState] = field(default_factory=dict)
+    """The last that it was told of each partition of which it has a replica."""
+    deleted: set[TopicPartition] = field(default_factory=set)
+    answers: bool = True
+    connected: bool = True
+    delete_error: ErrorCode = ErrorCode.NONE
+    unanswered: list[tuple[Message, OnResponse]] = field(default_factory=list)
+
+    def receive(self, request: Message, on_response: OnResponse) -> None:
+        if not self.connected:
+            on_response(None)
+            return
+        self.requests.append(request)
+        response = self._apply(request)
+        if self.answers:
+            on_response(response)
+        else:
+            self.unanswered.append((response, on_response))
+
+    def answer_everything(self) -> None:
+        self.answers = True
+        for response, on_response in self.unanswered:
+            on_response(response)
+        self.unanswered.clear()
+
+    def of_type(self, kind: type[R]) -> list[R]:
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    def _apply(self, request: Message) -> Message:
+        match request:
+            case LeaderAndIsrRequest():
+                for topic in request.topic_states:
+                    for state in topic.partition_states:
+                        self.led[TopicPartition(topic.topic_name, state.partition_index)] = state
+                return LeaderAndIsrResponse()
+            case UpdateMetadataRequest():
+                return UpdateMetadataResponse(error_code=self.metadata.apply_update_metadata(request))
+            case StopReplicaRequest():
+                return StopReplicaResponse(partition_errors=list(self._stop(request)))
+        raise AssertionError(f"not a control request: {request}")
+
+    def _stop(self, request: StopReplicaRequest) -> list[StopReplicaPartitionError]:
+        stopped = [
+            TopicPartition(t.topic_name, p.partition_index) for t in request.topic_states for p in t.partition_states
+        ]
+        if self.delete_error is ErrorCode.NONE:
+            self.deleted.update(stopped)
+        return [
+            StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=self.delete_error)
+            for topic, index in stopped
+        ]
+
+
+class NotingChannel:
+    """A ``BrokerChannel`` to noting brokers. They are called in the same step, as the local broker is."""
+
+    def __init__(self, brokers: dict[int, NotingBroker]) -> None:
+        self._brokers = brokers
+
+    def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
+        self._brokers[broker_id].receive(request, on_response)
+
+
+@dataclass
+class Member:
+    """One broker of the cluster: its controller, its client of the store, and its dynamic configuration."""
+
+    controller: Controller
+    store: LocalStore
+    configs: ConfigRepository
+    task: "asyncio.Task[None] | None" = None
+
+    @property
+    def session(self) -> Session:
+        assert self.store.session is not None
+        return self.store.session
+
+    async def stop(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+        await self.store.close()
+
+
+class ClusterUnderTest:
+    """Members over one ensemble, whose disk may crash with all of them."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.disk = SimDisk()
+        self.disk.make_dirs("/data")
+        self.disk.sync_dir("/")
+        self.rng = random.Random(seed)
+        self.brokers: dict[int, NotingBroker] = {}
+        self.members: dict[int, Member] = {}
+        self.ensemble = self._open()
+
+    def _open(self) -> LocalEnsemble:
+        return LocalEnsemble(MetadataJournal(self.disk, "/data"))
+
+    def member(self, broker_id: int, *, rack: str | None = None, unclean: bool = False) -> Member:
+        """A broker that has not started yet."""
+        store = self.ensemble.connect()
+        configs = ConfigRepository(store, Rules())
+        endpoint = RegisteredEndpoint(listener="PLAINTEXT", host=f"host{broker_id}", port=9092)
+        self.brokers.setdefault(broker_id, NotingBroker())
+        settings = ControllerSettings(
+            registration=BrokerRegistration(broker_id=broker_id, endpoints=(endpoint,), rack=rack),
+            listener_name="PLAINTEXT",
+            defaults=TopicDefaults(partition_count=2, replication_factor=1),
+            unclean_leader_election=unclean,
+        )
+        controller = Controller(
+            settings,
+            store=store,
+            configs=configs,
+            validator=Rules(),
+            channel=NotingChannel(self.brokers),
+            wall_clock=lambda: NOW_MS,
+            rng=self.rng,
+        )
+        self.members[broker_id] = Member(controller, store, configs)
+        return self.members[broker_id]
+
+    async def start(self, *broker_ids: int, unclean: bool = False) -> Member:
+        """Start brokers; returns the first, which is the controller if none was before."""
+        for broker_id in broker_ids:
+            member = self.member(broker_id, unclean=unclean)
+            await member.controller.start()
+            member.task = asyncio.get_running_loop().create_task(member.controller.run())
+        await self.settle()
+        return self.members[broker_ids[0]]
+
+    async def kill(self, broker_id: int) -> None:
+        """End a broker without any farewell; the ensemble notices at once."""
+        member = self.members.pop(broker_id)
+        assert member.task is not None
+        member.task.cancel()
+        await asyncio.wait([member.task])
+        self.brokers[broker_id].connected = False
+        self.ensemble.close_session(member.session.session_id)
+        await self.settle()
+
+    async def restart(self, broker_id: int) -> None:
+        self.brokers[broker_id] = NotingBroker()
+        await self.start(broker_id)
+
+    async def crash(self) -> None:
+        """A power loss of everything; afterwards members are started anew."""
+        for member in self.members.values():
+            if member.task is not None:
+                member.task.cancel()
+                await asyncio.wait([member.task])
+        self.members.clear()
+        self.brokers.clear()
+        self.disk.crash("power", self.rng)
+        self.ensemble = self._open()
+
+    async def settle(self) -> None:
+        """Let everything happen that happens without time passing."""
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        for member in self.members.values():
+            await member.stop()
+
+    @property
+    def controller(self) -> Controller:
+        active = [member.controller for member in self.members.values() if member.controller.is_active]
+        assert len(active) == 1
+        return active[0]
+
+
+@asynccontextmanager
+async def running_cluster(*broker_ids: int, unclean: bool = False) -> AsyncIterator[ClusterUnderTest]:
+    cluster = ClusterUnderTest()
+    try:
+        if broker_ids:
+            await cluster.start(*broker_ids, unclean=unclean)
+        yield cluster
+    finally:
+        await cluster.stop()

@@ -1,0 +1,142 @@
+"""The image of the cluster, as UpdateMetadata requests build it."""
+
+from coordinator.controller.cluster_image import LEADER_DURING_DELETE, ClusterImage, MetadataCache, MetadataChange
+from coordinator.ports import LeaderAndEpoch
+from protocol.errors import ErrorCode
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from protocol.topic_partition import TopicPartition
+
+OLD_ID, NEW_ID = b"o" * 16, b"n" * 16
+
+
+def topic(name: str, topic_id: bytes, **leaders: int) -> UpdateMetadataTopicState:
+    """Partitions as ``p0=leader``; their leader epoch is ten times the leader."""
+    states = [
+        UpdateMetadataPartitionState(
+            partition_index=int(index[1:]), leader=leader, leader_epoch=10 * leader, isr=[leader], replicas=[leader, 9]
+        )
+        for index, leader in leaders.items()
+    ]
+    return UpdateMetadataTopicState(topic_name=name, topic_id=topic_id, partition_states=states)
+
+
+def update(
+    *topics: UpdateMetadataTopicState, brokers: tuple[int, ...] = (1, 2), epoch: int = 1
+) -> UpdateMetadataRequest:
+    live = [
+        UpdateMetadataBroker(
+            id=broker_id,
+            rack=f"rack{broker_id}",
+            endpoints=[
+                UpdateMetadataEndpoint(host=f"in{broker_id}", port=1, listener="INTERNAL"),
+                UpdateMetadataEndpoint(host=f"out{broker_id}", port=2, listener="EXTERNAL", security_protocol=1),
+            ],
+        )
+        for broker_id in brokers
+    ]
+    return UpdateMetadataRequest(controller_id=1, controller_epoch=epoch, topic_states=list(topics), live_brokers=live)
+
+
+def cache_of(*requests: UpdateMetadataRequest) -> MetadataCache:
+    cache = MetadataCache()
+    for request in requests:
+        assert cache.apply_update_metadata(request) is ErrorCode.NONE
+    return cache
+
+
+def test_what_a_cache_answers() -> None:
+    cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=-1)))
+    assert cache.topic_exists("t")
+    assert not cache.topic_exists("u")
+    assert (cache.partition_count("t"), cache.partition_count("u")) == (2, None)
+    assert cache.leader(TopicPartition("t", 0)) == LeaderAndEpoch(1, 10)
+    assert cache.leader(TopicPartition("t", 1)) is None
+    assert cache.leader(TopicPartition("t", 2)) is None
+    assert cache.leader(TopicPartition("u", 0)) is None
+    image = cache.image
+    found = image.topic_by_id(OLD_ID)
+    assert found is not None
+    assert found.name == "t"
+    assert image.topic_by_id(NEW_ID) is None
+    external = image.endpoint(2, "EXTERNAL")
+    assert external is not None
+    assert (external.host, external.port, external.security_protocol) == ("out2", 2, 1)
+    assert image.endpoint(2, "NONE") is None
+    assert image.endpoint(3, "EXTERNAL") is None
+    assert list(image.partitions_led_by(1)) == [TopicPartition("t", 0)]
+
+
+def test_an_update_changes_only_the_partitions_that_it_names() -> None:
+    cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=1), topic("u", NEW_ID, p0=1)))
+    before = cache.image
+    cache.apply_update_metadata(update(topic("t", OLD_ID, p1=2)))
+    assert cache.leader(TopicPartition("t", 0)) == LeaderAndEpoch(1, 10)
+    assert cache.leader(TopicPartition("t", 1)) == LeaderAndEpoch(2, 20)
+    assert cache.image.topic("u") is before.topic("u")
+    old = before.partition(TopicPartition("t", 1))
+    assert old is not None
+    assert old.leader == 1
+
+
+def test_an_update_names_all_live_brokers() -> None:
+    cache = cache_of(update(brokers=(1, 2, 3)), update(brokers=(2,)))
+    assert list(cache.image.brokers) == [2]
+
+
+def test_deleted_partitions_and_topics_are_gone() -> None:
+    cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=1)), update(topic("t", OLD_ID, p0=LEADER_DURING_DELETE)))
+    assert cache.partition_count("t") == 1
+    cache.apply_update_metadata(update(topic("t", OLD_ID, p1=LEADER_DURING_DELETE)))
+    assert not cache.topic_exists("t")
+    assert cache.image.topic_by_id(OLD_ID) is None
+
+
+def test_a_topic_of_another_id_takes_nothing_over() -> None:
+    cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=1, p2=1)), update(topic("t", NEW_ID, p0=2)))
+    assert cache.partition_count("t") == 1
+    assert cache.image.topic_by_id(OLD_ID) is None
+    found = cache.image.topic_by_id(NEW_ID)
+    assert found is not None
+    assert found.name == "t"
+
+
+def test_partitions_are_in_order_however_they_come() -> None:
+    cache = cache_of(update(topic("t", OLD_ID, p2=1, p0=1)), update(topic("t", OLD_ID, p1=1)))
+    found = cache.image.topic("t")
+    assert found is not None
+    assert list(found.partitions) == [0, 1, 2]
+
+
+def test_an_older_controller_is_refused() -> None:
+    """B65"""
+    cache = cache_of(update(topic("t", OLD_ID, p0=1), epoch=5))
+    image = cache.image
+    assert cache.apply_update_metadata(update(topic("t", OLD_ID, p0=2), epoch=4)) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert cache.image is image
+    assert cache.apply_update_metadata(update(epoch=5)) is ErrorCode.NONE
+    assert cache.controller_epoch == 5
+
+
+def test_listeners_hear_of_every_accepted_update_in_order() -> None:
+    cache = MetadataCache()
+    heard: list[tuple[str, ClusterImage, frozenset[str]]] = []
+
+    def listener(name: str) -> None:
+        def hear(change: MetadataChange) -> None:
+            assert change.after is cache.image
+            heard.append((name, change.before, change.topics))
+
+        cache.add_listener(hear)
+
+    empty = cache.image
+    listener("first")
+    listener("second")
+    cache.apply_update_metadata(update(topic("t", OLD_ID, p0=1), epoch=2))
+    cache.apply_update_metadata(update(epoch=1))
+    assert heard == [("first", empty, frozenset({"t"})), ("second", empty, frozenset({"t"}))]
