@@ -19,6 +19,7 @@ from logging import getLogger
 from typing import Final
 
 from broker.storage.disk import Disk
+from broker.storage.log_files import TEMPORARY_SUFFIX
 from protocol.topic_partition import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
@@ -52,11 +53,13 @@ def decode_checkpoint(data: bytes, fields: int) -> list[list[str]] | None:
 class OffsetCheckpoint:
     """One offset checkpoint file."""
 
-    __slots__ = ("_disk", "_path")
+    __slots__ = ("_disk", "_log_dir", "_path", "_writes")
 
     def __init__(self, disk: Disk, log_dir: str, name: str) -> None:
         self._disk = disk
+        self._log_dir = log_dir
         self._path = f"{log_dir}/{name}"
+        self._writes = 0
 
     def read(self) -> dict[TopicPartition, int] | None:
         """The offsets; None if there is no usable file."""
@@ -72,11 +75,29 @@ class OffsetCheckpoint:
         return None
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._disk.write_atomic(self._path, self._encode(offsets))
+        self._writes += 1
+        self._disk.write_atomic(self._path, _encode_offsets(offsets))
 
     async def write_off_loop(self, offsets: Mapping[TopicPartition, int]) -> None:
-        await self._disk.write_atomic_off_loop(self._path, self._encode(offsets))
+        """The same, off the loop; gives way to any other write that begins before this one could replace the file."""
+        self._writes += 1
+        writes = self._writes
+        temporary = f"{self._path}.{writes}{TEMPORARY_SUFFIX}"
+        file = self._disk.open(temporary, create=True)
+        try:
+            data = _encode_offsets(offsets)
+            file.truncate(0)
+            if file.append((data,)) < len(data):
+                raise OSError(f"short write to {temporary}")
+            await file.sync_off_loop()
+        finally:
+            file.close()
+        if writes != self._writes:
+            self._disk.remove(temporary)
+            return
+        self._disk.rename(temporary, self._path)
+        await self._disk.sync_dir_off_loop(self._log_dir)
 
-    @staticmethod
-    def _encode(offsets: Mapping[TopicPartition, int]) -> bytes:
-        return encode_checkpoint((*topic_partition, offset) for topic_partition, offset in offsets.items())
+
+def _encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return encode_checkpoint((*topic_partition, offset) for topic_partition, offset in offsets.items())

@@ -39,6 +39,7 @@ class FlushState:
         "checkpointed_recovery_point",
         "flushed_offset",
         "recovery_point",
+        "unflushed_since_ms",
     )
 
     def __init__(self, disk: Disk, directory: str, recovery_point: int) -> None:
@@ -52,6 +53,8 @@ class FlushState:
         """What is in the checkpoint file; who writes that says so here."""
         self.flushed_offset = recovery_point
         self.recovery_point = recovery_point
+        self.unflushed_since_ms: int | None = None
+        """For who flushes by time."""
 
     @property
     def is_settled(self) -> bool:

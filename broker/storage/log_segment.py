@@ -68,6 +68,7 @@ class LogSegment:
         "_directory",
         "_disk",
         "_file",
+        "_name_suffix",
         "_touched",
         "base_offset",
         "bytes_since_index_entry",
@@ -84,10 +85,20 @@ class LogSegment:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: int, config: LogConfig, *, now_ms: int, jitter_ms: int = 0
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        jitter_ms: int = 0,
+        name_suffix: str = "",
     ) -> None:
+        """``name_suffix`` ends the names of the files of a segment that is not part of its log yet."""
         self._disk = disk
         self._directory = directory
+        self._name_suffix = name_suffix
         self._config = config
         self._file: File | None = None
         self._touched = True
@@ -129,11 +140,16 @@ class LogSegment:
             self.transaction_index.open()
 
     def path(self, suffix: str) -> str:
-        return offset_file(self._directory, self.base_offset, suffix)
+        return offset_file(self._directory, self.base_offset, suffix + self._name_suffix)
 
     def paths(self) -> list[str]:
         """Of all files that a segment may have."""
         return [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
+
+    @property
+    def index_bytes(self) -> int:
+        """Of the larger one of the two sparse indexes."""
+        return max(len(self.offset_index) * OFFSET_ENTRY_SIZE, len(self.time_index) * TIME_ENTRY_SIZE)
 
     @property
     def file(self) -> File:

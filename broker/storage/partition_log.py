@@ -30,7 +30,7 @@ from broker.storage.disk import Disk
 from broker.storage.flush_state import FlushPlan, FlushState
 from broker.storage.leader_epoch_cache import LeaderEpochFileCache
 from broker.storage.log_config import NO_LIMIT, LogConfig
-from broker.storage.log_files import DELETED_SUFFIX
+from broker.storage.log_files import DELETED_SUFFIX, SWAP_SUFFIX
 from broker.storage.log_segment import LogSegment
 from broker.storage.partition_metadata import write_topic_id
 from broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
@@ -406,7 +406,7 @@ class PartitionLog(ReadableLog):
 
     def _lower_recovery_point(self, offset: int) -> None:
         """Before bytes below the recovery point change: a crash must not trust what will be written there."""
-        self._generation += 1
+        self.generation += 1
         self.flush_state.truncated(offset)
         if offset < self.flush_state.checkpointed_recovery_point:
             self.on_recovery_point_lowered(self)
@@ -488,7 +488,7 @@ class PartitionLog(ReadableLog):
 
     def discard(self, segments: list[LogSegment]) -> None:
         """Give files that are no longer part of the log names that say so; reads that go on have them open."""
-        self._generation += 1
+        self.generation += 1
         for segment in segments:
             segment.close()
             for path in segment.paths():
@@ -496,6 +496,18 @@ class PartitionLog(ReadableLog):
                     self._disk.rename(path, path + DELETED_SUFFIX)
                     self.garbage.append(path + DELETED_SUFFIX)
         self.flush_state.names_changed()
+
+    def replace_segments(self, old: list[LogSegment], new: LogSegment, suffixes: list[str]) -> None:
+        """Let a cleaned segment, whose files of these suffixes are complete ``.swap`` files, take the place of others.
+
+        Raises ``OSError``; then the log has failed, and loading it will complete the replacement.
+        """
+        self.segments.replace(old, new)
+        self.discard(old)
+        self.producer_state.remove_snapshots(segment.base_offset for segment in old[1:])
+        for suffix in suffixes:
+            self._disk.rename(new.path(suffix) + SWAP_SUFFIX, new.path(suffix))
+        new.open(frozenset(self._disk.list_dir(self.directory)))
 
     # Flushing
 
@@ -573,6 +585,7 @@ class PartitionLog(ReadableLog):
 
     def release(self) -> None:
         """Close the files."""
+        self.generation += 1
         for segment in self.segments:
             segment.close()
 

@@ -65,7 +65,7 @@ class ReadableLog:
         self.failure: OSError | None = None
         self.on_failure: Callable[[ReadableLog], None] = _nothing
         """Called once, when the log fails."""
-        self._generation = 0
+        self.generation = 0
         """How often segments went, or offsets changed their meaning."""
 
     # Offsets
@@ -140,7 +140,7 @@ class ReadableLog:
     async def read_cold(self, cold: ColdRead) -> FetchedRecords | ErrorCode:
         """The same, waiting for the disk. Truncation meanwhile makes it begin again."""
         while True:
-            generation = self._generation
+            generation = self.generation
             if self.failed:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if not self.log_start_offset <= cold.start_offset <= self.log_end_offset:
@@ -148,14 +148,14 @@ class ReadableLog:
             try:
                 result: FetchedRecords | ErrorCode = await self._read_off_loop(cold)
             except OSError as error:
-                if generation == self._generation:
+                if generation == self.generation:
                     self.mark_failed(error)
                     return ErrorCode.KAFKA_STORAGE_ERROR
             except (CorruptRecord, ShortRead) as error:
-                if generation == self._generation:
+                if generation == self.generation:
                     return self._damaged(cold.start_offset, error)
             else:
-                if generation == self._generation:
+                if generation == self.generation:
                     return result
 
     async def _read_off_loop(self, cold: ColdRead) -> FetchedRecords:

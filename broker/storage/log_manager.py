@@ -1,0 +1,423 @@
+"""``LogManager``: the data directory of a broker and all logs in it.
+
+Start: lock the directory, take the clean-shutdown mark away, read the checkpoints, load every partition's directory.
+Close: close the logs, write the checkpoints, and only if nothing failed leave the mark.
+
+Between the two it owns what happens to logs beside requests: retention, the flush of closed segments, checkpoints,
+expiry of idle producers, cleaning, and the removal of files whose time has come. ``background`` lists these as
+coroutines that run for ever; the broker's supervisor runs them.
+
+A partition that is deleted has its directory renamed at once (``…-delete``), so that its name is free, and removed
+later. Checkpoints that still speak of it are rewritten before a partition of that name is created again: they are about
+another log.
+
+Failures: a log whose disk calls fail reports itself (``on_log_failure``). A failure of the directory as a whole, that
+is, of a checkpoint, is ``on_directory_failure``. There is one data directory.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from logging import getLogger
+from random import Random
+from typing import Any, Final
+
+from broker.storage import clean_shutdown
+from broker.storage.checkpoints import (
+    CLEANER_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
+from broker.storage.cleaner import LogCleaner, find_cleanable
+from broker.storage.disk import Disk, Lock
+from broker.storage.log_config import NO_LIMIT, LogConfig
+from broker.storage.log_files import (
+    DELETE_DIRECTORY_SUFFIX,
+    TEMPORARY_SUFFIX,
+    delete_directory_name,
+    directory_name,
+    parse_directory_name,
+)
+from broker.storage.meta_properties import (
+    InvalidMetaProperties,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from broker.storage.partition_log import PartitionLog
+from broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
+from broker.storage.readable_log import ReadableLog
+from protocol.topic_partition import TopicPartition
+
+LOCK_FILE: Final = ".lock"
+
+_log = getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogManagerConfig:
+    """How often things happen, in milliseconds; Kafka's defaults where Kafka has the setting."""
+
+    retention_check_interval_ms: int = 300_000
+    flush_check_interval_ms: int = 1_000
+    """How soon closed segments are flushed and removed files go."""
+    recovery_point_checkpoint_interval_ms: int = 60_000
+    log_start_checkpoint_interval_ms: int = 60_000
+    cleaner_enable: bool = True
+    cleaner_backoff_ms: int = 15_000
+    producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS
+    producer_id_expiration_check_interval_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Garbage:
+    """What is to be removed, and when."""
+
+    due_ms: int
+    path: str
+    is_directory: bool
+
+
+class LogManager:
+    """All logs of one data directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log_dir: str,
+        *,
+        log_config: Callable[[str], LogConfig],
+        wall_clock: Callable[[], int],
+        rng: Random,
+        config: LogManagerConfig | None = None,
+    ) -> None:
+        self.log_dir = log_dir
+        self.config = config or LogManagerConfig()
+        self.previous_broker_epoch: int | None = None
+        """From the mark of a clean shutdown; None if there was none, that is, after a crash or at the first start."""
+        self.on_log_failure: Callable[[ReadableLog], None] = lambda log: None
+        self.on_directory_failure: Callable[[OSError], None] = lambda error: None
+        self._disk = disk
+        self._log_config = log_config
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._lock: Lock | None = None
+        self._garbage: list[_Garbage] = []
+        self._failed = False
+        self._recovery_points = OffsetCheckpoint(disk, log_dir, RECOVERY_POINT_CHECKPOINT)
+        self._log_starts = OffsetCheckpoint(disk, log_dir, LOG_START_CHECKPOINT)
+        self._cleaner_offsets = OffsetCheckpoint(disk, log_dir, CLEANER_CHECKPOINT)
+        self._cleaned_to: dict[TopicPartition, int] = {}
+        self._written: dict[OffsetCheckpoint, dict[TopicPartition, int]] = {}
+        """What each checkpoint file says; absent while that is not certain."""
+        self._cleaner = LogCleaner(disk, wall_clock=wall_clock)
+
+    # Start and end
+
+    def start(self) -> None:
+        """Lock the directory and load its logs. Raises ``AlreadyLocked`` or ``OSError``."""
+        self.lock()
+        self.load()
+
+    def lock(self) -> None:
+        """Make the directory this broker's own, before anything in it is read. Raises ``AlreadyLocked``, ``OSError``."""
+        self._disk.make_dirs(self.log_dir)
+        self._lock = self._disk.lock(f"{self.log_dir}/{LOCK_FILE}")
+
+    def load(self) -> None:
+        """Load the logs. Their topics' settings must be known by now. Raises ``OSError``."""
+        self.previous_broker_epoch = clean_shutdown.take_mark(self._disk, self.log_dir)
+        recovery_points = self._read(self._recovery_points)
+        log_starts = self._read(self._log_starts)
+        self._cleaned_to = dict(self._read(self._cleaner_offsets))
+        for name in self._disk.list_dir(self.log_dir):
+            path = f"{self.log_dir}/{name}"
+            if name.endswith(DELETE_DIRECTORY_SUFFIX):
+                self._garbage.append(_Garbage(0, path, True))
+            elif name.endswith(TEMPORARY_SUFFIX) and not self._disk.is_dir(path):
+                self._disk.remove(path)
+            elif (topic_partition := parse_directory_name(name)) is not None and self._disk.is_dir(path):
+                self._add(
+                    topic_partition,
+                    recovery_points.get(topic_partition, 0),
+                    log_starts.get(topic_partition, 0),
+                    clean_shutdown=self.previous_broker_epoch is not None,
+                )
+
+    def claim(self, broker_id: int, cluster_id: str | None) -> None:
+        """Note whose directory this is. Raises ``InvalidMetaProperties`` if it is somebody else's."""
+        found = read_meta_properties(self._disk, self.log_dir)
+        if found is not None:
+            if found.broker_id not in (None, broker_id):
+                raise InvalidMetaProperties(f"{self.log_dir} belongs to broker {found.broker_id}, not {broker_id}")
+            if None not in (found.cluster_id, cluster_id) and found.cluster_id != cluster_id:
+                raise InvalidMetaProperties(f"{self.log_dir} belongs to cluster {found.cluster_id}, not {cluster_id}")
+            cluster_id = cluster_id or found.cluster_id
+        wanted = MetaProperties(
+            broker_id=broker_id, cluster_id=cluster_id, others={} if found is None else found.others
+        )
+        if wanted != found:
+            write_meta_properties(self._disk, self.log_dir, wanted)
+
+    def close(self, broker_epoch: int = clean_shutdown.NO_BROKER_EPOCH) -> None:
+        """Close everything. The mark of a clean shutdown is left unless something failed."""
+        try:
+            for log in self._logs.values():
+                log.close()
+                self._failed |= log.failed
+            self._write(self._recovery_points, self._recovery_point_offsets())
+            self._write(self._log_starts, self._log_start_offsets())
+            self._write(self._cleaner_offsets, self._cleaner_checkpoint_offsets())
+            if not self._failed:
+                clean_shutdown.write_mark(self._disk, self.log_dir, broker_epoch)
+        except OSError as error:
+            _log.error("%s was not closed cleanly: %s", self.log_dir, error)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let go of files and lock, as the end of the process would."""
+        for log in self._logs.values():
+            log.release()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Logs
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(topic_partition)
+
+    def create(self, topic_partition: TopicPartition, config: LogConfig, topic_id: bytes | None) -> PartitionLog:
+        """Make an empty log. Raises ``OSError``."""
+        assert topic_partition not in self._logs, topic_partition
+        self._forget_checkpoints(topic_partition)
+        directory = f"{self.log_dir}/{directory_name(topic_partition)}"
+        self._disk.make_dirs(directory)
+        log = self._add(topic_partition, 0, 0, clean_shutdown=False, config=config)
+        if topic_id is not None:
+            log.set_topic_id(topic_id)
+        return log
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take a log away; its files go later. Raises ``OSError``."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            return
+        log.release()
+        unique_id = f"{self._rng.getrandbits(128):032x}"
+        target = f"{self.log_dir}/{delete_directory_name(topic_partition, unique_id)}"
+        self._disk.rename(log.directory, target)
+        del self._logs[topic_partition]
+        self._cleaned_to.pop(topic_partition, None)
+        self._garbage.append(_Garbage(self._wall_clock() + log.config.file_delete_delay_ms, target, True))
+
+    def update_config(self, topic: str) -> None:
+        """The settings of a topic have changed."""
+        for log in self:
+            if log.topic_partition.topic == topic:
+                log.update_config(self._log_config(topic))
+
+    def _add(
+        self,
+        topic_partition: TopicPartition,
+        recovery_point: int,
+        log_start_offset: int,
+        *,
+        clean_shutdown: bool,
+        config: LogConfig | None = None,
+    ) -> PartitionLog:
+        log = PartitionLog.open(
+            self._disk,
+            f"{self.log_dir}/{directory_name(topic_partition)}",
+            topic_partition,
+            config or self._log_config(topic_partition.topic),
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+        )
+        log.on_failure = self._log_failed
+        log.on_recovery_point_lowered = self._recovery_point_lowered
+        self._logs[topic_partition] = log
+        return log
+
+    # Failures
+
+    def _log_failed(self, log: ReadableLog) -> None:
+        self._failed = True
+        self.on_log_failure(log)
+
+    def _directory_failed(self, error: OSError) -> None:
+        _log.error("%s failed: %s", self.log_dir, error)
+        self._failed = True
+        self.on_directory_failure(error)
+
+    # Checkpoints
+
+    def _read(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
+        offsets = self._written[checkpoint] = checkpoint.read() or {}
+        return offsets
+
+    def _write(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
+        if offsets != self._written.get(checkpoint):
+            checkpoint.write(offsets)
+            self._written[checkpoint] = offsets
+        self._note_recovery_points(checkpoint, offsets)
+
+    async def _write_off_loop(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
+        if offsets == self._written.get(checkpoint):
+            return
+        self._written.pop(checkpoint, None)
+        # What may be in the file from now on counts as being there, so that a truncation below rewrites it.
+        self._note_recovery_points(checkpoint, offsets)
+        await checkpoint.write_off_loop(offsets)
+        self._written.setdefault(checkpoint, offsets)
+
+    def _note_recovery_points(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
+        if checkpoint is self._recovery_points:
+            for topic_partition, offset in offsets.items():
+                self._logs[topic_partition].flush_state.checkpointed_recovery_point = offset
+
+    def _recovery_point_lowered(self, log: PartitionLog) -> None:
+        self._write(self._recovery_points, self._recovery_point_offsets())
+
+    def _forget_checkpoints(self, topic_partition: TopicPartition) -> None:
+        """Make sure that no checkpoint speaks of a log that had this name before."""
+        current = (
+            (self._recovery_points, self._recovery_point_offsets()),
+            (self._log_starts, self._log_start_offsets()),
+            (self._cleaner_offsets, self._cleaner_checkpoint_offsets()),
+        )
+        for checkpoint, offsets in current:
+            written = self._written.get(checkpoint)
+            if written is None or topic_partition in written:
+                self._write(checkpoint, offsets)
+
+    def _recovery_point_offsets(self) -> dict[TopicPartition, int]:
+        return {name: log.recovery_point for name, log in self._logs.items()}
+
+    def _log_start_offsets(self) -> dict[TopicPartition, int]:
+        """Of the logs that do not begin where their first segment begins."""
+        return {
+            name: log.log_start_offset
+            for name, log in self._logs.items()
+            if log.log_start_offset > log.segments.first.base_offset
+        }
+
+    def _cleaner_checkpoint_offsets(self) -> dict[TopicPartition, int]:
+        return {name: offset for name, offset in self._cleaned_to.items() if name in self._logs}
+
+    async def checkpoint_recovery_points(self) -> None:
+        await self._write_off_loop(self._recovery_points, self._recovery_point_offsets())
+
+    async def checkpoint_log_starts(self) -> None:
+        await self._write_off_loop(self._log_starts, self._log_start_offsets())
+
+    # Background
+
+    def background(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+        """What must run beside requests: names and coroutines, each to be run in a task until the broker stops."""
+        config = self.config
+        work: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
+            ("log retention", config.retention_check_interval_ms, self.apply_retention),
+            ("log flusher", config.flush_check_interval_ms, self.flush_and_remove),
+            (
+                "recovery point checkpoint",
+                config.recovery_point_checkpoint_interval_ms,
+                self.checkpoint_recovery_points,
+            ),
+            ("log starts", config.log_start_checkpoint_interval_ms, self.checkpoint_log_starts),
+            ("producer expiry", config.producer_id_expiration_check_interval_ms, self.expire_producers),
+        ]
+        if config.cleaner_enable:
+            work.append(("log cleaner", config.cleaner_backoff_ms, self.clean))
+        return [(name, self._repeat(interval_ms, act)) for name, interval_ms, act in work]
+
+    async def _repeat(self, interval_ms: int, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await act()
+            except OSError as error:
+                self._directory_failed(error)
+
+    async def apply_retention(self) -> None:
+        """Delete what is too old or too much; give back the memory of what nobody reads."""
+        for log in self:
+            log.delete_expired_segments(self._wall_clock())
+            log.release_idle()
+            await asyncio.sleep(0)
+
+    async def flush_and_remove(self) -> None:
+        """Flush closed segments, and logs that are to be flushed by time; remove files that are due."""
+        now_ms = self._wall_clock()
+        for log in self:
+            if log.has_unflushed_segments:
+                await log.flush_closed_segments_off_loop()
+            if log.config.flush_interval_ms < NO_LIMIT:
+                await self._flush_by_time(log, now_ms)
+            if log.garbage:
+                due_ms = now_ms + log.config.file_delete_delay_ms
+                self._garbage += (_Garbage(due_ms, path, False) for path in log.garbage)
+                log.garbage.clear()
+        await self._remove_garbage(now_ms)
+
+    async def _flush_by_time(self, log: PartitionLog, now_ms: int) -> None:
+        state = log.flush_state
+        if log.flushed_offset == log.log_end_offset:
+            state.unflushed_since_ms = None
+        elif state.unflushed_since_ms is None:
+            state.unflushed_since_ms = now_ms
+        elif now_ms - state.unflushed_since_ms >= log.config.flush_interval_ms:
+            state.unflushed_since_ms = None
+            await log.flush_off_loop()
+
+    async def _remove_garbage(self, now_ms: int) -> None:
+        due = [garbage for garbage in self._garbage if garbage.due_ms <= now_ms]
+        self._garbage = [garbage for garbage in self._garbage if garbage.due_ms > now_ms]
+        for garbage in due:
+            try:
+                if garbage.is_directory:
+                    await self._disk.remove_tree_off_loop(garbage.path)
+                else:
+                    await self._disk.remove_off_loop(garbage.path)
+            except FileNotFoundError:
+                pass  # Its directory went first.
+
+    async def expire_producers(self) -> None:
+        for log in self:
+            log.producer_state.expire(self._wall_clock())
+            await asyncio.sleep(0)
+
+    async def clean(self) -> None:
+        """Clean the compacted logs that are worth it, the dirtiest first."""
+        while (dirtiest := self._dirtiest()) is not None:
+            name = dirtiest.topic_partition
+            cleaned_to = await self._cleaner.clean(dirtiest, self._cleaned_to[name])
+            if self._logs.get(name) is not dirtiest or cleaned_to == self._cleaned_to[name]:
+                return
+            self._cleaned_to[name] = cleaned_to
+            await self._write_off_loop(self._cleaner_offsets, self._cleaner_checkpoint_offsets())
+
+    def _dirtiest(self) -> PartitionLog | None:
+        found, most = None, 0.0
+        now_ms = self._wall_clock()
+        for name, log in self._logs.items():
+            if not log.config.compacts or log.failed or len(log.segments) == 1:
+                continue
+            self._cleaned_to[name] = min(self._cleaned_to.get(name, 0), log.segments.active.base_offset)
+            cleanable = find_cleanable(log, self._cleaned_to[name], now_ms)
+            if cleanable.dirty_ratio > max(most, log.config.min_cleanable_ratio):
+                found, most = log, cleanable.dirty_ratio
+        return found
