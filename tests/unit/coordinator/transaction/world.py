@@ -150,7 +150,7 @@ class Term:
 
     def read(self, start_offset: int, max_bytes: int) -> bytes:
         found = bytearray()
-        for base_offset, batch in self.log.batches:
+        for _, batch in self.log.batches:
             if read_header(batch).next_offset > start_offset and (not found or len(found) + len(batch) <= max_bytes):
                 found += batch
         return bytes(found)
@@ -304,6 +304,18 @@ class Tasks:
         self.running.append(task)
         return task
 
+    def check(self) -> None:
+        """Raise what a task has raised."""
+        for task in [task for task in self.running if task.done()]:
+            self.running.remove(task)
+            task.result()
+
+    async def stop(self) -> None:
+        self.check()
+        for task in self.running:
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)
+
 
 class World:
     """A coordinator and everything around it."""
@@ -351,9 +363,7 @@ class World:
                 await asyncio.sleep(0)
 
         self.loop.run_until_complete(run())
-        for task in [task for task in self.tasks.running if task.done()]:
-            self.tasks.running.remove(task)
-            task.result()
+        self.tasks.check()
 
     def sleep(self, seconds: float) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))
@@ -375,11 +385,11 @@ class World:
         self.do(lambda: self.coordinator.on_elected(index, term))
 
     def stop(self) -> None:
-        self.do(self.coordinator.stop)
-        for task in self.tasks.running:
-            task.cancel()
-        self.turn()
-        self.loop.close()
+        try:
+            self.do(self.coordinator.stop)
+            self.loop.run_until_complete(self.tasks.stop())
+        finally:
+            self.loop.close()
 
     # Requests
 

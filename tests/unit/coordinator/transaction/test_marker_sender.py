@@ -1,0 +1,417 @@
+"""Markers reach every partition, whatever is in their way; nothing else is ever crossed off."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from coordinator.transaction.marker_sender import (
+    ATTEMPTS_FOR_INTERNAL_TOPICS,
+    MARKER_OUTCOMES,
+    MarkerOutcome,
+    MarkerSender,
+    PendingMarkers,
+    marker_outcome,
+)
+from coordinator.transaction.state import TransactionState
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+from protocol.topic_partition import TopicPartition
+from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
+
+INVOICES = TopicPartition("invoices", 0)
+SHIPMENTS = TopicPartition("shipments", 0)
+OFFSETS = TopicPartition("__consumer_offsets", 3)
+ELSEWHERE, ANYWHERE = 2, 3
+
+
+class Sender:
+    """A sender alone, and which of its transactions are done."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.cluster = self.world.cluster
+        self.done: list[PendingMarkers] = []
+        self.sender = MarkerSender(
+            broker_id=HERE,
+            metadata=self.cluster,
+            channel=self.cluster,
+            log_topic=TRANSACTION_STATE_TOPIC_NAME,
+            retry_backoff_ms=20,
+            retry_backoff_max_ms=1_000,
+        )
+
+    def send(
+        self, *partitions: TopicPartition, transactional_id: str = "id", epoch: int = 0, log_partition: int = 0
+    ) -> PendingMarkers:
+        """Send a commit to these partitions."""
+        markers = PendingMarkers(
+            transactional_id=transactional_id,
+            log_partition=log_partition,
+            producer_id=4000,
+            producer_epoch=epoch,
+            commit=True,
+            coordinator_epoch=5,
+            partitions=partitions,
+            on_done=lambda: self.done.append(markers),
+        )
+        self.world.do(lambda: self.sender.send(markers))
+        self.world.turn()
+        return markers
+
+    def deliver(self, count: int | None = None) -> None:
+        self.world.do(lambda: self.cluster.deliver(count))
+        self.world.turn()
+
+    def lose(self) -> None:
+        self.world.do(self.cluster.lose)
+
+    def sleep(self, seconds: float = 2) -> None:
+        self.world.sleep(seconds)
+
+
+@pytest.fixture
+def sender() -> Iterator[Sender]:
+    made = Sender()
+    for topic in ("invoices", "shipments"):
+        made.cluster.add_topic(topic, leader=ELSEWHERE)
+    yield made
+    made.world.do(made.sender.stop)
+    made.world.stop()
+
+
+# The ways to the leaders
+
+
+def test_local_partitions_are_done_before_send_returns(sender: Sender) -> None:
+    sender.cluster.partitions[INVOICES].leader = HERE
+    markers = PendingMarkers(
+        transactional_id="id",
+        log_partition=0,
+        producer_id=4000,
+        producer_epoch=0,
+        commit=False,
+        coordinator_epoch=5,
+        partitions=[INVOICES],
+        on_done=lambda: sender.done.append(markers),
+    )
+    sender.sender.send(markers)  # Not even a running loop is needed.
+    assert sender.done == [markers]
+    assert sender.cluster.partitions[INVOICES].markers == [Marker(4000, 0, False, 5)]
+
+
+def test_one_request_to_a_broker_carries_all_of_a_turn(sender: Sender) -> None:
+    all_markers = [
+        PendingMarkers(
+            transactional_id=f"id-{number}",
+            log_partition=0,
+            producer_id=number,
+            producer_epoch=0,
+            commit=True,
+            coordinator_epoch=5,
+            partitions=[INVOICES, SHIPMENTS],
+            on_done=lambda: sender.done.append(all_markers[0]),
+        )
+        for number in range(10)
+    ]
+
+    def send_all() -> None:
+        for markers in all_markers:
+            sender.sender.send(markers)
+
+    sender.world.do(send_all)
+    sender.world.turn()
+    assert len(sender.cluster.on_the_way) == 1
+    assert len(sender.cluster.on_the_way[0].request.markers) == 10
+    sender.deliver()
+    assert len(sender.done) == 10
+
+
+def test_each_broker_gets_the_partitions_that_it_leads(sender: Sender) -> None:
+    sender.cluster.partitions[SHIPMENTS].leader = ANYWHERE
+    markers = sender.send(INVOICES, SHIPMENTS)
+    assert [sent.broker_id for sent in sender.cluster.on_the_way] == [ELSEWHERE, ANYWHERE]
+    sender.deliver(1)
+    assert (sender.done, markers.waiting) == ([], {SHIPMENTS})
+    sender.deliver()
+    assert sender.done == [markers]
+
+
+def test_a_transaction_without_partitions_is_done_at_once(sender: Sender) -> None:
+    assert sender.done == [sender.send()]
+
+
+def test_a_lost_connection_is_tried_again_at_the_leader_of_that_moment(sender: Sender) -> None:
+    markers = sender.send(INVOICES)
+    sender.lose()
+    sender.cluster.partitions[INVOICES].leader = ANYWHERE
+    sender.sleep()
+    assert [sent.broker_id for sent in sender.cluster.on_the_way] == [ANYWHERE]
+    sender.deliver()
+    assert sender.done == [markers]
+
+
+def test_the_delay_between_attempts_doubles_up_to_its_limit(sender: Sender) -> None:
+    sender.send(INVOICES)
+    delays = []
+    for _ in range(8):
+        sender.lose()
+        before = sender.world.loop.time()
+        while not sender.cluster.on_the_way:
+            sender.sleep(0.001)
+        delays.append(round(sender.world.loop.time() - before, 2))
+    assert delays == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
+
+
+def test_a_partition_without_a_leader_waits_for_one(sender: Sender) -> None:
+    """B16: leader unknown, so wait."""
+    sender.cluster.partitions[INVOICES].leader = None
+    markers = sender.send(INVOICES)
+    sender.sleep(30)
+    assert (sender.done, sender.cluster.on_the_way) == ([], [])
+    sender.cluster.partitions[INVOICES].leader = HERE
+    sender.sleep()
+    assert sender.done == [markers]
+
+
+# What the answers mean
+
+
+def test_every_code_has_an_outcome_and_no_other_than_these_ends_the_waiting() -> None:
+    """B16: every marker error code is mapped."""
+    ends = {code for code in ErrorCode if marker_outcome(code) is MarkerOutcome.DONE}
+    assert ends == {
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+    assert [code for code in ErrorCode if marker_outcome(code) is MarkerOutcome.FENCED] == [
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    ]
+
+
+@pytest.mark.parametrize("error", [code for code in ErrorCode if marker_outcome(code) is MarkerOutcome.RETRY])
+def test_whatever_may_pass_is_tried_again(sender: Sender, error: ErrorCode) -> None:
+    """B16: retriable codes are retried, and so are those that nobody expects."""
+    sender.cluster.partitions[INVOICES].errors = [error] * 3
+    markers = sender.send(INVOICES, SHIPMENTS)
+    for _ in range(3):
+        sender.deliver()
+        assert (sender.done, markers.waiting) == ([], {INVOICES})
+        sender.sleep()
+    sender.deliver()
+    assert sender.done == [markers]
+    assert len(sender.cluster.partitions[SHIPMENTS].markers) == 1
+
+
+@pytest.mark.parametrize("error", [code for code, outcome in MARKER_OUTCOMES.items() if outcome is MarkerOutcome.DONE])
+def test_what_ends_the_waiting_ends_it(sender: Sender, error: ErrorCode) -> None:
+    """B16, B12: a partition that has moved on does not keep the transaction in Prepare* for ever."""
+    sender.cluster.partitions[INVOICES].errors = [error]
+    markers = sender.send(INVOICES)
+    sender.deliver()
+    assert sender.done == [markers]
+
+
+def test_a_fenced_coordinator_stops(sender: Sender) -> None:
+    """B16: coordinator fenced, so stop: nothing is sent any more, and nothing is completed."""
+    sender.cluster.partitions[INVOICES].markers = [Marker(4000, 0, True, 6)]
+    sender.send(INVOICES, SHIPMENTS)
+    sender.deliver()
+    sender.sleep(30)
+    assert (sender.done, sender.cluster.on_the_way, len(sender.sender)) == ([], [], 0)
+
+
+def test_an_answer_that_does_not_mention_a_partition_is_no_answer(sender: Sender) -> None:
+    markers = sender.send(INVOICES)
+    (sent,) = sender.cluster.on_the_way
+    sender.cluster.on_the_way.clear()
+    sender.world.do(lambda: sent.on_response(WriteTxnMarkersResponse()))
+    assert sender.done == []
+    sender.sleep()
+    sender.deliver()
+    assert sender.done == [markers]
+
+
+# Deleted topics
+
+
+def test_a_deleted_topic_needs_no_marker(sender: Sender) -> None:
+    """B15: a deleted topic never prevents the transaction from completing."""
+    sender.cluster.delete_topic("invoices")
+    assert sender.done == [sender.send(INVOICES)]
+
+
+def test_a_topic_that_is_deleted_while_its_marker_is_on_the_way_needs_none(sender: Sender) -> None:
+    """B15: found out from the answer UNKNOWN_TOPIC_OR_PARTITION, or from no answer at all."""
+    markers = sender.send(INVOICES, SHIPMENTS)
+    sender.cluster.delete_topic("invoices")
+    sender.deliver()
+    assert markers.waiting == {INVOICES}
+    sender.sleep()
+    assert sender.done == [markers]
+
+
+def test_a_partition_that_never_existed_needs_no_marker(sender: Sender) -> None:
+    """B15: a topic that was deleted and created anew with fewer partitions."""
+    assert sender.done == [sender.send(TopicPartition("invoices", 1))]
+
+
+def test_a_broker_that_knows_no_topics_yet_takes_none_for_deleted(sender: Sender) -> None:
+    """B15: only what is known not to exist is crossed off."""
+    known, sender.cluster.counts = sender.cluster.counts, {}
+    partitions, sender.cluster.partitions = sender.cluster.partitions, {}
+    markers = sender.send(INVOICES)
+    sender.sleep(60)
+    assert sender.done == []
+    sender.cluster.counts, sender.cluster.partitions = known, partitions
+    sender.sleep()
+    sender.deliver()
+    assert sender.done == [markers]
+
+
+def test_an_offsets_topic_that_is_being_created_is_waited_for(sender: Sender) -> None:
+    """B15: the offsets topic may be created just after a transaction added it."""
+    markers = sender.send(OFFSETS)
+    sender.sleep()
+    assert sender.done == []
+    sender.cluster.add_topic("__consumer_offsets", 50)
+    sender.sleep()
+    assert sender.done == [markers]
+
+
+def test_an_offsets_topic_that_never_comes_is_not_waited_for_for_ever(sender: Sender) -> None:
+    """B15: the producer died between adding it and committing an offset."""
+    markers = sender.send(OFFSETS)
+    sender.sleep(ATTEMPTS_FOR_INTERNAL_TOPICS)
+    assert sender.done == [markers]
+
+
+# Entries
+
+
+def test_an_answer_of_an_earlier_transaction_does_not_touch_the_present_one(sender: Sender) -> None:
+    """B12: a pending-marker entry may be removed only by its own (producer id, epoch)."""
+    sender.send(INVOICES, epoch=0)
+    late = list(sender.cluster.on_the_way)
+    sender.cluster.on_the_way.clear()
+    sender.world.do(lambda: sender.sender.forget(0))
+    present = sender.send(INVOICES, epoch=1)
+    sender.world.do(lambda: late[0].on_response(sender.cluster.answer(late[0].request)))
+    assert (sender.done, present.waiting) == ([], {INVOICES})
+    sender.deliver()
+    assert sender.done == [present]
+
+
+@pytest.mark.parametrize("late", ["a lost connection", "a newer coordinator"])
+def test_bad_news_of_an_earlier_transaction_do_not_touch_the_present_one(sender: Sender, late: str) -> None:
+    """B12: neither is the present one fenced by it, nor sent twice."""
+    sender.send(INVOICES, epoch=0)
+    (sent,) = sender.cluster.on_the_way
+    sender.cluster.on_the_way.clear()
+    sender.world.do(lambda: sender.sender.forget(0))
+    present = sender.send(INVOICES, epoch=1)
+    if late == "a newer coordinator":
+        sender.cluster.partitions[INVOICES].errors = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+        sender.world.do(lambda: sent.on_response(sender.cluster.answer(sent.request)))
+    else:
+        sender.world.do(lambda: sent.on_response(None))
+    sender.sleep()
+    assert len(sender.cluster.on_the_way) == 1
+    sender.deliver()
+    assert sender.done == [present]
+    assert [marker.producer_epoch for marker in sender.cluster.partitions[INVOICES].markers] == [1]
+
+
+def test_a_resignation_forgets_the_transactions_of_its_partition_only(sender: Sender) -> None:
+    sender.send(INVOICES, transactional_id="lost", log_partition=0)
+    kept = sender.send(INVOICES, transactional_id="kept", log_partition=1)
+    sender.world.do(lambda: sender.sender.forget(0))
+    sender.deliver()
+    sender.sleep()
+    assert (sender.done, len(sender.sender)) == ([kept], 0)
+
+
+def test_an_answer_that_comes_twice_completes_once(sender: Sender) -> None:
+    """B13: completion happens at most once."""
+    sender.send(INVOICES)
+    (sent,) = sender.cluster.on_the_way
+    for _ in range(2):
+        sender.deliver()
+        sender.world.do(lambda: sent.on_response(sender.cluster.answer(sent.request)))
+    assert len(sender.done) == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_last_partition_completes_in_whichever_order_they_finish(sender: Sender, order: tuple[int, int]) -> None:
+    """B14: completion is never lost when markers finish between two checks."""
+    sender.cluster.partitions[SHIPMENTS].leader = ANYWHERE
+    markers = sender.send(INVOICES, SHIPMENTS)
+    sent = list(sender.cluster.on_the_way)
+    for index in order:
+        assert sender.done == []
+        sender.world.do(lambda one=sent[index]: one.on_response(sender.cluster.answer(one.request)))  # type: ignore[misc]
+    assert sender.done == [markers]
+
+
+def test_a_last_partition_that_turns_out_to_be_deleted_completes(sender: Sender) -> None:
+    """B14: also when nothing is left to be answered."""
+    sender.cluster.partitions[SHIPMENTS].leader = None
+    markers = sender.send(INVOICES, SHIPMENTS)
+    sender.deliver()
+    sender.cluster.delete_topic("shipments")
+    sender.sleep()
+    assert sender.done == [markers]
+
+
+# With the coordinator: completion in the log
+
+
+def test_completion_that_the_log_refuses_is_tried_until_it_is_written_once() -> None:
+    """B13, B14: Complete* is appended once, and never lost."""
+    with world() as w:
+        w.cluster.add_topic("invoices", leader=ELSEWHERE)
+        producer = w.producer()
+        w.add(producer, INVOICES)
+        call = w.end(producer)
+        w.turn()
+        w.log.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS] * 4
+        w.do(w.cluster.deliver)
+        assert call.wait() is ErrorCode.NONE
+        assert w.end(producer).answer is ErrorCode.CONCURRENT_TRANSACTIONS
+        w.sleep(5)
+        assert w.log.states("id")[2:] == ["PrepareCommit@0", "CompleteCommit@0"]
+        assert w.described().state is TransactionState.COMPLETE_COMMIT
+        assert len(w.markers(INVOICES)) == 1
+
+
+def test_completion_is_not_appended_for_a_partition_that_was_lost() -> None:
+    """B13: the retry of an older ownership does nothing once the successor has taken over."""
+    with world() as w:
+        w.cluster.add_topic("invoices")
+        producer = w.producer()
+        w.add(producer, INVOICES)
+        w.cluster.partitions[INVOICES].leader = ELSEWHERE
+        w.end(producer)
+        w.turn()
+        w.log.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        w.do(w.cluster.deliver)
+        w.elect()
+        w.turn()
+        w.do(w.cluster.deliver)
+        w.sleep(5)
+        assert w.log.states("id")[2:] == ["PrepareCommit@0", "CompleteCommit@0"]
+
+
+def test_a_deleted_topic_does_not_keep_a_transaction_open() -> None:
+    """B15: from the request to the completion in the log."""
+    with world() as w:
+        w.cluster.add_topic("invoices")
+        w.cluster.add_topic("shipments")
+        producer = w.producer()
+        w.add(producer, INVOICES, SHIPMENTS)
+        w.cluster.delete_topic("invoices")
+        assert w.end(producer).answer is ErrorCode.NONE
+        assert w.described().state is TransactionState.COMPLETE_COMMIT
+        assert len(w.markers(SHIPMENTS)) == 1
