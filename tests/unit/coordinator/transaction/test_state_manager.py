@@ -144,7 +144,7 @@ def test_a_load_that_waits_for_replication_ends_with_the_leadership() -> None:
 
 def test_a_long_log_is_loaded_in_slices_between_which_others_run() -> None:
     with world() as w:
-        for number in range(2_000):
+        for number in range(4_000):
             write(w, metadata(TransactionState.EMPTY), transactional_id=f"id-{number}")
         w.elect()
         turns = 0
@@ -156,8 +156,8 @@ def test_a_long_log_is_loaded_in_slices_between_which_others_run() -> None:
                 turns += 1
 
         w.loop.run_until_complete(wait())
-        assert turns > 3
-        assert w.coordinator.describe("id-1999") == metadata(TransactionState.EMPTY)
+        assert turns > 5
+        assert w.coordinator.describe("id-3999") == metadata(TransactionState.EMPTY)
 
 
 # What is read
