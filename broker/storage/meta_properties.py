@@ -29,7 +29,7 @@ class MetaProperties:
 
     broker_id: int | None
     cluster_id: str | None
-    others: Mapping[str, str] = field(default=_NOTHING)
+    others: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
 
 def read_meta_properties(disk: Disk, log_dir: str) -> MetaProperties | None:
