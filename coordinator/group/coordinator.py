@@ -10,9 +10,9 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange, TopicImage
 from coordinator.group import offset_requests
@@ -38,7 +38,7 @@ from coordinator.group.offset_requests import (
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard, Producer
 from coordinator.group.state import GroupState, JoinRequest, SyncRequest
-from coordinator.ports import ReplicatedLog, TopicMetadata, WallClock
+from coordinator.ports import ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from coordinator.runtime import load, partition_for
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import NO_PRODUCER_ID, CorruptRecord
@@ -47,11 +47,7 @@ from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
-"""Runs a coroutine in a task that somebody owns."""
-
 CLASSIC_GROUP_TYPE: Final = "classic"
-_KNOWN_IDS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,21 +101,19 @@ class GroupCoordinator:
 
     def __init__(
         self,
+        *,
         settings: GroupSettings,
         metadata: TopicMetadata,
-        *,
+        tasks: TaskOwner,
         wall_clock: WallClock,
         rng: random.Random,
-        spawn: Spawn,
     ) -> None:
         self._settings = settings
         self._metadata = metadata
+        self._tasks = tasks
         self._wall_clock = wall_clock
         self._rng = rng
-        self._spawn = spawn
         self._shards: dict[int, GroupShard] = {}
-        self._partition_of: dict[str, int] = {}
-        self._partition_count: int | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     # Life
@@ -140,7 +134,7 @@ class GroupCoordinator:
         """This broker now leads a partition of ``__consumer_offsets``."""
         self.on_resigned(partition)
         shard = self._shards[partition] = GroupShard(partition, log, self._settings, self._wall_clock)
-        self._spawn(self._load(shard), f"load {GROUP_METADATA_TOPIC_NAME}-{partition}")
+        self._tasks.spawn(self._load(shard), f"load {GROUP_METADATA_TOPIC_NAME}-{partition}")
 
     def on_resigned(self, partition: int) -> None:
         """This broker no longer leads the partition, or leads it anew."""
@@ -377,15 +371,7 @@ class GroupCoordinator:
     def partition_for(self, group_id: str) -> int | None:
         """The partition of ``__consumer_offsets`` that a group lives in; None while that topic is not known."""
         count = self._metadata.partition_count(GROUP_METADATA_TOPIC_NAME)
-        if count != self._partition_count or len(self._partition_of) > _KNOWN_IDS:
-            self._partition_count = count
-            self._partition_of.clear()
-        if count is None:
-            return None
-        partition = self._partition_of.get(group_id)
-        if partition is None:
-            partition = self._partition_of[group_id] = partition_for(group_id, count)
-        return partition
+        return None if count is None else partition_for(group_id, count)
 
     def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
         """For offsets, and for looking at groups and deleting them, a group id may be empty."""

@@ -23,7 +23,7 @@ A reply callable is opaque here: it is handed back in a ``Step``, never called.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from coordinator.group.member import (
@@ -43,6 +43,7 @@ from coordinator.group.state import (
     TRANSITIONS,
     GroupRules,
     GroupState,
+    InitialDelay,
     JoinRequest,
     Step,
     SyncRequest,
@@ -58,15 +59,6 @@ MIN_JOIN_RETRY_MS: Final = 1000
 """The least time before a rebalance in which nobody rejoined is looked at again."""
 
 
-@dataclass(slots=True)
-class _InitialDelay:
-    """The first rebalance of an empty group waits for company: a delay, repeated while new members keep coming."""
-
-    delay_ms: int
-    remaining_ms: int
-    extend: bool = False
-
-
 class Group:
     """One group. See the module's text for how it is driven."""
 
@@ -75,7 +67,6 @@ class Group:
         "_join_deadline",
         "_pending_sync",
         "_rules",
-        "_subscribed_topics",
         "_sync_deadline",
         "generation",
         "group_id",
@@ -85,6 +76,7 @@ class Group:
         "protocol_type",
         "roster",
         "state",
+        "subscribed_topics",
     )
 
     def __init__(self, group_id: str, rules: GroupRules) -> None:
@@ -102,8 +94,9 @@ class Group:
         self._pending_sync: set[str] = set()
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
-        self._initial_delay: _InitialDelay | None = None
-        self._subscribed_topics: frozenset[str] | None = None
+        self._initial_delay: InitialDelay | None = None
+        self.subscribed_topics: frozenset[str] | None = None
+        """What a consumer group's members want; None where it cannot be known."""
 
     @staticmethod
     def from_image(group_id: str, image: GroupImage, rules: GroupRules) -> "Group":
@@ -117,7 +110,7 @@ class Group:
         group.protocol_type = image.protocol_type
         group.protocol_name = image.protocol_name
         group.state = GroupState.STABLE if image.members else GroupState.EMPTY
-        group._subscribed_topics = group.roster.subscribed_topics(image.protocol_type, image.protocol_name)
+        group.subscribed_topics = group.roster.subscribed_topics(image.protocol_type, image.protocol_name)
         group.persisted = image
         return group
 
@@ -271,13 +264,9 @@ class Group:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """To be safe, a consumer group whose subscriptions cannot be read is subscribed to everything."""
-        if self._subscribed_topics is not None:
-            return topic in self._subscribed_topics
+        if self.subscribed_topics is not None:
+            return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
-
-    @property
-    def knows_subscriptions(self) -> bool:
-        return self._subscribed_topics is not None
 
     def keep_alive(self, member_id: str, at: Instant) -> None:
         """The member has been heard of."""
@@ -333,7 +322,7 @@ class Group:
         if self.state is GroupState.EMPTY:
             self.protocol_type = request.protocol_type
         if self._initial_delay is not None:
-            self._initial_delay.extend = True
+            self._initial_delay.has_company = True
         self.pending_members.pop(member_id, None)
         self.roster.add(member)
         self._rebalance(step, at)
@@ -417,7 +406,8 @@ class Group:
         elif self._rules.initial_rebalance_delay_ms == 0:
             self._complete_join(step, at)
         else:
-            self._wait_for_company(at)
+            delay_ms = self._rules.initial_rebalance_delay_ms
+            self._wait_for_company(InitialDelay(delay_ms, self.roster.rebalance_timeout_ms() - delay_ms), at)
 
     def _call_off_generation(self, step: Step, at: Instant) -> None:
         for member in self.roster:
@@ -426,19 +416,16 @@ class Group:
                 step.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
                 _touch(member, at)
 
-    def _wait_for_company(self, at: Instant) -> None:
-        delay_ms = self._rules.initial_rebalance_delay_ms
-        self._initial_delay = _InitialDelay(delay_ms, max(self.roster.rebalance_timeout_ms() - delay_ms, 0))
-        self._join_deadline = at.monotonic + delay_ms / 1000
+    def _wait_for_company(self, delay: InitialDelay, at: Instant) -> None:
+        self._initial_delay = delay
+        self._join_deadline = at.monotonic + delay.delay_ms / 1000
 
     def _on_join_deadline(self, step: Step, at: Instant) -> None:
-        initial = self._initial_delay
-        if initial is not None and initial.extend and initial.remaining_ms > 0:
-            delay_ms = min(self._rules.initial_rebalance_delay_ms, initial.remaining_ms)
-            self._initial_delay = _InitialDelay(delay_ms, initial.remaining_ms - delay_ms)
-            self._join_deadline = at.monotonic + delay_ms / 1000
-        else:
+        extended = None if self._initial_delay is None else self._initial_delay.extended()
+        if extended is None:
             self._complete_join(step, at)
+        else:
+            self._wait_for_company(extended, at)
 
     def _complete_join_if_all_joined(self, step: Step, at: Instant) -> None:
         if self.state is not GroupState.PREPARING_REBALANCE or self._initial_delay is not None:
@@ -454,7 +441,8 @@ class Group:
             if member.join_reply is None and not member.is_static:
                 self._remove(step, member.member_id)
         if not self.roster:
-            step.transition = self._emptied(at)
+            image = GroupImage.empty(self.protocol_type, self.generation + 1, at)
+            step.transition = Transition(kind=TransitionKind.EMPTIED, image=image)
         elif self.roster.elect_leader():
             self._begin_generation(step, at)
         else:
@@ -464,7 +452,7 @@ class Group:
     def _begin_generation(self, step: Step, at: Instant) -> None:
         self.generation += 1
         self.protocol_name = self.roster.select_protocol()
-        self._subscribed_topics = self.roster.subscribed_topics(self.protocol_type, self.protocol_name)
+        self.subscribed_topics = self.roster.subscribed_topics(self.protocol_type, self.protocol_name)
         self._become(GroupState.COMPLETING_REBALANCE)
         for member in self.roster:
             step.answer_join(member, self._joined(member.member_id))
@@ -514,17 +502,6 @@ class Group:
             skip_assignment=skip_assignment,
         )
 
-    def _emptied(self, at: Instant) -> Transition:
-        image = GroupImage(
-            protocol_type=self.protocol_type,
-            generation=self.generation + 1,
-            protocol_name=None,
-            leader=None,
-            state_timestamp_ms=at.wall_ms,
-            members=(),
-        )
-        return Transition(kind=TransitionKind.EMPTIED, image=image)
-
     def _image(
         self, members: Iterable[Member], leader: str | None, assignments: dict[str, bytes], at: Instant
     ) -> GroupImage:
@@ -549,7 +526,7 @@ class Group:
     def _apply_emptied(self, image: GroupImage) -> None:
         self.generation = image.generation
         self.protocol_name = None
-        self._subscribed_topics = self.roster.subscribed_topics(self.protocol_type, None)
+        self.subscribed_topics = self.roster.subscribed_topics(self.protocol_type, None)
         self._become(GroupState.EMPTY)
 
     def _apply_replacement(self, step: Step, transition: Transition, at: Instant) -> None:

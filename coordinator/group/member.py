@@ -61,6 +61,17 @@ class GroupImage:
     state_timestamp_ms: int | None
     members: tuple[MemberImage, ...]
 
+    @staticmethod
+    def empty(protocol_type: str | None, generation: int, at: Instant) -> "GroupImage":
+        return GroupImage(
+            protocol_type=protocol_type,
+            generation=generation,
+            protocol_name=None,
+            leader=None,
+            state_timestamp_ms=at.wall_ms,
+            members=(),
+        )
+
 
 class MemberInfo(NamedTuple):
     """What the leader of a generation is told about a member."""

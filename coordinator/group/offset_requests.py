@@ -302,7 +302,7 @@ def _retained_since(group: Group) -> int | None:
             return group.persisted.state_timestamp_ms or 0
         case GroupState.EMPTY:
             return 0
-        case GroupState.STABLE if group.knows_subscriptions:
+        case GroupState.STABLE if group.subscribed_topics is not None:
             return 0
         case _:
             return None

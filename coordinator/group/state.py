@@ -61,6 +61,24 @@ class GroupRules:
     new_member_join_timeout_ms: int = 300_000
 
 
+@dataclass(slots=True)
+class InitialDelay:
+    """The first rebalance of an empty group waits for company: a delay, repeated while new members keep coming.
+
+    All of it takes no longer than the members' rebalance time-out.
+    """
+
+    delay_ms: int
+    remaining_ms: int
+    has_company: bool = False
+
+    def extended(self) -> "InitialDelay | None":
+        if not self.has_company or self.remaining_ms <= 0:
+            return None
+        delay_ms = min(self.delay_ms, self.remaining_ms)
+        return InitialDelay(delay_ms, self.remaining_ms - delay_ms)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
     """A JoinGroup as the state machine sees it. ``new_member_id`` is used if the group has to name the member."""
