@@ -194,7 +194,7 @@ class LocalFile:
         return os.fstat(self._fd).st_size
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        _sync(self._open_descriptor())
 
     async def sync_off_loop(self) -> None:
         await _sync_off_loop(self._open_descriptor())

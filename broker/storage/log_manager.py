@@ -119,10 +119,14 @@ class LogManager:
     def start(self) -> None:
         """Lock the directory and load its logs. Raises ``AlreadyLocked`` or ``OSError``."""
         self.lock()
-        self.load()
+        try:
+            self.load()
+        except BaseException:
+            self.release()
+            raise
 
     def lock(self) -> None:
-        """Make the directory this broker's own, before anything in it is read. Raises ``AlreadyLocked``, ``OSError``."""
+        """Make the directory ours before anything in it is read. Raises ``AlreadyLocked`` or ``OSError``."""
         self._disk.make_dirs(self.log_dir)
         self._lock = self._disk.lock(f"{self.log_dir}/{LOCK_FILE}")
 
@@ -145,6 +149,7 @@ class LogManager:
                     log_starts.get(topic_partition, 0),
                     clean_shutdown=self.previous_broker_epoch is not None,
                 )
+        _log.info("%s: %d logs loaded", self.log_dir, len(self._logs))
 
     def claim(self, broker_id: int, cluster_id: str | None) -> None:
         """Note whose directory this is. Raises ``InvalidMetaProperties`` if it is somebody else's."""

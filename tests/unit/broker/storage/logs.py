@@ -1,0 +1,85 @@
+"""Logs on simulated disks, as the tests of storage use them."""
+
+from typing import Any
+
+from broker.storage.log_config import LogConfig
+from broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from protocol.errors import ErrorCode
+from protocol.records.record_batch import BatchHeader, crc_is_valid, iter_batches, iter_records, read_header
+from protocol.topic_partition import TopicPartition
+from tests.simulation.sim_disk import SimDisk
+
+TP = TopicPartition("t", 0)
+DIRECTORY = "/data/t-0"
+NOW = 1_000_000
+
+
+def new_disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_dirs(DIRECTORY)
+    for directory in ("", "/data", DIRECTORY):
+        disk.sync_dir(directory)
+    return disk
+
+
+def open_log(disk: SimDisk, config: LogConfig | None = None, **options: Any) -> PartitionLog:
+    return PartitionLog.open(disk, DIRECTORY, TP, config or LogConfig(), wall_clock=lambda: NOW, **options)
+
+
+def append(
+    log: PartitionLog, data: bytearray, epoch: int = 0, origin: AppendOrigin = AppendOrigin.CLIENT
+) -> AppendInfo | ErrorCode:
+    return log.append_as_leader(data, read_header(data), epoch, origin)
+
+
+def must_append(
+    log: PartitionLog, data: bytearray, epoch: int = 0, origin: AppendOrigin = AppendOrigin.CLIENT
+) -> AppendInfo:
+    info = append(log, data, epoch, origin)
+    assert isinstance(info, AppendInfo), info
+    return info
+
+
+def end_txn(log: PartitionLog, data: bytearray, epoch: int = 0) -> AppendInfo:
+    return must_append(log, data, epoch, AppendOrigin.COORDINATOR)
+
+
+def read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20, upper: int | None = None) -> FetchedRecords:
+    found = log.read(offset, max_bytes, upper_offset=log.log_end_offset if upper is None else upper)
+    assert isinstance(found, FetchedRecords), found
+    return found
+
+
+def headers(records: Any) -> list[BatchHeader]:
+    return [header for _, header in iter_batches(records)]
+
+
+def content(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of every record in the log, through reads as a consumer does them."""
+    found: list[tuple[int, bytes | None, bytes | None]] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        fetched = read(log, offset, 1000)
+        batches = list(iter_batches(fetched.records))
+        if not batches:
+            break
+        for position, header in batches:
+            assert crc_is_valid(fetched.records, position, header)
+            records = iter_records(fetched.records, position, header, max_decompressed_bytes=1 << 20)
+            found += [(record.offset, record.key, record.value) for record in records if record.offset >= offset]
+            offset = header.next_offset
+    return found
+
+
+def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int | None]]:
+    """What has to survive of each producer: epoch, last sequence and offset, coordinator epoch, open transaction."""
+    return {
+        entry.producer_id: (
+            entry.producer_epoch,
+            entry.last_sequence,
+            entry.last_data_offset,
+            entry.coordinator_epoch,
+            entry.txn_first_offset,
+        )
+        for entry in log.active_producers()
+    }

@@ -1,0 +1,112 @@
+"""Leader epochs of a log: its file, look-ups and truncation."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.storage.leader_epoch_cache import EpochEntry, LeaderEpochFileCache
+from tests.simulation.sim_disk import SimDisk
+
+PATH = "/leader-epoch-checkpoint"
+
+
+def cache(*entries: tuple[int, int]) -> LeaderEpochFileCache:
+    epochs = LeaderEpochFileCache(SimDisk(), "")
+    for entry in entries:
+        epochs.assign(*entry)
+    return epochs
+
+
+def test_the_file() -> None:
+    disk = SimDisk()
+    epochs = LeaderEpochFileCache(disk, "")
+    assert not epochs.open()
+    epochs.assign(0, 0)
+    epochs.assign(2, 1234567890123)
+    assert disk.read(PATH) == b"0\n2\n0 0\n2 1234567890123\n"
+    again = LeaderEpochFileCache(disk, "")
+    assert again.open()
+    assert again.entries == [EpochEntry(0, 0), EpochEntry(2, 1234567890123)]
+
+
+@pytest.mark.parametrize("data", [b"", b"0\n1\n", b"0\n1\n0\n", b"0\n1\nx 0\n", bytes(20)])
+def test_a_broken_file_tells_nothing(data: bytes) -> None:
+    disk = SimDisk()
+    disk.write_atomic(PATH, data)
+    epochs = LeaderEpochFileCache(disk, "")
+    assert not epochs.open()
+    assert epochs.entries == []
+
+
+def test_assigning_an_epoch_again_changes_nothing() -> None:
+    epochs = cache((1, 10), (1, 20))
+    assert epochs.entries == [EpochEntry(1, 10)]
+
+
+def test_entries_that_contradict_a_new_one_go() -> None:
+    assert cache((1, 10), (2, 20), (3, 30), (4, 20)).entries == [EpochEntry(1, 10), EpochEntry(4, 20)]
+    assert cache((1, 10), (5, 20), (3, 30)).entries == [EpochEntry(1, 10), EpochEntry(3, 30)]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [
+        (-1, None),
+        (1, (1, 10)),
+        (2, (2, 20)),
+        (3, (2, 20)),
+        (4, (4, 30)),
+        (5, (4, 30)),
+        (6, (6, 100)),
+        (7, None),
+    ],
+)
+def test_where_an_epoch_ends(epoch: int, expected: tuple[int, int] | None) -> None:
+    """B50: an epoch that is missing is answered by the largest one before it; one before all, by the first start."""
+    assert cache((2, 10), (4, 20), (6, 30)).end_offset_for(epoch, 100) == expected
+
+
+def test_which_epoch_an_offset_has() -> None:
+    epochs = cache((2, 10), (4, 20))
+    assert [epochs.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("end", "kept"), [(10, []), (11, [(2, 10)]), (20, [(2, 10)]), (21, [(2, 10), (4, 20)]), (99, [(2, 10), (4, 20)])]
+)
+def test_truncation_from_the_end(end: int, kept: list[tuple[int, int]]) -> None:
+    """B54: an epoch that began at or beyond the new end is forgotten, on disk as well."""
+    disk = SimDisk()
+    epochs = LeaderEpochFileCache(disk, "")
+    epochs.assign(2, 10)
+    epochs.assign(4, 20)
+    epochs.truncate_from_end(end)
+    again = LeaderEpochFileCache(disk, "")
+    again.open()
+    assert epochs.entries == again.entries == kept
+
+
+@pytest.mark.parametrize(
+    ("start", "kept"),
+    [(5, [(2, 10), (4, 20)]), (10, [(2, 10), (4, 20)]), (15, [(2, 15), (4, 20)]), (20, [(4, 20)]), (30, [(4, 30)])],
+)
+def test_truncation_from_the_start(start: int, kept: list[tuple[int, int]]) -> None:
+    epochs = cache((2, 10), (4, 20))
+    epochs.truncate_from_start(start)
+    assert epochs.entries == kept
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(["assign", "end", "start"]), st.integers(0, 20), st.integers(0, 20))))
+def test_epochs_and_offsets_always_ascend(steps: list[tuple[str, int, int]]) -> None:
+    epochs = cache()
+    for action, epoch, offset in steps:
+        if action == "assign":
+            epochs.assign(epoch, offset)
+        elif action == "end":
+            epochs.truncate_from_end(offset)
+        else:
+            epochs.truncate_from_start(offset)
+        entries = epochs.entries
+        assert entries == sorted(entries)
+        assert len({entry.epoch for entry in entries}) == len({entry.start_offset for entry in entries}) == len(entries)

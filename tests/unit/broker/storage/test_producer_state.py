@@ -1,0 +1,298 @@
+"""Producer state: what may be appended, what is stable, what snapshots keep."""
+
+import pytest
+
+from broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from broker.storage.producer_state import AppendOrigin, ProducerStateManager
+from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from protocol.errors import ErrorCode
+from protocol.records.control_records import EndTxnMarker
+from protocol.records.record_batch import BatchHeader, read_header
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.batches import batch
+from tests.unit.broker.storage.logs import NOW
+
+CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
+MAX_SEQUENCE = 2**31 - 1
+
+
+class World:
+    """A producer state and the log end that it follows."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk()
+        self.now_ms = NOW
+        self.end = 0
+        self.state = self.new_state()
+
+    def new_state(self) -> ProducerStateManager:
+        state = ProducerStateManager(self.disk, "", wall_clock=lambda: self.now_ms, producer_id_expiration_ms=1000)
+        state.open()
+        return state
+
+    def header(self, sequence: int, count: int = 1, *, epoch: int = 0, pid: int = 1, txn: bool = False) -> BatchHeader:
+        data = batch(*[b"v"] * count, producer_id=pid, epoch=epoch, sequence=sequence, transactional=txn)
+        return read_header(data)
+
+    def check(self, sequence: int, count: int = 1, *, epoch: int = 0, pid: int = 1, txn: bool = False, origin=CLIENT):
+        return self.state.check(self.header(sequence, count, epoch=epoch, pid=pid, txn=txn), origin)
+
+    def append(self, sequence: int, count: int = 1, *, epoch: int = 0, pid: int = 1, txn: bool = False) -> int:
+        first = self.end
+        self.state.update(self.header(sequence, count, epoch=epoch, pid=pid, txn=txn), first)
+        self.end += count
+        self.state.map_end_offset = self.end
+        return first
+
+    def end_txn(self, *, commit: bool = True, epoch: int = 0, coordinator_epoch: int = 0, pid: int = 1):
+        marker = EndTxnMarker(commit=commit, coordinator_epoch=coordinator_epoch)
+        completed = self.state.update_marker(self.header(-1, epoch=epoch, pid=pid), marker, self.end, NOW)
+        if completed is not None:
+            self.state.complete(completed)
+        self.end += 1
+        self.state.map_end_offset = self.end
+        return completed
+
+    def check_marker(self, *, epoch: int, coordinator_epoch: int = 0) -> ErrorCode | None:
+        marker = EndTxnMarker(commit=True, coordinator_epoch=coordinator_epoch)
+        return self.state.check_marker(self.header(-1, epoch=epoch), marker)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_producer_without_state_may_begin_anywhere(world: World) -> None:
+    """B32: what retention or deletion of records forgot does not stop a live producer."""
+    assert world.check(1234) is None
+
+
+def test_sequences_follow_each_other(world: World) -> None:
+    world.append(0, 5)
+    assert world.check(5) is None
+    assert world.check(6) is OUT_OF_ORDER
+    assert world.check(0) is OUT_OF_ORDER, "neither next nor the batch that was appended"
+
+
+def test_sequences_wrap_to_zero(world: World) -> None:
+    world.append(MAX_SEQUENCE - 1, 2)
+    assert world.check(0) is None
+    assert world.check(1) is OUT_OF_ORDER
+
+
+def test_a_batch_may_contain_the_wrap(world: World) -> None:
+    world.append(MAX_SEQUENCE - 1, 4)
+    assert world.check(2) is None
+    assert world.check(MAX_SEQUENCE - 1, 4) == BatchMetadata(MAX_SEQUENCE - 1, 1, 0, 3, 1000)
+
+
+def test_each_of_the_last_five_batches_is_recognised(world: World) -> None:
+    """B34: a retry is answered with the original offset or refused, never appended again."""
+    for sequence in range(0, 14, 2):
+        world.append(sequence, 2)
+    for sequence in (4, 6, 8, 10, 12):
+        duplicate = world.check(sequence, 2)
+        assert isinstance(duplicate, BatchMetadata)
+        assert (duplicate.first_offset, duplicate.last_offset) == (sequence, sequence + 1)
+    assert world.check(2, 2) is OUT_OF_ORDER
+    assert world.check(12, 1) is OUT_OF_ORDER, "the same beginning is not the same batch"
+
+
+def test_a_new_epoch_begins_at_zero(world: World) -> None:
+    world.append(0, 3, epoch=4)
+    assert world.check(3, epoch=5) is OUT_OF_ORDER
+    assert world.check(0, epoch=5) is None
+    world.append(0, epoch=5)
+    assert world.check(0, epoch=4) is FENCED
+    assert world.check(0, 3, epoch=4) is FENCED, "batches of an older epoch are no duplicates"
+
+
+def test_a_producer_of_which_only_a_marker_is_known(world: World) -> None:
+    world.end_txn(epoch=3)
+    assert world.check(0, epoch=3) is None
+    assert world.check(1, epoch=3) is OUT_OF_ORDER
+    assert world.check(1, epoch=4) is OUT_OF_ORDER
+    assert world.check(0, epoch=2) is FENCED
+
+
+def test_a_coordinator_has_epochs_but_no_sequences(world: World) -> None:
+    world.append(-1, 2, epoch=4, txn=True)
+    assert world.check(-1, 2, epoch=4, txn=True, origin=COORDINATOR) is None
+    assert world.check(-1, epoch=3, txn=True, origin=COORDINATOR) is FENCED
+
+
+def test_a_transaction_is_not_interrupted_by_other_batches(world: World) -> None:
+    world.append(0, txn=True)
+    assert world.check(1) is ErrorCode.INVALID_TXN_STATE
+    assert world.check(1, txn=True) is None
+    world.end_txn()
+    assert world.check(1) is None
+
+
+def test_markers_are_fenced_by_both_epochs(world: World) -> None:
+    world.end_txn(epoch=3, coordinator_epoch=7)
+    assert world.check_marker(epoch=2, coordinator_epoch=9) is FENCED
+    assert world.check_marker(epoch=3, coordinator_epoch=6) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert world.check_marker(epoch=3, coordinator_epoch=7) is None
+    assert world.check_marker(epoch=4, coordinator_epoch=8) is None
+
+
+def test_epoch_32767_in_a_log_is_recoverable(world: World) -> None:
+    """B24: whatever the log has is taken, the largest epoch included."""
+    world.append(0, epoch=32_767, txn=True)
+    assert world.end_txn(epoch=32_767) is not None
+    world.state.take_snapshot(sync=True)
+    again = world.new_state()
+    again.load_snapshot(0, world.end)
+    assert again.producers[1].producer_epoch == 32_767
+    assert again.check(world.header(1, epoch=32_767), CLIENT) is None
+
+
+def test_an_empty_transaction_completes_nothing(world: World) -> None:
+    world.append(0)
+    assert world.end_txn(commit=False) is None
+
+
+def test_the_first_unstable_offset(world: World) -> None:
+    assert world.state.first_unstable_offset is None
+    world.append(0)
+    first = world.append(0, pid=2, txn=True)
+    second = world.append(0, pid=3, txn=True)
+    assert world.state.first_unstable_offset == first
+    world.end_txn(pid=2)
+    assert world.state.first_unstable_offset == first, "the marker is not replicated yet"
+    assert world.state.first_undecided_offset == second
+    world.state.on_high_watermark(world.end - 1)
+    assert world.state.first_unstable_offset == first, "the high watermark is still before the marker"
+    world.state.on_high_watermark(world.end)
+    assert world.state.first_unstable_offset == second
+    world.end_txn(pid=3)
+    world.state.on_high_watermark(world.end)
+    assert world.state.first_unstable_offset is None
+
+
+def test_the_last_stable_offset_of_an_index_entry_is_that_of_the_others(world: World) -> None:
+    world.append(0, pid=1, txn=True)
+    second = world.append(0, pid=2, txn=True)
+    marker = EndTxnMarker(commit=False, coordinator_epoch=0)
+    completed = world.state.update_marker(world.header(-1, pid=1), marker, world.end, NOW)
+    assert completed is not None
+    assert completed.aborted
+    assert world.state.last_stable_offset_after(completed) == second
+    world.state.complete(completed)
+    completed = world.state.update_marker(world.header(-1, pid=2), marker, world.end + 1, NOW)
+    assert completed is not None
+    assert world.state.last_stable_offset_after(completed) == world.end + 2
+
+
+def test_idle_producers_expire(world: World) -> None:
+    world.append(0, pid=1)
+    world.now_ms += 500
+    world.append(0, pid=2)
+    world.now_ms += 500
+    assert world.state.expire(world.now_ms) == 1
+    assert set(world.state.producers) == {2}
+
+
+def test_old_timestamps_do_not_expire_a_producer(world: World) -> None:
+    """B34: records about the distant past come from a producer that is alive."""
+    world.append(0)
+    assert world.state.producers[1].last_timestamp < world.now_ms - 10 * 1000
+    assert world.state.expire(world.now_ms + 999) == 0
+
+
+def test_a_producer_with_an_open_transaction_does_not_expire(world: World) -> None:
+    """B33."""
+    world.append(0, txn=True)
+    assert world.state.expire(world.now_ms + 10**9) == 0
+    world.end_txn()
+    assert world.state.expire(world.now_ms + 10**9) == 1
+
+
+def test_a_marker_counts_as_activity(world: World) -> None:
+    """B31: a producer is not forgotten, and with it the coordinator epoch, soon after its transaction ended."""
+    world.append(0, txn=True)
+    world.now_ms += 2000
+    world.end_txn(coordinator_epoch=5)
+    assert world.state.expire(world.now_ms + 999) == 0
+    assert world.check_marker(epoch=0, coordinator_epoch=4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def entry(producer_id: int, epoch: int, *, coordinator_epoch: int = -1, txn: int | None = None) -> ProducerStateEntry:
+    found = ProducerStateEntry(producer_id, epoch)
+    found.coordinator_epoch, found.txn_first_offset, found.last_timestamp = coordinator_epoch, txn, 1700
+    return found
+
+
+def test_snapshot_bytes() -> None:
+    with_batch = entry(7, 3, coordinator_epoch=2, txn=95)
+    with_batch.batches.append(BatchMetadata(10, 14, 96, 100, 1700))
+    data = encode_snapshot([with_batch, entry(8, 0)])
+    assert data.hex() == (
+        "0001"  # version
+        "27d9557d"  # CRC-32C of the rest
+        "00000002"
+        "0000000000000007 0003 0000000e 0000000000000064 00000004 00000000000006a4 00000002 000000000000005f"
+        "0000000000000008 0000 ffffffff ffffffffffffffff 00000000 00000000000006a4 ffffffff ffffffffffffffff"
+    ).replace(" ", "")
+    first, second = decode_snapshot(data)
+    assert (first.producer_id, first.producer_epoch, first.coordinator_epoch, first.txn_first_offset) == (7, 3, 2, 95)
+    assert first.batches == with_batch.batches
+    assert (second.producer_id, second.batches, second.txn_first_offset) == (8, [], None)
+
+
+def test_broken_snapshots_are_recognised() -> None:
+    good = encode_snapshot([entry(7, 3)])
+    bad = [good[:size] for size in range(len(good))]
+    bad += [good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :] for place in range(len(good))]
+    for data in bad:
+        with pytest.raises(CorruptSnapshot):
+            decode_snapshot(data)
+
+
+def test_a_snapshot_brings_back_epochs_sequences_and_transactions(world: World) -> None:
+    world.append(0, 3, pid=1, epoch=2)
+    world.append(3, 2, pid=1, epoch=2)
+    first = world.append(0, pid=2, txn=True)
+    world.end_txn(pid=3, epoch=9, coordinator_epoch=4)
+    assert world.state.take_snapshot(sync=True) == f"/{world.end:020}.snapshot"
+    assert world.state.take_snapshot(sync=True) is None, "there is one"
+    world.state = world.new_state()
+    world.state.load_snapshot(0, world.end)
+    assert world.state.map_end_offset == world.end
+    assert world.state.first_unstable_offset == first
+    assert isinstance(world.check(3, 2, epoch=2), BatchMetadata)
+    assert world.check(0, 3, epoch=2) is OUT_OF_ORDER, "a snapshot has the last batch only"
+    assert world.check(5, epoch=2) is None
+    assert world.state.producers[3].coordinator_epoch == 4
+    assert world.end_txn(pid=2) is not None
+
+
+def test_the_best_snapshot_is_the_latest_that_is_whole(world: World) -> None:
+    for sequence in range(3):
+        world.append(sequence)
+        world.state.take_snapshot(sync=True)
+    assert world.state.snapshot_offsets == (1, 2, 3)
+    world.disk.write_atomic("/00000000000000000002.snapshot", b"torn")
+    state = world.new_state()
+    state.load_snapshot(0, 2)
+    assert state.map_end_offset == 1
+    assert state.snapshot_offsets == (1, 3)
+    state.reload(0, 1)
+    assert state.snapshot_offsets == (1,)
+    state.load_snapshot(2, 9)
+    assert (state.map_end_offset, state.producers) == (2, {})
+
+
+def test_stray_snapshots_go_except_the_one_at_the_end(world: World) -> None:
+    for sequence in range(5):
+        world.append(sequence)
+        world.state.take_snapshot(sync=True)
+    world.state.remove_stray_snapshots([2, 3])
+    assert world.state.snapshot_offsets == (2, 3, 5)
+    world.state.remove_stray_snapshots([2, 5, 6])
+    assert world.state.snapshot_offsets == (2, 5)
+    assert world.disk.list_dir("/") == ["00000000000000000002.snapshot", "00000000000000000005.snapshot"]
