@@ -1,12 +1,10 @@
-"""Which overrides a topic or a broker may have: ``coordinator``'s question to the broker's tables of settings.
-
-A broker's own settings cannot be changed while it runs yet, so every override of one is refused.
-"""
+"""Which overrides a topic or a broker may have: ``coordinator``'s question to the broker's tables of settings."""
 
 from collections.abc import Mapping
 
 from broker import topic_config
 from broker.config import BROKER_SETTINGS, BrokerConfig
+from broker.dynamic_config import why_not_dynamic
 from broker.settings import Kind
 from broker.topic_config import TOPIC_SETTINGS
 from coordinator.controller.api_error import ApiError
@@ -22,18 +20,12 @@ class ConfigRules:
 
     def why_invalid(self, resource: ConfigResource, overrides: Mapping[str, str]) -> ApiError | None:
         if resource.type is not ResourceType.TOPIC:
-            return self._why_not_dynamic(overrides)
+            return _why_not_dynamic(overrides)
         for key, value in overrides.items():
             reason = topic_config.validate(key, value)
             if reason is not None:
                 return ApiError(ErrorCode.INVALID_CONFIG, reason)
         return None
-
-    def _why_not_dynamic(self, overrides: Mapping[str, str]) -> ApiError | None:
-        if not overrides:
-            return None
-        keys = ", ".join(sorted(overrides))
-        return ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {keys}")
 
     def is_list(self, resource: ConfigResource, key: str) -> bool:
         table = TOPIC_SETTINGS if resource.type is ResourceType.TOPIC else BROKER_SETTINGS
@@ -46,3 +38,11 @@ class ConfigRules:
             setting = BROKER_SETTINGS[key]
             value = setting.default
         return setting.format(value) or ""
+
+
+def _why_not_dynamic(overrides: Mapping[str, str]) -> ApiError | None:
+    for key, value in overrides.items():
+        reason = why_not_dynamic(key, value)
+        if reason is not None:
+            return ApiError(ErrorCode.INVALID_REQUEST, reason)
+    return None

@@ -1,0 +1,59 @@
+"""AlterConfigs (API key 33): replace all overrides of a topic's or a broker's configuration.
+
+Overrides that the request does not name are removed, which is why clients prefer IncrementalAlterConfigs. Any broker
+changes a topic's configuration; a broker's own is changed by that broker.
+
+Versions: 2 is flexible.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.config_requests import RequestedAlteration, alter
+from broker.dispatch import Outcome, RequestContext, handles
+from coordinator.controller.api_error import ApiError
+from coordinator.controller.config_changes import ConfigOperation, OperationType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+def refuse_alter_configs(request: AlterConfigsRequest, version: int, error: ErrorCode) -> AlterConfigsResponse:
+    """The error for every resource."""
+    return _response(request, [ApiError(error) for _ in request.resources])
+
+
+@handles(ApiKey.ALTER_CONFIGS, versions="0-2", error_response=refuse_alter_configs)
+def handle_alter_configs(broker: "Broker", context: RequestContext, request: AlterConfigsRequest) -> Outcome:
+    return _alter(broker, context, request)
+
+
+async def _alter(broker: "Broker", context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    requested = [_requested(resource) for resource in request.resources]
+    return _response(request, await alter(broker, context, requested, validate_only=request.validate_only))
+
+
+def _requested(resource: AlterConfigsResource) -> RequestedAlteration:
+    operations = tuple(ConfigOperation(each.name, OperationType.SET, each.value) for each in resource.configs)
+    return RequestedAlteration(resource.resource_type, resource.resource_name, operations, replaces_all=True)
+
+
+def _response(request: AlterConfigsRequest, errors: list[ApiError]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        ]
+    )

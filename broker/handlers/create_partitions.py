@@ -1,0 +1,62 @@
+"""CreatePartitions (API key 37): give existing topics more partitions.
+
+Each topic succeeds or fails on its own; when the answer comes, the new partitions are known and led. Only the
+controller adds partitions. The time-out is not needed.
+
+Versions: 2 is flexible.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.controller.api_error import ApiError
+from coordinator.controller.topic_plan import NewPartitions
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+def refuse_create_partitions(
+    request: CreatePartitionsRequest, version: int, error: ErrorCode
+) -> CreatePartitionsResponse:
+    """The error for every topic."""
+    return CreatePartitionsResponse(results=[_result(topic.name, ApiError(error)) for topic in request.topics])
+
+
+@handles(ApiKey.CREATE_PARTITIONS, versions="0-3", error_response=refuse_create_partitions)
+def handle_create_partitions(broker: "Broker", context: RequestContext, request: CreatePartitionsRequest) -> Outcome:
+    return _create(broker, context, request)
+
+
+async def _create(
+    broker: "Broker", context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    counts = Counter(topic.name for topic in request.topics)
+    errors = {name: ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1}
+    for name in counts:
+        if name not in errors and not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.TOPIC, name):
+            errors[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    topics = [_new_partitions(topic) for topic in request.topics if topic.name not in errors]
+    results = await broker.controller.create_partitions(topics, validate_only=request.validate_only)
+    for topic, result in zip(topics, results, strict=True):
+        errors[topic.topic] = result
+    return CreatePartitionsResponse(results=[_result(name, errors[name]) for name in counts])
+
+
+def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = None if topic.assignments is None else [tuple(each.broker_ids) for each in topic.assignments]
+    return NewPartitions(topic=topic.name, total_count=topic.count, assignments=assignments)
+
+
+def _result(name: str, error: ApiError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)

@@ -1,0 +1,105 @@
+"""CreateTopics (API key 19): create topics, with replicas placed by the controller or chosen by the client.
+
+Each topic succeeds or fails on its own. When the answer comes, the topic is known and led. The time-out is not needed:
+what would take long is refused. Only the controller creates; another broker answers NOT_CONTROLLER.
+
+Versions: 5 is flexible, adds what the topic became (partitions, replicas, configuration, for those who may read it) and
+lets -1 stand for the broker's defaults; 7 adds the topic's id.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.config_description import ConfigDescription, ConfigEntry
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from coordinator.controller.api_error import ApiError
+from coordinator.controller.topic_plan import NewTopic, TopicPlan
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+def refuse_create_topics(request: CreateTopicsRequest, version: int, error: ErrorCode) -> CreateTopicsResponse:
+    """The error for every topic."""
+    return CreateTopicsResponse(topics=[_refused(topic.name, ApiError(error)) for topic in request.topics])
+
+
+@handles(ApiKey.CREATE_TOPICS, versions="2-7", error_response=refuse_create_topics)
+def handle_create_topics(broker: "Broker", context: RequestContext, request: CreateTopicsRequest) -> Outcome:
+    return _create(broker, context, request)
+
+
+async def _create(broker: "Broker", context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    counts = Counter(topic.name for topic in request.topics)
+    errors = {name: ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1}
+    for topic in request.topics:
+        if topic.name not in errors and not _may_create(broker, context, topic.name):
+            errors[topic.name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    topics = [_new_topic(topic) for topic in request.topics if topic.name not in errors]
+    results = await broker.controller.create_topics(topics, validate_only=request.validate_only)
+    plans = {topic.name: result for topic, result in zip(topics, results, strict=True)}
+    return CreateTopicsResponse(
+        topics=[
+            _result(broker, context, name, errors.get(name) or plans[name], validate_only=request.validate_only)
+            for name in counts
+        ]
+    )
+
+
+def _may_create(broker: "Broker", context: RequestContext, name: str) -> bool:
+    authorize = broker.authorizer.authorize
+    return authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorize(
+        context, Operation.CREATE, ResourceType.TOPIC, name
+    )
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, tuple(each.broker_ids)) for each in topic.assignments],
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(
+    broker: "Broker", context: RequestContext, name: str, outcome: TopicPlan | ApiError, *, validate_only: bool
+) -> CreatableTopicResult:
+    if isinstance(outcome, ApiError):
+        return _refused(name, outcome)
+    result = CreatableTopicResult(
+        name=name, topic_id=ZERO_UUID if validate_only else outcome.assignment.topic_id, error_message=None
+    )
+    if broker.authorizer.authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        result.num_partitions = outcome.partition_count
+        result.replication_factor = outcome.replication_factor
+        result.configs = [_config(entry) for entry in ConfigDescription(broker).topic(outcome.configs)]
+    else:
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return result
+
+
+def _config(entry: ConfigEntry) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.key,
+        value=None if entry.is_sensitive else entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+    )
+
+
+def _refused(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)

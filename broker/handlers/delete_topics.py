@@ -1,0 +1,87 @@
+"""DeleteTopics (API key 20): delete topics, by name or by id.
+
+A topic is gone from the metadata at once; the answer waits, up to the client's time-out, until all of its replicas are
+deleted and its name is free. REQUEST_TIMED_OUT means that the deletion goes on. Only the controller deletes.
+
+Versions: 4 is flexible; 5 has error messages; 6 takes ids (KIP-516).
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.controller.api_error import ApiError
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_FIRST_VERSION_WITH_A_CODE_FOR_DISABLED = 3
+
+
+def refuse_delete_topics(request: DeleteTopicsRequest, version: int, error: ErrorCode) -> DeleteTopicsResponse:
+    """The error for every topic."""
+    return DeleteTopicsResponse(responses=[_result(topic, ApiError(error)) for topic in _named(request)])
+
+
+@handles(ApiKey.DELETE_TOPICS, versions="1-6", error_response=refuse_delete_topics)
+def handle_delete_topics(broker: "Broker", context: RequestContext, request: DeleteTopicsRequest) -> Outcome:
+    if not broker.config.delete_topic_enable:
+        old = context.api_version < _FIRST_VERSION_WITH_A_CODE_FOR_DISABLED
+        error = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
+        return refuse_delete_topics(request, context.api_version, error)
+    return _delete(broker, context, request)
+
+
+async def _delete(broker: "Broker", context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    asked = _named(request)
+    resolved = [_resolve(broker, context, topic, asked) for topic in asked]
+    names = [topic.name for topic in resolved if isinstance(topic, DeleteTopicState) and topic.name is not None]
+    errors = iter(await broker.controller.delete_topics(names, timeout_seconds=request.timeout_ms / 1000))
+    responses = [_result(topic, next(errors)) if isinstance(topic, DeleteTopicState) else topic for topic in resolved]
+    return DeleteTopicsResponse(responses=responses)
+
+
+def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    """The topics of any version's request, each name or id once."""
+    topics = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
+
+
+def _resolve(
+    broker: "Broker", context: RequestContext, topic: DeleteTopicState, asked: list[DeleteTopicState]
+) -> DeleteTopicState | DeletableTopicResult:
+    """The topic with its name and id, or why it is not deleted."""
+    if topic.name is None and topic.topic_id == ZERO_UUID:
+        return _result(topic, ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."))
+    if topic.name is not None and topic.topic_id != ZERO_UUID:
+        return _result(topic, ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."))
+    image = broker.metadata.image
+    found = image.topic_by_id(topic.topic_id) if topic.name is None else image.topic(topic.name)
+    name = found.name if found is not None else topic.name
+    if name is None:
+        return _result(topic, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."))
+    if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
+        return _result(topic, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."))
+    if topic.name is not None and found is not None and _is_asked_by_id(found.topic_id, asked):
+        error = "The provided topic name maps to an ID that was already supplied."
+        return _result(topic, ApiError(ErrorCode.INVALID_REQUEST, error))
+    return DeleteTopicState(name=name, topic_id=ZERO_UUID if found is None else found.topic_id)
+
+
+def _is_asked_by_id(topic_id: bytes, asked: list[DeleteTopicState]) -> bool:
+    return any(topic.name is None and topic.topic_id == topic_id for topic in asked)
+
+
+def _result(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
+    )

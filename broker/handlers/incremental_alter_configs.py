@@ -1,0 +1,75 @@
+"""IncrementalAlterConfigs (API key 44): set, delete, append to or subtract from single settings (KIP-339).
+
+All operations on one resource happen or none does. Any broker changes a topic's configuration; a broker's own is
+changed by that broker.
+
+Versions: 1 is flexible.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.config_requests import RequestedAlteration, alter
+from broker.dispatch import Outcome, RequestContext, handles
+from coordinator.controller.api_error import ApiError
+from coordinator.controller.config_changes import ConfigOperation, OperationType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+def refuse_incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, version: int, error: ErrorCode
+) -> IncrementalAlterConfigsResponse:
+    """The error for every resource."""
+    return _response(request, [ApiError(error) for _ in request.resources])
+
+
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", error_response=refuse_incremental_alter_configs)
+def handle_incremental_alter_configs(
+    broker: "Broker", context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> Outcome:
+    return _alter(broker, context, request)
+
+
+async def _alter(
+    broker: "Broker", context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    requested = [_requested(resource) for resource in request.resources]
+    return _response(request, await alter(broker, context, requested, validate_only=request.validate_only))
+
+
+def _requested(resource: AlterConfigsResource) -> RequestedAlteration:
+    return RequestedAlteration(
+        resource.resource_type, resource.resource_name, _operations(resource), replaces_all=False
+    )
+
+
+def _operations(resource: AlterConfigsResource) -> tuple[ConfigOperation, ...] | ApiError:
+    unknown = [each.config_operation for each in resource.configs if each.config_operation not in tuple(OperationType)]
+    if unknown:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
+    return tuple(
+        ConfigOperation(each.name, OperationType(each.config_operation), each.value) for each in resource.configs
+    )
+
+
+def _response(request: IncrementalAlterConfigsRequest, errors: list[ApiError]) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        ]
+    )
