@@ -1,0 +1,222 @@
+"""``oncelog group``: consumer groups and their offsets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from clients.admin.groups import (
+    CommittedOffset,
+    GroupDescription,
+    commit_offsets,
+    committed_offsets,
+    delete_group,
+    delete_offsets,
+    describe_group,
+    list_groups,
+)
+from clients.admin.offsets import LATEST, list_offsets
+from clients.cli.session import Session, example, with_session
+from clients.cluster import Cluster
+from clients.consumer.positions import Position, parse_position, resolve_position
+from clients.errors import BrokerRefused, Refusal, error_code
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+
+@click.group()
+def group() -> None:
+    """Consumer groups: list, describe with lag, move and delete offsets."""
+
+
+@group.command("list", epilog=example("oncelog group list --state Stable"))
+@click.option("--state", "-s", "states", multiple=True, help="Only groups in this state, such as Stable or Empty.")
+@with_session()
+def list_command(session: Session, states: tuple[str, ...]) -> None:
+    """List the groups of all brokers."""
+    rows = [
+        {
+            "group": found.group_id,
+            "state": found.state,
+            "protocol_type": found.protocol_type,
+            "coordinator": found.coordinator,
+        }
+        for found in session.run(lambda cluster: list_groups(cluster, states))
+    ]
+    session.show_rows(rows, ("group", "state", "protocol_type", "coordinator"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GroupProgress:
+    """A group, what it has committed, and where the partitions concerned end."""
+
+    description: GroupDescription
+    committed: dict[TopicPartition, CommittedOffset]
+    ends: dict[TopicPartition, int | None]
+
+    def rows(self) -> list[dict[str, Any]]:
+        owners = {tp: member for member in self.description.members for tp in member.partitions}
+        rows = []
+        for tp in sorted({*self.committed, *owners}):
+            committed = self.committed[tp].offset if tp in self.committed else None
+            end, owner = self.ends.get(tp), owners.get(tp)
+            rows.append(
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "committed": committed,
+                    "end": end,
+                    "lag": None if end is None or committed is None else max(0, end - committed),
+                    "member_id": owner.member_id if owner else None,
+                    "instance_id": owner.group_instance_id if owner else None,
+                    "client_id": owner.client_id if owner else None,
+                    "host": owner.client_host if owner else None,
+                }
+            )
+        return rows
+
+
+async def _progress(cluster: Cluster, group_id: str) -> _GroupProgress:
+    description = await describe_group(cluster, group_id)
+    committed = await committed_offsets(cluster, group_id)
+    partitions = {*committed, *(tp for member in description.members for tp in member.partitions)}
+    ends = (await list_offsets(cluster, dict.fromkeys(partitions, LATEST))).found
+    return _GroupProgress(
+        description=description, committed=committed, ends={tp: found.offset for tp, found in ends.items()}
+    )
+
+
+@group.command(epilog=example("oncelog group describe billing"))
+@click.argument("group_id", metavar="GROUP")
+@with_session()
+def describe(session: Session, group_id: str) -> None:
+    """Show a group's members, committed offsets and lag."""
+    progress = session.run(lambda cluster: _progress(cluster, group_id))
+    rows = progress.rows()
+    description = progress.description
+    fields = {
+        "group": description.group_id,
+        "state": description.state,
+        "assignor": description.assignor or None,
+        "members": len(description.members),
+        "lag": sum(row["lag"] or 0 for row in rows),
+    }
+    columns = ("topic", "partition", "committed", "end", "lag", "client_id", "host", "member_id")
+    session.show_record(fields, "partitions", rows, columns)
+
+
+@group.command(epilog=example("oncelog group delete billing"))
+@click.argument("group_ids", nargs=-1, required=True, metavar="GROUP…")
+@with_session()
+def delete(session: Session, group_ids: tuple[str, ...]) -> None:
+    """Delete groups that have no members, with their offsets."""
+
+    async def work(cluster: Cluster) -> dict[str, Refusal | None]:
+        return {group_id: await delete_group(cluster, group_id) for group_id in group_ids}
+
+    session.show_outcomes("group", "ok", session.run(work))
+
+
+def _parse_partitions(values: Sequence[str]) -> dict[str, list[int]]:
+    """``topic`` or ``topic:0,1`` each; no partitions stands for all."""
+    parsed: dict[str, list[int]] = {}
+    for value in values:
+        topic, _, indexes = value.partition(":")
+        numbers = indexes.split(",") if indexes else []
+        if not topic or not all(number.isdecimal() for number in numbers):
+            raise click.BadParameter(f"{value!r} is not TOPIC or TOPIC:PARTITION,…", param_hint="--topic")
+        parsed.setdefault(topic, []).extend(map(int, numbers))
+    return parsed
+
+
+async def _choose(
+    cluster: Cluster, wanted: Mapping[str, list[int]], committed: Mapping[TopicPartition, CommittedOffset]
+) -> list[TopicPartition]:
+    """The partitions that were named, or else those that the group has offsets for."""
+    if not wanted:
+        return sorted(committed)
+    chosen = []
+    for name, topic in (await cluster.topics(wanted)).items():
+        if topic.error_code:
+            raise BrokerRefused(f"topic {name}", Refusal(error=error_code(topic.error_code)))
+        indexes = wanted[name] or sorted(partition.partition_index for partition in topic.partitions)
+        chosen += [TopicPartition(name, index) for index in indexes]
+    return chosen
+
+
+_topics_option = click.option(
+    "--topic", "-t", "topics", multiple=True, metavar="TOPIC[:PARTITION,…]", help="Only these partitions."
+)
+
+
+@group.command(
+    epilog=example(
+        "oncelog group seek billing --to beginning",
+        "oncelog group seek billing --to @2024-06-10T08:00:00+00:00 -t orders:0,1 --dry-run",
+    )
+)
+@click.argument("group_id", metavar="GROUP")
+@click.option(
+    "--to", required=True, metavar="POSITION", help="beginning, end, OFFSET, -COUNT before the end, or @TIME."
+)
+@_topics_option
+@click.option("--dry-run", is_flag=True, help="Show what would be committed, and do not.")
+@with_session()
+def seek(session: Session, group_id: str, to: str, topics: tuple[str, ...], dry_run: bool) -> None:
+    """Move the committed offsets of a group that has no members."""
+    try:
+        position = parse_position(to)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--to") from None
+    wanted = _parse_partitions(topics)
+    rows, refusals = session.run(lambda cluster: _seek(cluster, group_id, position, wanted, dry_run))
+    session.show_rows(rows, ("topic", "partition", "prior", "committed"))
+    if refusals:
+        session.fail(refusals)
+
+
+async def _seek(
+    cluster: Cluster, group_id: str, position: Position, wanted: Mapping[str, list[int]], dry_run: bool
+) -> tuple[list[dict[str, Any]], dict[str, Refusal]]:
+    prior = await committed_offsets(cluster, group_id)
+    chosen = await _choose(cluster, wanted, prior)
+    if not chosen:
+        raise BrokerRefused(
+            f"group {group_id}", Refusal(error=ErrorCode.GROUP_ID_NOT_FOUND, message="it has no offsets: pass --topic")
+        )
+    offsets = await resolve_position(cluster, chosen, position)
+    outcomes = {} if dry_run else await commit_offsets(cluster, group_id, offsets)
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "prior": prior[tp].offset if tp in prior else None,
+            "committed": offset,
+        }
+        for tp, offset in sorted(offsets.items())
+        if outcomes.get(tp) is None
+    ]
+    return rows, {str(tp): refused for tp, refused in outcomes.items() if refused is not None}
+
+
+@group.command("offset-delete", epilog=example("oncelog group offset-delete billing -t orders"))
+@click.argument("group_id", metavar="GROUP")
+@_topics_option
+@with_session()
+def offset_delete(session: Session, group_id: str, topics: tuple[str, ...]) -> None:
+    """Forget committed offsets of topics that no member subscribes to."""
+    wanted = _parse_partitions(topics)
+    if not wanted:
+        raise click.UsageError("say which: --topic TOPIC[:PARTITION,…]")
+
+    async def work(cluster: Cluster) -> dict[TopicPartition, Refusal | None]:
+        committed = await committed_offsets(cluster, group_id)
+        chosen = [
+            tp
+            for tp in sorted(committed)
+            if tp.topic in wanted and tp.partition in (wanted[tp.topic] or [tp.partition])
+        ]
+        return await delete_offsets(cluster, group_id, chosen) if chosen else {}
+
+    session.show_outcomes("partition", "deleted", session.run(work))

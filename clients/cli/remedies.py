@@ -1,0 +1,47 @@
+"""What a user can do about an error that a broker answers."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from protocol.errors import ErrorCode
+
+_UNSETTLED: Final = "the cluster has not settled: try again, and see `oncelog health`"
+_MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
+
+REMEDIES: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`oncelog topic list` shows what there is, `oncelog topic create` adds to it",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or pass --if-not-exists",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has at most 249 letters, digits, dots, underscores and dashes",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "pass --replication-factor with at most the number of brokers",
+    ErrorCode.INVALID_PARTITIONS: "partitions can only be added: see `oncelog topic describe`",
+    ErrorCode.INVALID_CONFIG: "`oncelog config describe` shows names, values and, with --docs, their meaning",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "`oncelog topic describe --offsets` shows where partitions begin and end",
+    ErrorCode.NON_EMPTY_GROUP: _MEMBERS,
+    ErrorCode.UNKNOWN_MEMBER_ID: _MEMBERS,
+    ErrorCode.ILLEGAL_GENERATION: _MEMBERS,
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the group's members that subscribe to this topic first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`oncelog group list` shows what there is",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`oncelog txn list` shows what there is",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction that commits these offsets is open: see `oncelog txn list`",
+    ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes: `oncelog topic alter-config`",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas: see `oncelog health`",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "fewer replicas are in sync than min.insync.replicas wants",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the internal topics may need more brokers than there are: "
+    "see `oncelog health`, offsets.topic.replication.factor and transaction.state.log.replication.factor",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is reading its log: try again",
+    ErrorCode.LEADER_NOT_AVAILABLE: "no replica can lead now: see `oncelog health`",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: _UNSETTLED,
+    ErrorCode.NOT_CONTROLLER: _UNSETTLED,
+    ErrorCode.NETWORK_EXCEPTION: "the leader could not be reached from here at the address that it advertises: "
+    "see `oncelog health` and advertised.listeners",
+    ErrorCode.REQUEST_TIMED_OUT: _UNSETTLED,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not do that with this topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this client may not do that with this group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this client may not do that",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot write its log: read its output, and check its disk",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker is of a version that cannot do this",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the broker's output says more",
+}
+
+NO_ANSWER: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+"""Errors that mean that nobody answered."""

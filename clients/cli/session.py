@@ -1,0 +1,177 @@
+"""What every command that talks to a cluster shares: where it is, how to print, and how to end.
+
+Exit codes: 0 done, 1 a broker said no, 2 wrong usage (click's own), 3 no broker answered in time.
+"""
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
+
+import click
+
+from clients.cli.output import Row, format_fields, format_json, format_table
+from clients.cli.remedies import NO_ANSWER, REMEDIES
+from clients.cluster import Cluster, parse_bootstrap
+from clients.connection import Address
+from clients.errors import (
+    BadResponse,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    Refusal,
+    RequestTimedOut,
+    Unreachable,
+)
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+REFUSED: Final = 1
+NO_BROKER: Final = 3
+
+_ENVIRONMENT: Final = ["ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"]
+_NOBODY_THERE: Final = (
+    "is a broker running there? `oncelog serve` starts one; --bootstrap or ONCELOG_BOOTSTRAP says where to look"
+)
+
+
+def wall_clock() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One run of a command."""
+
+    bootstrap: list[Address]
+    timeout_seconds: float
+    output: str
+
+    def run(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
+        """Do the command's work; a failure is explained on standard error and ends the command with its code."""
+        try:
+            return asyncio.run(self._with_cluster(work))
+        except BrokerRefused as error:
+            self.fail({error.subject: error.refusal})
+        except (Unreachable, BadResponse) as error:
+            _end(NO_BROKER, str(error), _NOBODY_THERE)
+        except (ConnectionLost, RequestTimedOut) as error:
+            _end(NO_BROKER, str(error), "whether it was done is unknown: look before you try again")
+        except ClientError as error:
+            _end(REFUSED, str(error), None)
+
+    async def _with_cluster(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
+        async with self.cluster() as cluster:
+            return await work(cluster)
+
+    def cluster(self) -> Cluster:
+        return Cluster(
+            self.bootstrap,
+            rng=Random(),
+            client_id="oncelog-cli",
+            connect_seconds=self.timeout_seconds,
+            operation_seconds=self.timeout_seconds,
+        )
+
+    def show_rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        """Print a table, or a JSON list of all that is in the rows."""
+        rows = list(rows)
+        click.echo(format_json(rows) if self.output == "json" else format_table(rows, columns))
+
+    def show_record(self, fields: Row, rows_name: str, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        """Print a few values and a table, or one JSON object that has the rows under ``rows_name``."""
+        rows = list(rows)
+        if self.output == "json":
+            click.echo(format_json({**fields, rows_name: rows}))
+            return
+        click.echo(format_fields(fields))
+        if rows:
+            click.echo("\n" + format_table(rows, columns))
+
+    def show_outcomes(self, kind: str, done: str, outcomes: Mapping[Any, Refusal | None]) -> None:
+        """Print what became of each; refusals also go to standard error, and end the command."""
+        rows = [
+            {kind: str(name), "result": done if refused is None else refused.error.name}
+            for name, refused in outcomes.items()
+        ]
+        self.show_rows(rows, (kind, "result"))
+        refusals = {f"{kind} {name}": refused for name, refused in outcomes.items() if refused is not None}
+        if refusals:
+            self.fail(refusals)
+
+    def fail(self, refusals: Mapping[str, Refusal]) -> NoReturn:
+        """Explain what a broker refused, and end the command."""
+        for subject, refused in refusals.items():
+            _complain(f"{subject}: {refused}", REMEDIES.get(refused.error))
+        nobody_answered = all(refused.error in NO_ANSWER for refused in refusals.values())
+        raise click.exceptions.Exit(NO_BROKER if nobody_answered else REFUSED)
+
+
+def _end(code: int, message: str, remedy: str | None) -> NoReturn:
+    _complain(message, remedy)
+    raise click.exceptions.Exit(code)
+
+
+def _complain(message: str, remedy: str | None) -> None:
+    click.echo(f"Error: {message}", err=True)
+    if remedy:
+        click.echo(f"  {remedy}", err=True)
+
+
+def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> list[Address]:
+    try:
+        return parse_bootstrap(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def with_session(
+    formats: Sequence[str] = ("table", "json"), default: str = "table"
+) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
+    """Give a command ``--bootstrap``, ``--timeout`` and ``--format``, and its function a ``Session``."""
+
+    def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+        @click.option(
+            "--bootstrap",
+            "-b",
+            envvar=_ENVIRONMENT,
+            default="localhost:9092",
+            show_default=True,
+            show_envvar=True,
+            callback=_bootstrap,
+            metavar="HOST:PORT,…",
+            help="Brokers to ask first.",
+        )
+        @click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=30.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to try.",
+        )
+        @click.option(
+            "--format", "output", type=click.Choice(formats), default=default, show_default=True, help="What to print."
+        )
+        @functools.wraps(function)
+        def command(*args: P.args, **kwargs: P.kwargs) -> None:
+            session = Session(
+                bootstrap=kwargs.pop("bootstrap"),  # type: ignore[arg-type]
+                timeout_seconds=kwargs.pop("timeout"),  # type: ignore[arg-type]
+                output=kwargs.pop("output"),  # type: ignore[arg-type]
+            )
+            function(session, *args, **kwargs)
+
+        return command
+
+    return decorate
+
+
+def example(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,219 @@
+"""``oncelog topic``: topics and their partitions."""
+
+from collections.abc import Collection
+
+import click
+
+from clients.admin.offsets import EARLIEST, LATEST, list_offsets
+from clients.admin.topics import (
+    BROKER_DEFAULT,
+    NewTopic,
+    TopicDescription,
+    add_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_topics,
+    list_topics,
+)
+from clients.cli.arguments import config_change_options, parse_assignments, parse_config_changes
+from clients.cli.session import Session, example, with_session
+from clients.cluster import Cluster
+from clients.errors import BrokerRefused, Refusal
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+
+@click.group()
+def topic() -> None:
+    """Topics: list, create, describe, change, delete."""
+
+
+@topic.command("list", epilog=example("oncelog topic list --internal"))
+@click.option("--internal", is_flag=True, help="Show the topics in which brokers keep groups and transactions, too.")
+@with_session()
+def list_command(session: Session, internal: bool) -> None:
+    """List topics."""
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "replication_factor": topic.replication_factor,
+            "internal": topic.is_internal,
+            "topic_id": topic.topic_id,
+        }
+        for topic in session.run(list_topics)
+        if internal or not topic.is_internal
+    ]
+    session.show_rows(rows, ("topic", "partitions", "replication_factor"))
+
+
+@topic.command(epilog=example("oncelog topic create orders -p 3 -r 1 -c retention.ms=86400000"))
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@click.option("--partitions", "-p", type=click.IntRange(min=1), default=None, help="Default: as the brokers have it.")
+@click.option(
+    "--replication-factor", "-r", type=click.IntRange(min=1), default=None, help="Default: as the brokers have it."
+)
+@click.option("--config", "-c", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
+@click.option("--if-not-exists", is_flag=True, help="Be content with a topic that exists.")
+@click.option("--validate-only", is_flag=True, help="Ask whether it could be created, and do not.")
+@with_session()
+def create(
+    session: Session,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    validate_only: bool,
+) -> None:
+    """Create topics."""
+    settings = parse_assignments(configs, "--config")
+    topics = [
+        NewTopic(
+            name=name,
+            partitions=partitions or BROKER_DEFAULT,
+            replication_factor=replication_factor or BROKER_DEFAULT,
+            configs=settings,
+        )
+        for name in names
+    ]
+    outcomes = session.run(lambda cluster: create_topics(cluster, topics, validate_only=validate_only))
+    if if_not_exists:
+        outcomes = {name: _unless_it_exists(outcome) for name, outcome in outcomes.items()}
+    session.show_outcomes("topic", "valid" if validate_only else "ok", outcomes)
+
+
+def _unless_it_exists(outcome: Refusal | None) -> Refusal | None:
+    return None if outcome is not None and outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS else outcome
+
+
+@topic.command(epilog=example("oncelog topic describe orders --offsets"))
+@click.argument("name", metavar="TOPIC")
+@click.option("--offsets", is_flag=True, help="Also ask leaders where each partition begins and ends.")
+@with_session()
+def describe(session: Session, name: str, offsets: bool) -> None:
+    """Show a topic's partitions, their leaders and replicas."""
+
+    async def work(cluster: Cluster) -> tuple[TopicDescription, dict[int, dict[str, int | None]]]:
+        described = (await describe_topics(cluster, [name]))[name]
+        if isinstance(described, Refusal):
+            raise BrokerRefused(f"topic {name}", described)
+        return described, await _log_ends(cluster, described) if offsets else {}
+
+    described, ends = session.run(work)
+    rows = [
+        {
+            "partition": partition.partition,
+            "leader": partition.leader,
+            "epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas),
+            "isr": list(partition.isr),
+            "offline": list(partition.offline),
+            **ends.get(partition.partition, {}),
+        }
+        for partition in described.partitions
+    ]
+    fields = {
+        "topic": described.name,
+        "topic_id": described.topic_id,
+        "internal": described.is_internal,
+        "replication_factor": described.replication_factor,
+    }
+    columns = ["partition", "leader", "epoch", "replicas", "isr"] + (["begin", "end"] if offsets else [])
+    session.show_record(fields, "partitions", rows, columns)
+
+
+async def _log_ends(cluster: Cluster, topic: TopicDescription) -> dict[int, dict[str, int | None]]:
+    """Where each partition begins and ends; one without a leader has neither."""
+    led = [
+        TopicPartition(topic.name, partition.partition)
+        for partition in topic.partitions
+        if partition.leader is not None
+    ]
+    begins = (await list_offsets(cluster, dict.fromkeys(led, EARLIEST))).found
+    ends = (await list_offsets(cluster, dict.fromkeys(led, LATEST))).found
+    return {
+        tp.partition: {"begin": begins[tp].offset, "end": ends[tp].offset} for tp in led if tp in begins and tp in ends
+    }
+
+
+@topic.command(epilog=example("oncelog topic delete orders"))
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@with_session()
+def delete(session: Session, names: tuple[str, ...]) -> None:
+    """Delete topics with all that is in them."""
+    session.show_outcomes("topic", "ok", session.run(lambda cluster: delete_topics(cluster, names)))
+
+
+@topic.command("alter-config", epilog=example("oncelog topic alter-config orders --set retention.ms=3600000"))
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@config_change_options
+@with_session()
+def alter_config(
+    session: Session,
+    names: tuple[str, ...],
+    set_: tuple[str, ...],
+    delete: tuple[str, ...],
+    append: tuple[str, ...],
+    subtract: tuple[str, ...],
+) -> None:
+    """Change settings of topics."""
+    from clients.admin.configs import Resource, ResourceType, alter_configs
+
+    entries = parse_config_changes(set_, delete, append, subtract)
+    resources = {Resource(type=ResourceType.TOPIC, name=name): entries for name in names}
+    outcomes = session.run(lambda cluster: alter_configs(cluster, resources))
+    session.show_outcomes("topic", "ok", {resource.name: outcome for resource, outcome in outcomes.items()})
+
+
+@topic.command("add-partitions", epilog=example("oncelog topic add-partitions orders --num 2"))
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@click.option("--num", "-n", type=click.IntRange(min=1), required=True, help="How many to add to each.")
+@with_session()
+def add_partitions_command(session: Session, names: tuple[str, ...], num: int) -> None:
+    """Add partitions. Keys may then go to other partitions than before."""
+
+    async def work(cluster: Cluster) -> dict[str, Refusal | None]:
+        described = await describe_topics(cluster, names)
+        totals = {
+            name: len(topic.partitions) + num for name, topic in described.items() if not isinstance(topic, Refusal)
+        }
+        refused = {name: topic for name, topic in described.items() if isinstance(topic, Refusal)}
+        return {**refused, **(await add_partitions(cluster, totals) if totals else {})}
+
+    session.show_outcomes("topic", "ok", session.run(work))
+
+
+@topic.command("trim-prefix", epilog=example("oncelog topic trim-prefix orders --before @2024-06-10T00:00:00+00:00"))
+@click.argument("name", metavar="TOPIC")
+@click.option("--before", required=True, metavar="POSITION", help="OFFSET, end, or @TIME (ISO 8601 or milliseconds).")
+@click.option("--partition", "-p", "partitions", multiple=True, type=click.IntRange(min=0), help="Default: all.")
+@with_session()
+def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int, ...]) -> None:
+    """Delete the records below an offset."""
+    from clients.consumer.positions import parse_position, resolve_position
+
+    try:
+        position = parse_position(before)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--before") from None
+
+    async def work(cluster: Cluster) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
+        chosen = await _partitions(cluster, name, partitions)
+        answers = await delete_records(cluster, await resolve_position(cluster, chosen, position))
+        return answers.found, answers.failed
+
+    found, failed = session.run(work)
+    rows = [{"topic": tp.topic, "partition": tp.partition, "begin": begin} for tp, begin in sorted(found.items())]
+    session.show_rows(rows, ("topic", "partition", "begin"))
+    if failed:
+        session.fail({str(topic_partition): Refusal(error=error) for topic_partition, error in failed.items()})
+
+
+async def _partitions(cluster: Cluster, name: str, only: Collection[int]) -> list[TopicPartition]:
+    described = (await describe_topics(cluster, [name]))[name]
+    if isinstance(described, Refusal):
+        raise BrokerRefused(f"topic {name}", described)
+    indexes = only or [partition.partition for partition in described.partitions]
+    return [TopicPartition(name, index) for index in indexes]

@@ -1,0 +1,11 @@
+"""``oncelog version``."""
+
+import click
+
+from clients import VERSION
+
+
+@click.command(epilog="\b\nExample:\n  oncelog version")
+def version() -> None:
+    """Print the version of this command."""
+    click.echo(f"oncelog {VERSION}")

@@ -1,0 +1,421 @@
+"""A cluster as its clients see it: which brokers there are, who leads and coordinates what, and how to ask them.
+
+A request names its *route*: any broker, the controller, one broker, the coordinator of a group or a transactional id.
+``Cluster.call`` finds the broker, sends, and asks again elsewhere or later while the answer only says that it was the
+wrong place or too early. ``Cluster.call_leaders`` does the same for a request about partitions: split by leader,
+answers put together again. Whatever else a broker answers is the caller's to judge.
+
+What is known of the cluster is a cache of answers, replaced by newer ones; what proves wrong is forgotten and asked for
+again. An operation that gets no final answer within its time returns the last error, or raises it if there was no
+answer at all.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+from clients.connection import Address, Connection, connect
+from clients.errors import (
+    ClientError,
+    ConnectionLost,
+    NoBrokerReachable,
+    RequestTimedOut,
+    Unreachable,
+    error_code,
+    require_success,
+)
+from clients.retry import Backoff, Retry
+from protocol.errors import RETRIABLE, ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+
+R = TypeVar("R", bound=Message)
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+DEFAULT_PORT: Final = 9092
+_CLOSE_SECONDS: Final = 5.0
+_CREATION_SECONDS: Final = 5.0
+"""How long a topic that brokers create by being asked about it may remain unknown."""
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+
+NOT_FINAL: Final = RETRIABLE - {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.CORRUPT_MESSAGE,
+}
+"""Errors that pass: another broker, or the same one in a moment, will answer differently."""
+NOT_FINAL_FROM_A_LEADER: Final = NOT_FINAL | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""A leader may hear of its new partition after its clients did; metadata decides whether there is such a topic."""
+
+
+def parse_bootstrap(text: str) -> list[Address]:
+    """Parse ``host:port,host,[v6]:port``. ValueError names the part that is none of these."""
+    addresses = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or part.endswith("]"):
+            host, port = part, str(DEFAULT_PORT)
+        if not host.strip("[]") or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f"{part!r} is not HOST:PORT")
+        addresses.append(Address(host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("no HOST:PORT given")
+    return addresses
+
+
+class Route(Protocol):
+    """Where a request has to go."""
+
+    async def resolve(self, cluster: "Cluster") -> Connection:
+        """A connection to whoever is right as far as is known."""
+
+    def forget(self, cluster: "Cluster") -> None:
+        """It was wrong: ask again next time."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyBroker:
+    """Whichever broker answers."""
+
+    async def resolve(self, cluster: "Cluster") -> Connection:
+        return await cluster.connection_to_any()
+
+    def forget(self, cluster: "Cluster") -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One broker, by its id."""
+
+    node_id: int
+
+    async def resolve(self, cluster: "Cluster") -> Connection:
+        return await cluster.connection_to(self.node_id)
+
+    def forget(self, cluster: "Cluster") -> None:
+        cluster.brokers.pop(self.node_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The broker that decides about topics and configurations."""
+
+    async def resolve(self, cluster: "Cluster") -> Connection:
+        if cluster.controller_id is None:
+            await cluster.refresh(())
+        if cluster.controller_id is None:
+            return await cluster.connection_to_any()
+        return await cluster.connection_to(cluster.controller_id)
+
+    def forget(self, cluster: "Cluster") -> None:
+        cluster.controller_id = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The broker that owns a group or a transactional id."""
+
+    key_type: int
+    key: str
+
+    @classmethod
+    def of_group(cls, group_id: str) -> "Coordinator":
+        return cls(_GROUP, group_id)
+
+    @classmethod
+    def of_transactional_id(cls, transactional_id: str) -> "Coordinator":
+        return cls(_TRANSACTION, transactional_id)
+
+    async def resolve(self, cluster: "Cluster") -> Connection:
+        return await cluster.connection_to(await cluster.coordinator(self))
+
+    def forget(self, cluster: "Cluster") -> None:
+        cluster.forget_coordinator(self)
+
+
+def no_errors(response: Message) -> Iterable[int]:
+    """For answers whose errors never mean "ask elsewhere"."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAnswers(Generic[Answer]):
+    """What the leaders of partitions answered: every partition that was asked about is in one of the two."""
+
+    found: dict[TopicPartition, Answer]
+    failed: dict[TopicPartition, ErrorCode]
+
+
+Split: TypeAlias = Callable[[R], Iterable[tuple[TopicPartition, int, Answer]]]
+"""Yields (partition, error number, answer) for each partition in a response."""
+
+
+class Cluster:
+    """Connections to a cluster's brokers, and what they said about it. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        *,
+        rng: Random,
+        client_id: str = "oncelog",
+        connect_seconds: float = 10.0,
+        operation_seconds: float = 30.0,
+    ) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self.rng = rng
+        self._backoff = Backoff(rng=rng)
+        self._client_id = client_id
+        self._connect_seconds = connect_seconds
+        self._operation_seconds = operation_seconds
+        self._connections: dict[Address, Connection] = {}
+        self._opening: dict[Address, asyncio.Lock] = {}
+        self._coordinators: dict[Coordinator, int] = {}
+        self._topics: dict[str, MetadataResponseTopic] = {}
+        self.brokers: dict[int, Address] = {}
+        self.controller_id: int | None = None
+
+    async def __aenter__(self) -> "Cluster":
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection, and wait a moment for what was written to leave."""
+        for connection in self._connections.values():
+            connection.close()
+        if self._connections:
+            await asyncio.wait([connection.closed for connection in self._connections.values()], timeout=_CLOSE_SECONDS)
+
+    # Asking
+
+    async def call(
+        self,
+        route: Route,
+        request: Message,
+        response_type: type[R],
+        *,
+        errors: Callable[[R], Iterable[int]] = no_errors,
+        at_most: int | None = None,
+    ) -> R:
+        """The final answer to a request; ``errors`` lists the error numbers in an answer that may mean "not here"."""
+        retry = Retry(self._backoff, self._operation_seconds)
+        while True:
+            response, failure = None, None
+            try:
+                connection = await route.resolve(self)
+                sent = connection.send(request, response_type, at_most=at_most, timeout=retry.remaining_seconds)
+                response = await sent
+                if not any(error in NOT_FINAL for error in errors(response)):
+                    return response
+            except NoBrokerReachable:
+                raise
+            except (Unreachable, ConnectionLost, RequestTimedOut) as error:
+                failure = error
+            route.forget(self)
+            if not await retry.pause():
+                if failure is not None:
+                    raise failure
+                assert response is not None
+                return response
+
+    async def call_every_broker(
+        self, request: Message, response_type: type[R], errors: Callable[[R], Iterable[int]]
+    ) -> list[tuple[int, R]]:
+        """The final answer of each broker of the cluster, with its id."""
+        await self.refresh(())
+        return [
+            (node_id, await self.call(Node(node_id), request, response_type, errors=errors))
+            for node_id in sorted(self.brokers)
+        ]
+
+    async def call_leaders(
+        self,
+        items: Mapping[TopicPartition, Item],
+        build: Callable[[Mapping[TopicPartition, Item]], Message],
+        response_type: type[R],
+        split: Split[R, Answer],
+        *,
+        at_most: int | None = None,
+    ) -> LeaderAnswers[Answer]:
+        """Ask each partition's leader. ``build`` makes the request for some of the items."""
+        retry = Retry(self._backoff, self._operation_seconds)
+        found: dict[TopicPartition, Answer] = {}
+        failed: dict[TopicPartition, ErrorCode] = {}
+        pending = dict(items)
+        while pending:
+            by_leader, errors = await self._group_by_leader(pending)
+            requests = {
+                leader: build({topic_partition: items[topic_partition] for topic_partition in partitions})
+                for leader, partitions in by_leader.items()
+            }
+            for response in await self._ask_each(requests, response_type, at_most, retry.remaining_seconds):
+                for topic_partition, error, answer in split(response):
+                    if error == ErrorCode.NONE:
+                        found[topic_partition] = answer
+                    else:
+                        errors[topic_partition] = error_code(error)
+            unanswered = pending.keys() - found.keys() - errors.keys()
+            failed = failed | errors | dict.fromkeys(unanswered, ErrorCode.NETWORK_EXCEPTION)
+            pending = await self._worth_asking_again(
+                {tp: items[tp] for tp in pending if tp not in found}, failed, retry
+            )
+        return LeaderAnswers(found, {tp: error for tp, error in failed.items() if tp not in found})
+
+    async def _ask_each(
+        self, requests: Mapping[int, Message], response_type: type[R], at_most: int | None, seconds: float
+    ) -> list[R]:
+        """The answers of brokers to one request each, at the same time; those that gave none are left out."""
+
+        async def ask(node_id: int, request: Message) -> R | None:
+            try:
+                connection = await self.connection_to(node_id)
+                return await connection.send(request, response_type, at_most=at_most, timeout=seconds)
+            except (Unreachable, ConnectionLost, RequestTimedOut):
+                return None
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask(node_id, request)) for node_id, request in requests.items()]
+        return [response for task in tasks if (response := task.result()) is not None]
+
+    async def _worth_asking_again(
+        self, items: dict[TopicPartition, Item], failed: Mapping[TopicPartition, ErrorCode], retry: Retry
+    ) -> dict[TopicPartition, Item]:
+        """After a pause: the items whose errors pass, and whose partitions still exist."""
+        passing = {tp: item for tp, item in items.items() if failed[tp] in NOT_FINAL_FROM_A_LEADER}
+        for topic_partition in passing:
+            self._topics.pop(topic_partition.topic, None)
+        if not passing or not await retry.pause():
+            return {}
+        known = await self.topics({topic_partition.topic for topic_partition in passing})
+        return {tp: item for tp, item in passing.items() if find_partition(known[tp.topic], tp.partition) is not None}
+
+    async def _group_by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, ErrorCode]]:
+        """The partitions of each leader, and an error for those that have none."""
+        partitions = list(partitions)
+        topics = await self.topics({topic_partition.topic for topic_partition in partitions})
+        by_leader: dict[int, list[TopicPartition]] = {}
+        failed: dict[TopicPartition, ErrorCode] = {}
+        for topic_partition in partitions:
+            topic = topics[topic_partition.topic]
+            partition = find_partition(topic, topic_partition.partition)
+            if partition is None:
+                failed[topic_partition] = error_code(topic.error_code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif partition.leader_id not in self.brokers:
+                failed[topic_partition] = ErrorCode.LEADER_NOT_AVAILABLE
+            else:
+                by_leader.setdefault(partition.leader_id, []).append(topic_partition)
+        return by_leader, failed
+
+    # What is known
+
+    async def topics(self, names: Collection[str], *, create: bool = False) -> dict[str, MetadataResponseTopic]:
+        """What the cluster says of some topics, errors included. ``create`` lets brokers create them if they do so."""
+        not_final = NOT_FINAL_FROM_A_LEADER if create else NOT_FINAL
+        retry = Retry(
+            self._backoff, min(_CREATION_SECONDS, self._operation_seconds) if create else self._operation_seconds
+        )
+        while missing := [name for name in names if name not in self._topics]:
+            response = await self.refresh(missing, create=create)
+            answered = {topic.name: topic for topic in response.topics}
+            if any(topic.error_code in not_final for topic in answered.values()) and await retry.pause():
+                continue
+            return {name: self._topics.get(name) or answered[name] for name in names}
+        return {name: self._topics[name] for name in names}
+
+    async def refresh(self, names: Collection[str] | None, *, create: bool = False) -> MetadataResponse:
+        """Ask for the brokers and for some topics; None asks for all topics."""
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+        response = await self.call(AnyBroker(), request, MetadataResponse)
+        if response.brokers:  # A broker that has only just started may not know any, itself included.
+            self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
+        self.controller_id = response.controller_id if response.controller_id in self.brokers else None
+        for topic in response.topics:
+            if topic.name is not None and topic.error_code == ErrorCode.NONE:
+                self._topics[topic.name] = topic
+        return response
+
+    def forget_topics(self) -> None:
+        """Ask anew about every topic."""
+        self._topics.clear()
+
+    async def coordinator(self, of: Coordinator) -> int:
+        """The id of the broker that coordinates a group or a transactional id."""
+        if of in self._coordinators:
+            return self._coordinators[of]
+        request = FindCoordinatorRequest(key=of.key, key_type=of.key_type, coordinator_keys=[of.key])
+        response = await self.call(AnyBroker(), request, FindCoordinatorResponse, errors=_coordinator_errors)
+        found = response.coordinators[0] if response.coordinators else response
+        require_success(of.key, found.error_code, found.error_message)
+        self._coordinators[of] = found.node_id
+        self.brokers[found.node_id] = Address(found.host, found.port)
+        return found.node_id
+
+    def forget_coordinator(self, of: Coordinator) -> None:
+        self._coordinators.pop(of, None)
+
+    # Connections
+
+    async def connection_to(self, node_id: int) -> Connection:
+        """A connection to one broker."""
+        if node_id not in self.brokers:
+            await self.refresh(())
+        address = self.brokers.get(node_id)
+        if address is None:
+            raise Unreachable(f"broker {node_id} is not in the cluster now")
+        return await self._connect(address)
+
+    async def connection_to_any(self) -> Connection:
+        """An open connection, or a new one to the first broker that answers."""
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        known = [address for address in self.brokers.values() if address not in self._bootstrap]
+        self.rng.shuffle(known)
+        failures = []
+        for address in (*self._bootstrap, *known):
+            try:
+                return await self._connect(address)
+            except ClientError as error:
+                failures.append(str(error))
+        raise NoBrokerReachable("; ".join(failures))
+
+    async def _connect(self, address: Address) -> Connection:
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or not connection.is_open:
+                connection = await connect(
+                    address,
+                    client_id=self._client_id,
+                    connect_seconds=self._connect_seconds,
+                    request_seconds=self._operation_seconds,
+                )
+                self._connections[address] = connection
+            return connection
+
+
+def find_partition(topic: MetadataResponseTopic, index: int) -> MetadataResponsePartition | None:
+    """What metadata says about one partition of a topic."""
+    return next((partition for partition in topic.partitions if partition.partition_index == index), None)
+
+
+def _coordinator_errors(response: FindCoordinatorResponse) -> list[int]:
+    return [response.error_code, *(found.error_code for found in response.coordinators)]

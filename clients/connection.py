@@ -1,0 +1,263 @@
+"""One connection to one broker: requests out, answers in, in order.
+
+``connect`` opens it and learns which versions the broker serves. From then on ``send`` writes a request at once, in the
+newest version that both sides know, and returns the future of its answer; any number may be under way. A broker answers
+in the order of the requests, so an answer that has not come in time means that none will come after it either: the
+connection then ends, and whoever waits is told. There is no reconnecting here: a connection that has ended stays so
+(``clients.cluster`` makes new ones).
+
+Answers are typed by the caller: ``await connection.send(MetadataRequest(...), MetadataResponse)``.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from clients import VERSION
+from clients.errors import (
+    BadResponse,
+    ClientError,
+    ConnectionLost,
+    RequestTimedOut,
+    Unreachable,
+    VersionNotSupported,
+    error_code,
+)
+from clients.frames import BadFrame, FrameSplitter
+from clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_ask_again
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.framing import encode_request, parse_response
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.primitives import DecodeError
+from protocol.schema import Message
+
+R = TypeVar("R", bound=Message)
+
+SOFTWARE_NAME: Final = "oncelog"
+_MAX_CORRELATION_ID: Final = 2**31 - 1
+_DEFAULT_CLIENT_ID: Final = "oncelog"
+_DEFAULT_CONNECT_SECONDS: Final = 10.0
+_DEFAULT_REQUEST_SECONDS: Final = 30.0
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class _Pending(NamedTuple):
+    """A request whose answer has not come."""
+
+    correlation_id: int
+    version: int
+    response_type: type[Message]
+    future: "asyncio.Future[Any]"
+    deadline: float
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection. Make it with ``connect``."""
+
+    __slots__ = (
+        "_client_id",
+        "_correlation_id",
+        "_end",
+        "_loop",
+        "_pending",
+        "_request_seconds",
+        "_splitter",
+        "_timer",
+        "_transport",
+        "address",
+        "closed",
+        "versions",
+    )
+
+    _transport: asyncio.Transport
+    versions: BrokerVersions
+
+    def __init__(self, address: Address, client_id: str | None, request_seconds: float) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._request_seconds = request_seconds
+        self._loop = asyncio.get_running_loop()
+        self._splitter = FrameSplitter()
+        self._pending: deque[_Pending] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._end: ClientError | None = None
+        """Why the connection is over; None while it is not."""
+        self.closed: asyncio.Future[ClientError] = self._loop.create_future()
+        """Done, with the reason, when nothing of the connection is left; never fails."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._end is None
+
+    def send(
+        self, request: Message, response_type: type[R], *, at_most: int | None = None, timeout: float | None = None
+    ) -> "asyncio.Future[R]":
+        """Write a request now. ``at_most`` bounds its version, ``timeout`` replaces the connection's (seconds)."""
+        return self._send(request, response_type, self._version(request, at_most), timeout)
+
+    def send_without_answer(self, request: Message, *, at_most: int | None = None) -> None:
+        """Write a request that the broker will not answer: a produce with ``acks=0``."""
+        version = self._version(request, at_most)
+        self._raise_if_closed()
+        self._write(request, version)
+
+    def close(self) -> None:
+        """End the connection once what is written has left; whoever waits for an answer gets ``ConnectionLost``."""
+        self._finish(ConnectionLost(f"the connection to {self.address} was closed"))
+        self._transport.close()
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._splitter.feed(data):
+                self._take(frame)
+        except (BadFrame, DecodeError) as error:
+            self._fail(BadResponse(f"{self.address} does not answer as a Kafka broker does: {error}"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = f": {error}" if error else ""
+        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}"))
+        assert self._end is not None
+        self.closed.set_result(self._end)
+
+    # Requests and answers
+
+    async def negotiate(self) -> None:
+        """Learn what the broker serves. Raises ``BadResponse`` when it will not say."""
+        version: int | None = ApiVersionsRequest.versions.last
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
+        while version is not None:
+            response = await self._send(request, ApiVersionsResponse, version, None)
+            if response.error_code == ErrorCode.NONE:
+                self.versions = BrokerVersions(response)
+                return
+            if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                raise BadResponse(f"{self.address} does not tell its versions: {error_code(response.error_code).name}")
+            version = version_to_ask_again(response, version)
+        raise BadResponse(f"{self.address} refuses every version of ApiVersions that it names")
+
+    def _version(self, request: Message, at_most: int | None) -> int:
+        cls = type(request)
+        version = self.versions.choose(cls, at_most)
+        if version is None:
+            assert cls.api_key is not None
+            theirs = self.versions.range_of(cls.api_key)
+            has = f"only versions {theirs.first} to {theirs.last}" if theirs else "no version"
+            raise VersionNotSupported(f"the broker at {self.address} serves {has} of {ApiKey(cls.api_key).name}")
+        return version
+
+    def _send(
+        self, request: Message, response_type: type[R], version: int, timeout: float | None
+    ) -> "asyncio.Future[R]":
+        self._raise_if_closed()
+        correlation_id = self._write(request, version)
+        deadline = self._loop.time() + (self._request_seconds if timeout is None else timeout)
+        future: asyncio.Future[R] = self._loop.create_future()
+        self._pending.append(_Pending(correlation_id, version, response_type, future, deadline))
+        self._expect_by(deadline)
+        return future
+
+    def _write(self, request: Message, version: int) -> int:
+        correlation_id = self._correlation_id
+        self._correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
+        self._transport.writelines(encode_request(correlation_id, self._client_id, request, version))
+        return correlation_id
+
+    def _take(self, frame: memoryview) -> None:
+        if not self._pending:
+            raise BadFrame("an answer that nobody asked for")
+        pending = self._pending[0]
+        correlation_id, response = _parse(pending, frame)
+        if correlation_id != pending.correlation_id:
+            raise BadFrame(f"an answer to request {correlation_id} where {pending.correlation_id} is due")
+        self._pending.popleft()
+        if not pending.future.done():
+            pending.future.set_result(response)
+
+    # Time and the end
+
+    def _expect_by(self, deadline: float) -> None:
+        """See to it that the timer goes off by then. It is not moved when an answer comes: most come in time."""
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._check_time)
+
+    def _check_time(self) -> None:
+        self._timer = None
+        if not self._pending:
+            return
+        deadline = min(pending.deadline for pending in self._pending)
+        if deadline > self._loop.time():
+            self._expect_by(deadline)
+            return
+        self._fail(RequestTimedOut(f"{self.address} did not answer in time"))
+
+    def _fail(self, error: ClientError) -> None:
+        self._finish(error)
+        self._transport.abort()
+
+    def _finish(self, error: ClientError) -> None:
+        if self._end is not None:
+            return
+        self._end = error
+        if self._timer is not None:
+            self._timer.cancel()
+        for pending in self._pending:
+            if not pending.future.done():
+                pending.future.set_exception(error)
+        self._pending.clear()
+
+    def _raise_if_closed(self) -> None:
+        if self._end is not None:
+            raise ConnectionLost(str(self._end))
+
+
+def _parse(pending: _Pending, frame: memoryview) -> tuple[int, Message]:
+    if pending.response_type is ApiVersionsResponse:
+        return parse_api_versions_response(frame, pending.version)
+    return parse_response(pending.response_type, pending.version, frame)
+
+
+async def connect(
+    address: Address,
+    *,
+    client_id: str | None = _DEFAULT_CLIENT_ID,
+    connect_seconds: float = _DEFAULT_CONNECT_SECONDS,
+    request_seconds: float = _DEFAULT_REQUEST_SECONDS,
+) -> Connection:
+    """Open a connection and learn which versions the broker serves; all of it within ``connect_seconds``."""
+    loop = asyncio.get_running_loop()
+    connection: Connection | None = None
+    try:
+        async with asyncio.timeout(connect_seconds):
+            _, connection = await loop.create_connection(
+                lambda: Connection(address, client_id, request_seconds), address.host, address.port
+            )
+            await connection.negotiate()
+            return connection
+    except TimeoutError:
+        raise Unreachable(f"{address}: no answer within {connect_seconds:g} s") from None
+    except OSError as error:
+        raise Unreachable(f"{address}: {error.strerror or error}") from error
+    except ConnectionLost as error:
+        raise Unreachable(f"{address}: {error}") from error
+    finally:
+        if connection is not None and not hasattr(connection, "versions"):
+            connection.close()

@@ -1,0 +1,1 @@
+"""Consuming: what of fetched batches is visible, and reading partitions from given positions."""

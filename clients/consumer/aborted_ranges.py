@@ -1,0 +1,55 @@
+"""Which of the batches in a fetch a consumer gets to see. Pure: bytes and the broker's list in, batches out.
+
+A ``read_committed`` fetch ends below the first open transaction, so every transactional batch in it belongs to one that
+has ended; beside the records the broker lists those that were aborted, as (producer id, first offset on this
+partition). A producer has one transaction at a time on a partition, so its batches are aborted from that offset up to
+its next abort marker. Where they lie in between does not matter: other producers' batches may come first, and the list
+may hold transactions whose batches were compacted away or lie beyond this fetch.
+
+Markers themselves are never seen, in either isolation level.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from protocol.messages.fetch import AbortedTransaction
+from protocol.records.control_records import parse_end_txn_marker
+from protocol.records.record_batch import BatchHeader, iter_batches
+from protocol.schema import Buffer
+
+
+class AbortedRanges:
+    """The aborted transactions of one fetch of one partition, asked batch by batch in the order of offsets."""
+
+    __slots__ = ("_aborting", "_upcoming")
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._upcoming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._aborting: set[int] = set()
+        """Producers whose batches are aborted until their marker."""
+
+    def contains(self, header: BatchHeader) -> bool:
+        """Whether a batch of records was aborted."""
+        while self._upcoming and self._upcoming[-1].first_offset <= header.last_offset:
+            self._aborting.add(self._upcoming.pop().producer_id)
+        return header.is_transactional and header.producer_id in self._aborting
+
+    def end(self, producer_id: int) -> None:
+        """The producer's abort marker has come: what it writes from here on is another transaction."""
+        self._aborting.discard(producer_id)
+
+
+def visible_batches(
+    records: Buffer, aborted: Sequence[AbortedTransaction] | None
+) -> Iterator[tuple[int, BatchHeader, bool]]:
+    """Positions and headers of the whole batches of a fetch, and whether their records are to be seen.
+
+    ``aborted`` is None for ``read_uncommitted``, where everything but markers is.
+    """
+    ranges = AbortedRanges(aborted or ())
+    for position, header in iter_batches(records):
+        is_aborted = ranges.contains(header)
+        if header.is_control:
+            marker = parse_end_txn_marker(records, position, header)
+            if marker is not None and not marker.commit:
+                ranges.end(header.producer_id)
+        yield position, header, not header.is_control and not is_aborted

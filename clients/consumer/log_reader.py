@@ -1,0 +1,107 @@
+"""Reading partitions from given positions, in offset order, without belonging to a group.
+
+Each poll asks every leader once, for all of its partitions, and waits there until something comes or the wait is over.
+A position is the offset of the next record to ask for; it moves past what is never delivered too: markers, aborted
+records, offsets that compaction emptied. So "position = end" means that everything up to the end has been seen.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clients.cluster import Cluster
+from clients.consumer.aborted_ranges import visible_batches
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.records.record_batch import Record, iter_records
+from protocol.topic_partition import TopicPartition
+
+_NEWEST_WITH_TOPIC_NAMES: Final = 12
+_CONSUMER: Final = -1
+_NO_SESSION_EPOCH: Final = -1
+_MAX_BYTES: Final = 16 * 1024 * 1024
+_MAX_PARTITION_BYTES: Final = 1024 * 1024
+_MAX_DECOMPRESSED_BYTES: Final = 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedPartition:
+    """What one poll brought of a partition: the records to deliver, and where to go on once they are."""
+
+    topic_partition: TopicPartition
+    records: list[Record]
+    next_position: int
+
+
+class LogReader:
+    """The positions of a few partitions, and the fetches that move them on."""
+
+    def __init__(
+        self, cluster: Cluster, positions: Mapping[TopicPartition, int], *, read_committed: bool, wait_ms: int = 500
+    ) -> None:
+        self._cluster = cluster
+        self._read_committed = read_committed
+        self._wait_ms = wait_ms
+        self.positions = dict(positions)
+        self.failed: dict[TopicPartition, ErrorCode] = {}
+        """Partitions that cannot be read, and why; they are not asked for any more."""
+
+    async def poll(self) -> list[FetchedPartition]:
+        """Fetch once from the present positions and move these past what came."""
+        wanted = {tp: offset for tp, offset in self.positions.items() if tp not in self.failed}
+        answers = await self._cluster.call_leaders(
+            wanted, self._request, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
+        )
+        self.failed |= answers.failed
+        fetched = [self._read(tp, data, wanted[tp]) for tp, data in sorted(answers.found.items())]
+        self.positions |= {partition.topic_partition: partition.next_position for partition in fetched}
+        return fetched
+
+    def _request(self, positions: Mapping[TopicPartition, int]) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for (name, partition), offset in positions.items():
+            wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_MAX_PARTITION_BYTES)
+            topics.setdefault(name, FetchTopic(topic=name)).partitions.append(wanted)
+        return FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=self._wait_ms,
+            min_bytes=1,
+            max_bytes=_MAX_BYTES,
+            isolation_level=1 if self._read_committed else 0,
+            session_epoch=_NO_SESSION_EPOCH,
+            topics=list(topics.values()),
+        )
+
+    def _read(self, topic_partition: TopicPartition, data: PartitionData, position: int) -> FetchedPartition:
+        aborted = data.aborted_transactions or () if self._read_committed else None
+        assert not isinstance(data.records, list), "a list of buffers is for encoding only"
+        records = []
+        for batch in _batches(data.records or b"", aborted, position):
+            position, batch_records = batch
+            records += batch_records
+        return FetchedPartition(topic_partition=topic_partition, records=records, next_position=position)
+
+
+def _batches(
+    data: bytes | bytearray | memoryview, aborted: Iterable[AbortedTransaction] | None, position: int
+) -> Iterator[tuple[int, list[Record]]]:
+    """For each batch the position after it and its records from ``position`` on: a fetch begins at a batch's start."""
+    for start, header, is_visible in visible_batches(data, None if aborted is None else list(aborted)):
+        records = (
+            iter_records(data, start, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES) if is_visible else ()
+        )
+        yield header.next_offset, [record for record in records if record.offset >= position]
+
+
+def _split(response: FetchResponse) -> Iterator[tuple[TopicPartition, int, PartitionData]]:
+    for topic in response.responses:
+        for partition in topic.partitions:
+            error = partition.error_code or response.error_code
+            yield TopicPartition(topic.topic, partition.partition_index), error, partition

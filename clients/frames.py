@@ -1,0 +1,72 @@
+"""Cutting the bytes that a broker sends into frames. Pure: bytes in, frames out.
+
+A frame that comes whole within one read is a view of that read; one that spans several is received into a buffer of its
+own, which grows as the bytes arrive, so that a claimed size costs nothing by itself.
+"""
+
+from struct import Struct
+from typing import Final
+
+from protocol.schema import Buffer
+
+_SIZE: Final = Struct(">i")
+MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
+"""Far above what any fetch of ours asks for; what a web server's bytes say as a size is above it."""
+
+
+class BadFrame(ValueError):
+    """A size that no frame may have."""
+
+
+class FrameSplitter:
+    """The receiving side of one connection."""
+
+    __slots__ = ("_max_bytes", "_partial")
+
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._partial = bytearray()
+        """A frame that has begun, with its size in front; also the first bytes of a size."""
+
+    def feed(self, data: Buffer) -> list[memoryview]:
+        """The frames that are whole now, without their sizes."""
+        frames: list[memoryview] = []
+        view = memoryview(data)
+        if self._partial:
+            view = self._complete(view, frames)
+        position = 0
+        while (end := self._end_of_frame(view, position)) is not None:
+            frames.append(view[position + _SIZE.size : end])
+            position = end
+        self._partial += view[position:]
+        return frames
+
+    def _complete(self, view: memoryview, frames: list[memoryview]) -> memoryview:
+        """Move what belongs to the frame that has begun out of ``view``; return the rest."""
+        view = self._fill_up_to(_SIZE.size, view)
+        if len(self._partial) < _SIZE.size:
+            return view
+        size = self._size(self._partial, 0)
+        view = self._fill_up_to(size, view)
+        if len(self._partial) == size:
+            whole, self._partial = self._partial, bytearray()
+            frames.append(memoryview(whole)[_SIZE.size :])
+        return view
+
+    def _fill_up_to(self, size: int, view: memoryview) -> memoryview:
+        missing = max(0, size - len(self._partial))
+        self._partial += view[:missing]
+        return view[missing:]
+
+    def _end_of_frame(self, view: memoryview, position: int) -> int | None:
+        if len(view) - position < _SIZE.size:
+            return None
+        end = position + self._size(view, position)
+        return end if end <= len(view) else None
+
+    def _size(self, buffer: Buffer, position: int) -> int:
+        """Of a frame and the size in front of it."""
+        size: int = _SIZE.unpack_from(buffer, position)[0]
+        if not 0 <= size <= self._max_bytes:
+            raise BadFrame(f"a frame of {size} bytes")
+        return _SIZE.size + size

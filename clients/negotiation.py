@@ -1,0 +1,66 @@
+"""Which version of each API to send to a broker: the newest that both sides know. Pure.
+
+The first request on a connection asks for the broker's versions, in the newest version of that request that this side
+knows. A broker that is older answers in version 0 with UNSUPPORTED_VERSION and its own range of that API (KIP-511), and
+is asked again; one that does not name a range is asked in version 0.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.framing import parse_response
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.schema import MessageType, Versions
+
+_CORRELATION_ID_AND_ERROR: Final = Struct(">ih")
+
+
+class BrokerVersions:
+    """What a broker said about itself: versions of APIs, and the features that its cluster has finalised."""
+
+    __slots__ = ("_ranges", "finalized_features", "finalized_features_epoch")
+
+    def __init__(self, response: ApiVersionsResponse) -> None:
+        self._ranges: Mapping[int, Versions] = {
+            served.api_key: Versions(served.min_version, served.max_version) for served in response.api_keys
+        }
+        self.finalized_features: Mapping[str, int] = {
+            feature.name: feature.max_version_level for feature in response.finalized_features
+        }
+        self.finalized_features_epoch = response.finalized_features_epoch
+
+    def range_of(self, api_key: int) -> Versions | None:
+        """The versions that the broker serves of an API; None if it does not have it."""
+        return self._ranges.get(api_key)
+
+    def choose(self, cls: MessageType, at_most: int | None = None) -> int | None:
+        """The newest version of a request that both sides know; None if there is none."""
+        assert cls.api_key is not None, f"{cls.__name__} is not a request"
+        theirs = self._ranges.get(cls.api_key)
+        if theirs is None:
+            return None
+        newest = min(theirs.last, cls.versions.last if at_most is None else at_most)
+        return newest if newest in theirs and newest in cls.versions else None
+
+
+def parse_api_versions_response(frame: memoryview, asked: int) -> tuple[int, ApiVersionsResponse]:
+    """Read the answer to an ApiVersions request: a refusal of its version always comes in version 0."""
+    refused = (
+        len(frame) >= _CORRELATION_ID_AND_ERROR.size
+        and _CORRELATION_ID_AND_ERROR.unpack_from(frame)[1] == ErrorCode.UNSUPPORTED_VERSION
+    )
+    return parse_response(ApiVersionsResponse, 0 if refused else asked, frame)
+
+
+def version_to_ask_again(refused: ApiVersionsResponse, asked: int) -> int | None:
+    """The version of ApiVersions to try after ``asked`` was refused; None if there is nothing left to try."""
+    if asked == 0:
+        return None
+    for served in refused.api_keys:
+        if served.api_key == ApiKey.API_VERSIONS:
+            newest = min(served.max_version, asked - 1)
+            return newest if newest >= served.min_version else None
+    return 0

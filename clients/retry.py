@@ -1,0 +1,46 @@
+"""How long to wait before asking again: exponentially longer, with jitter, until an operation's time is up."""
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Pauses that double from ``first_seconds`` to ``longest_seconds``, each up to ``jitter`` shorter or longer."""
+
+    rng: Random
+    first_seconds: float = 0.05
+    longest_seconds: float = 1.0
+    jitter: float = 0.2
+
+    def pause_seconds(self, attempt: int) -> float:
+        """The pause after the ``attempt``-th failure, counted from 0."""
+        doublings = min(attempt, 30)
+        seconds = min(self.first_seconds * 2.0**doublings, self.longest_seconds)
+        return seconds * (1 + self.jitter * (2 * self.rng.random() - 1))
+
+
+class Retry:
+    """One operation's attempts: pauses between them, and the time after which there are no more."""
+
+    __slots__ = ("_attempt", "_backoff", "_deadline")
+
+    def __init__(self, backoff: Backoff, timeout_seconds: float) -> None:
+        self._backoff = backoff
+        self._attempt = 0
+        self._deadline = asyncio.get_running_loop().time() + timeout_seconds
+
+    @property
+    def remaining_seconds(self) -> float:
+        """What is left of the operation's time."""
+        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+    async def pause(self) -> bool:
+        """Wait before the next attempt; False, at once, if the time would be up by then."""
+        seconds = self._backoff.pause_seconds(self._attempt)
+        if seconds >= self.remaining_seconds:
+            return False
+        self._attempt += 1
+        await asyncio.sleep(seconds)
+        return True
