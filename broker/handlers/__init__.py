@@ -3,8 +3,70 @@
 from typing import Any
 
 from broker.dispatch import ApiHandler
+from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from broker.handlers.api_versions import handle_api_versions
+from broker.handlers.delete_groups import handle_delete_groups
+from broker.handlers.delete_records import handle_delete_records
+from broker.handlers.describe_cluster import handle_describe_cluster
+from broker.handlers.describe_groups import handle_describe_groups
+from broker.handlers.describe_log_dirs import handle_describe_log_dirs
+from broker.handlers.describe_producers import handle_describe_producers
+from broker.handlers.describe_topic_partitions import handle_describe_topic_partitions
+from broker.handlers.describe_transactions import handle_describe_transactions
+from broker.handlers.end_txn import handle_end_txn
+from broker.handlers.fetch import handle_fetch
+from broker.handlers.find_coordinator import handle_find_coordinator
+from broker.handlers.heartbeat import handle_heartbeat
+from broker.handlers.init_producer_id import handle_init_producer_id
+from broker.handlers.join_group import handle_join_group
+from broker.handlers.leave_group import handle_leave_group
+from broker.handlers.list_groups import handle_list_groups
+from broker.handlers.list_offsets import handle_list_offsets
+from broker.handlers.list_transactions import handle_list_transactions
+from broker.handlers.metadata import handle_metadata
+from broker.handlers.offset_commit import handle_offset_commit
+from broker.handlers.offset_delete import handle_offset_delete
+from broker.handlers.offset_fetch import handle_offset_fetch
+from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from broker.handlers.produce import handle_produce
+from broker.handlers.sync_group import handle_sync_group
+from broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from broker.handlers.write_txn_markers import handle_write_txn_markers
 
 
 def all_handlers() -> tuple[ApiHandler[Any], ...]:
     """Every API that this broker serves. ApiVersions is computed from it, so nothing else is ever advertised."""
-    return ()
+    handlers: tuple[ApiHandler[Any], ...] = (
+        handle_add_offsets_to_txn,
+        handle_add_partitions_to_txn,
+        handle_api_versions,
+        handle_delete_groups,
+        handle_delete_records,
+        handle_describe_cluster,
+        handle_describe_groups,
+        handle_describe_log_dirs,
+        handle_describe_producers,
+        handle_describe_topic_partitions,
+        handle_describe_transactions,
+        handle_end_txn,
+        handle_fetch,
+        handle_find_coordinator,
+        handle_heartbeat,
+        handle_init_producer_id,
+        handle_join_group,
+        handle_leave_group,
+        handle_list_groups,
+        handle_list_offsets,
+        handle_list_transactions,
+        handle_metadata,
+        handle_offset_commit,
+        handle_offset_delete,
+        handle_offset_fetch,
+        handle_offset_for_leader_epoch,
+        handle_produce,
+        handle_sync_group,
+        handle_txn_offset_commit,
+        handle_write_txn_markers,
+    )
+    return tuple(sorted(handlers, key=lambda handler: handler.api_key))

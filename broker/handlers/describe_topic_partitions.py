@@ -45,7 +45,8 @@ def handle_describe_topic_partitions(
         cursor.partition_index < 0 or (not all_topics and cursor.topic_name not in wanted)
     ):
         return error_response(request, context.api_version, ErrorCode.INVALID_REQUEST)
-    allowed, denied = [], []
+    allowed: list[str] = []
+    denied: list[str] = []
     for name in sorted(name for name in wanted if name >= cursor.topic_name):
         may_describe = broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
         (allowed if may_describe else denied).append(name)

@@ -1,0 +1,46 @@
+"""What each part of a broker needs to know of the broker's configuration, in the part's own terms."""
+
+from broker.config import BrokerConfig
+from broker.storage.log_manager import LogManagerConfig
+from coordinator.group.settings import GroupSettings
+from coordinator.transaction.coordinator import TransactionConfig
+from protocol.records.compression import Compression
+
+_MINUTE_MS = 60_000
+
+
+def log_manager_config(config: BrokerConfig) -> LogManagerConfig:
+    return LogManagerConfig(
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        recovery_point_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        log_start_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        cleaner_enable=config.log_cleaner_enable,
+        cleaner_backoff_ms=config.log_cleaner_backoff_ms,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        producer_id_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+    )
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_max_size=config.group_max_size,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
+        offsets_retention_ms=config.offsets_retention_minutes * _MINUTE_MS,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offsets_topic_compression_codec=Compression(config.offsets_topic_compression_codec),
+    )
+
+
+def transaction_config(config: BrokerConfig) -> TransactionConfig:
+    return TransactionConfig(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        request_timeout_ms=config.request_timeout_ms,
+        completion_wait_ms=config.oncelog_end_txn_answer_ms,
+    )

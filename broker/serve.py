@@ -1,0 +1,158 @@
+"""``oncelog serve``: one broker in this process, on the real clock, disk, network and event loop.
+
+The only file that knows uvloop, signals, exit codes and standard output. Standard output gets one line, when the broker
+is ready; everything else goes to the log on standard error. A configuration that is refused, and a start that fails,
+is one sentence and an exit code, not a traceback.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from typing import IO, Final, NoReturn
+
+import click
+import uvloop
+
+from broker.config_sources import LoadedConfig, load_config
+from broker.server import Broker, start_broker
+from broker.settings import ConfigError
+from broker.storage.disk import AlreadyLocked, LocalDisk
+from broker.storage.meta_properties import InvalidMetaProperties
+
+logger = logging.getLogger("oncelog")
+
+EXIT_FAILED: Final = 1
+EXIT_CONFIG: Final = 2
+_STOP_SECONDS: Final = 30
+_GC_THRESHOLDS: Final = (50_000, 20, 50)
+"""A broker makes many objects that live long and few that form cycles."""
+
+
+@click.command("serve", short_help="Run a broker.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port; 0 takes a free one.")
+@click.option("--host", help="Listen on this address only (default: localhost).")
+@click.option("--data-dir", help="Where the data lies (log.dirs).")
+@click.option("--broker-id", type=int, help="This broker's id (broker.id).")
+@click.option("--config", "properties", type=click.File(encoding="utf-8"), help="A server.properties file.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable.")
+@click.option("--ready-file", help="Write host:port to this file when the broker is ready.")
+@click.option("--log-level", default="INFO", show_default=True, help="Of the log on standard error.")
+def command(
+    port: int | None,
+    host: str | None,
+    data_dir: str | None,
+    broker_id: int | None,
+    properties: IO[str] | None,
+    overrides: tuple[str, ...],
+    ready_file: str | None,
+    log_level: str,
+) -> None:
+    """Run one broker on the embedded metadata store.
+
+    \b
+    oncelog serve --data-dir ./data
+    oncelog serve --port 0 --ready-file /tmp/address --set num.partitions=3
+    """
+    _configure_logging(log_level)
+    given = [*_shorthands(port, host, data_dir, broker_id), *overrides]
+    try:
+        loaded = load_config(
+            properties=properties.read() if properties is not None else "", environment=os.environ, overrides=given
+        )
+        _tell(loaded)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            reason = runner.run(_serve(loaded, ready_file))
+    except ConfigError as error:
+        _refuse(str(error), EXIT_CONFIG)
+    except AlreadyLocked as error:
+        _refuse(f"the data directory is in use by another broker: {error} is locked", EXIT_FAILED)
+    except InvalidMetaProperties as error:
+        _refuse(f"the data directory is not this broker's: {error}", EXIT_FAILED)
+    except OSError as error:
+        _refuse(f"the broker cannot start: {error}", EXIT_FAILED)
+    if reason is not None:
+        sys.exit(EXIT_FAILED)
+
+
+def _shorthands(port: int | None, host: str | None, data_dir: str | None, broker_id: int | None) -> Iterable[str]:
+    """Options that have a name of their own, as settings."""
+    if port is not None or host is not None:
+        yield f"listeners=PLAINTEXT://{host or 'localhost'}:{9092 if port is None else port}"
+    if data_dir is not None:
+        yield f"log.dirs={data_dir}"
+    if broker_id is not None:
+        yield f"broker.id={broker_id}"
+
+
+async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
+    """Run until a signal, or until the broker cannot go on: then the reason is returned."""
+    started = time.perf_counter()
+    broker = await start_broker(loaded.config, disk=LocalDisk(), wall_clock=_wall_clock, rng=random.Random())
+    _tune_memory()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, _on_signal, number, stop)
+    broker.failure.add_done_callback(lambda _: stop.set())
+    _announce(broker, ready_file, time.perf_counter() - started)
+    await stop.wait()
+    async with asyncio.timeout(_STOP_SECONDS):
+        await broker.stop()
+    logger.info("[KafkaServer id=%d] shut down completed", broker.broker_id)
+    return broker.failure.result() if broker.failure.done() else None
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _on_signal(number: signal.Signals, stop: asyncio.Event) -> None:
+    if stop.is_set():
+        logger.warning("%s again: stopping at once", number.name)
+        os._exit(128 + number)
+    logger.info("%s: shutting down", number.name)
+    stop.set()
+
+
+def _tune_memory() -> None:
+    """What the start has loaded stays: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def _announce(broker: Broker, ready_file: str | None, seconds: float) -> None:
+    first = next(iter(broker.listeners.advertised.values()))
+    addresses = ", ".join(map(str, broker.listeners.advertised.values()))
+    if ready_file is not None:
+        LocalDisk().write_atomic(ready_file, f"{first.host}:{first.port}\n".encode())
+    print(
+        f"[KafkaServer id={broker.broker_id}] started (oncelog) at {addresses}, "
+        f"data in {broker.config.data_dir}, after {seconds:.3f} s",
+        flush=True,
+    )
+
+
+def _configure_logging(level: str) -> None:
+    if level.upper() not in logging.getLevelNamesMapping():
+        _refuse(f"--log-level {level} is not valid: expected DEBUG, INFO, WARNING or ERROR", EXIT_CONFIG)
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+    )
+
+
+def _tell(loaded: LoadedConfig) -> None:
+    for warning in loaded.warnings:
+        logger.warning("%s", warning)
+    for remark in loaded.remarks:
+        logger.info("%s", remark)
+
+
+def _refuse(reason: str, exit_code: int) -> NoReturn:
+    print(f"oncelog: {reason}", file=sys.stderr)
+    sys.exit(exit_code)

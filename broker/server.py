@@ -1,0 +1,370 @@
+"""A broker: everything that it consists of, put together by one function that reads top to bottom.
+
+``start_broker`` opens the data directory, joins the cluster, takes the leadership that the controller gives it, and
+serves. On the embedded metadata store the broker is its own controller, by the code that a cluster uses. Nothing here
+knows which event loop, disk or clock it runs on.
+
+What was started is stopped in the opposite order, also when the start fails half-way, so every part is followed by the
+line that says how it ends.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from broker.auto_topics import AutoTopicCreation
+from broker.config import BrokerConfig
+from broker.config_rules import ConfigRules
+from broker.dispatch import ApiHandler, Dispatcher
+from broker.handlers import all_handlers
+from broker.listeners import Listeners, parse_listeners
+from broker.local_channel import LocalChannel
+from broker.metadata_journal import MetadataJournal
+from broker.network.socket_server import SocketServer
+from broker.part_settings import group_settings, log_manager_config, transaction_config
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.leader_term import LeaderTerm
+from broker.replication.replica_manager import ReplicaManager
+from broker.security.authorizer import AllowAll, Authorizer
+from broker.security.quotas import Quotas, Unlimited
+from broker.settings import ConfigError
+from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
+from broker.storage.disk import Disk
+from broker.storage.log_config import LogConfig
+from broker.storage.log_manager import LogManager
+from broker.storage.meta_properties import read_meta_properties
+from broker.supervisor import Supervisor
+from broker.topic_config import log_config
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataCache
+from coordinator.controller.config_changes import ConfigResource, ResourceType
+from coordinator.controller.config_repository import ConfigRepository, Overrides
+from coordinator.controller.controller import Controller, ControllerSettings
+from coordinator.controller.membership import cluster_id as cluster_id_of
+from coordinator.controller.membership import prepare
+from coordinator.controller.topic_plan import TopicDefaults
+from coordinator.group.coordinator import GroupCoordinator
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.local import LocalEnsemble, LocalStore
+from coordinator.metadata_store.store import Session, SessionEvent
+from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
+from coordinator.ports import WallClock
+from coordinator.producer_ids import ProducerIds
+from coordinator.transaction.coordinator import TransactionCoordinator
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_FIRST_BROKER_ID: Final = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Broker:
+    """What handlers see of the broker that they serve."""
+
+    config: BrokerConfig
+    disk: Disk
+    wall_clock: WallClock
+    rng: random.Random
+    broker_id: int
+    cluster_id: str
+    listeners: Listeners
+    handlers: tuple[ApiHandler[Any], ...]
+    metadata: MetadataCache
+    configs: ConfigRepository
+    log_manager: LogManager
+    replica_manager: ReplicaManager
+    controller: Controller
+    auto_topics: AutoTopicCreation
+    producer_ids: ProducerIds
+    group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    authorizer: Authorizer
+    quotas: Quotas
+    supervisor: Supervisor
+    failure: asyncio.Future[str]
+    """Done when the broker cannot go on, with the reason: whoever runs the broker stops it then."""
+    resources: AsyncExitStack
+
+    async def stop(self) -> None:
+        """Shut down cleanly."""
+        await self.resources.aclose()
+
+
+async def start_broker(config: BrokerConfig, *, disk: Disk, wall_clock: WallClock, rng: random.Random) -> Broker:
+    """Start a broker; it serves when this returns.
+
+    Raises ``ConfigError``, ``AlreadyLocked`` (another broker has the data directory), ``InvalidMetaProperties`` (the
+    directory belongs to another broker or cluster), or ``OSError``.
+    """
+    if not config.is_embedded:
+        raise ConfigError(f"zookeeper.connect={config.zookeeper_connect} is refused: clusters are not served yet")
+    async with AsyncExitStack() as resources:
+        broker = await _Start(config, disk, wall_clock, rng, resources).run()
+        broker.resources = resources.pop_all()
+    return broker
+
+
+class _Start:
+    """One start. The constructor makes the parts and ties them together; ``run`` brings them to life."""
+
+    def __init__(
+        self, config: BrokerConfig, disk: Disk, wall_clock: WallClock, rng: random.Random, resources: AsyncExitStack
+    ) -> None:
+        self._config = config
+        self._disk = disk
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._resources = resources
+        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._supervisor = Supervisor()
+        self._metadata = MetadataCache()
+
+    async def run(self) -> Broker:
+        config, resources, supervisor = self._config, self._resources, self._supervisor
+        logs = self._lock_data_dir()
+        store = self._open_store()
+        broker_id, cluster_id = await self._identity(store)
+        logs.claim(broker_id, cluster_id)
+
+        configs = self._configs = ConfigRepository(store, ConfigRules(config))
+        channel = LocalChannel(broker_id, self._metadata)
+        producer_ids = ProducerIds(store, broker_id)
+        groups = self._group_coordinator()
+        transactions = self._transaction_coordinator(broker_id, channel, producer_ids)
+        coordinators = _Coordinators(groups, transactions)
+        replicas = self._replica_manager(broker_id, logs, coordinators)
+        channel.serve(replicas)
+        configs.add_listener(partial(_update_logs, logs))
+        self._metadata.add_listener(groups.on_metadata_change)
+        self._metadata.add_listener(configs.forget_deleted_topics)
+
+        await self._load(store, logs)
+        resources.callback(lambda: logs.close(controller.broker_epoch))
+        resources.push_async_callback(replicas.stop)
+        resources.push_async_callback(supervisor.stop)
+        server = SocketServer(config, supervisor)
+        resources.push_async_callback(server.stop)
+        resources.callback(coordinators.stop)
+        listeners = parse_listeners(config)
+        listeners = listeners.with_ports(await server.bind(listeners.bound))
+
+        controller = self._controller(broker_id, store, channel, listeners)
+        await controller.start()
+        for name, work in self._background(logs, replicas, controller, producer_ids):
+            supervisor.spawn(work, name)
+        coordinators.start()
+        broker = Broker(
+            config=config,
+            disk=self._disk,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            listeners=listeners,
+            handlers=all_handlers(),
+            metadata=self._metadata,
+            configs=configs,
+            log_manager=logs,
+            replica_manager=replicas,
+            controller=controller,
+            auto_topics=AutoTopicCreation(config, controller, supervisor),
+            producer_ids=producer_ids,
+            group_coordinator=groups,
+            transaction_coordinator=transactions,
+            authorizer=AllowAll(),
+            quotas=Unlimited(),
+            supervisor=supervisor,
+            failure=self._failure,
+            resources=resources,
+        )
+        resources.callback(server.stop_listening)
+        await server.serve(Dispatcher(broker, broker.handlers))
+        return broker
+
+    # The data directory, and the metadata store in it
+
+    def _lock_data_dir(self) -> LogManager:
+        logs = LogManager(
+            self._disk,
+            self._config.data_dir,
+            log_config=self._log_config,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+            config=log_manager_config(self._config),
+        )
+        logs.on_directory_failure = lambda error: self._fail(f"the data directory failed: {error}")
+        logs.lock()
+        self._resources.callback(logs.release)
+        return logs
+
+    def _log_config(self, topic: str) -> LogConfig:
+        return log_config(self._config, self._configs.topic_overrides(topic))
+
+    def _open_store(self) -> LocalStore:
+        journal = MetadataJournal(self._disk, self._config.data_dir)
+        ensemble = LocalEnsemble(journal)
+        self._resources.callback(journal.close)
+        store = ensemble.connect()
+        self._resources.push_async_callback(store.close)
+
+        def on_session(event: SessionEvent, session: Session) -> None:
+            if ensemble.failure is not None:
+                self._fail(f"the metadata journal failed: {ensemble.failure}")
+
+        store.add_session_listener(on_session)
+        return store
+
+    async def _identity(self, store: LocalStore) -> tuple[int, str]:
+        """Which broker this is, of which cluster: what the configuration says, what the directory says, or anew."""
+        owner = read_meta_properties(self._disk, self._config.data_dir)
+        owned_by, owned_cluster = (None, None) if owner is None else (owner.broker_id, owner.cluster_id)
+        session = _session_of(store)
+        await prepare(session)
+        wanted = owned_cluster or self._config.cluster_id
+        if wanted is not None:
+            await session.create(paths.CLUSTER_ID, znodes.encode_cluster_id(wanted))  # Unless it is there.
+        broker_id = self._config.broker_id
+        if broker_id < 0:
+            broker_id = _FIRST_BROKER_ID if owned_by is None else owned_by
+        return broker_id, await cluster_id_of(session, self._rng)
+
+    async def _load(self, store: LocalStore, logs: LogManager) -> None:
+        """Read the topics' settings, and then their logs."""
+        await self._configs.load(_session_of(store), _nobody)  # The controller reads again, and then listens.
+        logs.load()
+
+    # The parts
+
+    def _group_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            settings=group_settings(self._config),
+            metadata=self._metadata,
+            tasks=self._supervisor,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+        )
+
+    def _transaction_coordinator(
+        self, broker_id: int, channel: LocalChannel, producer_ids: ProducerIds
+    ) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            broker_id=broker_id,
+            config=transaction_config(self._config),
+            metadata=self._metadata,
+            channel=channel,
+            producer_ids=producer_ids,
+            tasks=self._supervisor,
+            wall_clock=self._wall_clock,
+        )
+
+    def _replica_manager(self, broker_id: int, logs: LogManager, coordinators: "_Coordinators") -> ReplicaManager:
+        return ReplicaManager(
+            broker_id=broker_id,
+            log_manager=logs,
+            high_watermarks=OffsetCheckpoint(self._disk, self._config.data_dir, REPLICATION_CHECKPOINT),
+            metadata=self._metadata,
+            log_config=self._log_config,
+            fetch_sessions=FetchSessionCache(
+                slots=self._config.max_incremental_fetch_session_cache_slots, rng=self._rng
+            ),
+            spawn=self._supervisor.spawn,
+            wall_clock=self._wall_clock,
+            on_elected=coordinators.on_elected,
+            on_resigned=coordinators.on_resigned,
+            on_offsets_marker=coordinators.groups.on_txn_marker,
+            on_storage_failure=lambda partition: self._fail(f"the log of {partition} failed"),
+        )
+
+    def _controller(self, broker_id: int, store: LocalStore, channel: LocalChannel, listeners: Listeners) -> Controller:
+        config = self._config
+        settings = ControllerSettings(
+            registration=BrokerRegistration(
+                broker_id=broker_id,
+                endpoints=tuple(
+                    RegisteredEndpoint(
+                        listener=listener.name,
+                        host=listener.host,
+                        port=listener.port,
+                        security_protocol=SecurityProtocol[listener.security_protocol],
+                    )
+                    for listener in listeners.advertised.values()
+                ),
+                rack=config.broker_rack,
+            ),
+            listener_name=listeners.inter_broker,
+            defaults=TopicDefaults(
+                partition_count=config.num_partitions, replication_factor=config.default_replication_factor
+            ),
+            unclean_leader_election=config.unclean_leader_election_enable,
+        )
+        return Controller(
+            settings,
+            store=store,
+            configs=self._configs,
+            validator=ConfigRules(config),
+            channel=channel,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+        )
+
+    def _background(
+        self, logs: LogManager, replicas: ReplicaManager, controller: Controller, producer_ids: ProducerIds
+    ) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+        interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms
+        return [
+            ("controller", controller.run()),
+            ("producer ids", producer_ids.run()),
+            ("high watermark checkpoint", replicas.run_checkpoints(interval_ms)),
+            *logs.background(),
+        ]
+
+    def _fail(self, reason: str) -> None:
+        """An I/O error on the only data directory ends the broker."""
+        if not self._failure.done():
+            logger.error("The broker cannot go on: %s", reason)
+            self._failure.set_result(reason)
+
+
+class _Coordinators:
+    """Tells each coordinator of the internal partitions that it is elected for."""
+
+    def __init__(self, groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:
+        self.groups = groups
+        self.transactions = transactions
+
+    def on_elected(self, partition: TopicPartition, term: LeaderTerm) -> None:
+        self._coordinator(partition).on_elected(partition.partition, term)
+
+    def on_resigned(self, partition: TopicPartition) -> None:
+        self._coordinator(partition).on_resigned(partition.partition)
+
+    def _coordinator(self, partition: TopicPartition) -> GroupCoordinator | TransactionCoordinator:
+        return self.groups if partition.topic == GROUP_METADATA_TOPIC_NAME else self.transactions
+
+    def start(self) -> None:
+        self.groups.start()
+        self.transactions.start()
+
+    def stop(self) -> None:
+        self.transactions.stop()
+        self.groups.stop()
+
+
+def _session_of(store: LocalStore) -> Session:
+    session = store.session
+    assert session is not None, "the embedded store has a session until it is closed"
+    return session
+
+
+def _update_logs(logs: LogManager, resource: ConfigResource, overrides: Overrides) -> None:
+    if resource.type is ResourceType.TOPIC:
+        logs.update_config(resource.name)
+
+
+def _nobody() -> None:
+    """A watch that nobody waits for."""
