@@ -21,6 +21,7 @@ from broker.auto_topics import AutoTopicCreation
 from broker.config import BrokerConfig
 from broker.config_rules import ConfigRules
 from broker.dispatch import ApiHandler, Dispatcher
+from broker.dynamic_config import current_config
 from broker.handlers import all_handlers
 from broker.listeners import Listeners, parse_listeners
 from broker.local_channel import LocalChannel
@@ -129,6 +130,7 @@ class _Start:
         logs = self._lock_data_dir()
         store = self._open_store()
         broker_id, cluster_id = await self._identity(store)
+        self._broker_id = broker_id
         logs.claim(broker_id, cluster_id)
 
         configs = self._configs = ConfigRepository(store, ConfigRules(config))
@@ -203,7 +205,8 @@ class _Start:
         return logs
 
     def _log_config(self, topic: str) -> LogConfig:
-        return log_config(self._config, self._configs.topic_overrides(topic))
+        config = current_config(self._config, self._configs, self._broker_id)
+        return log_config(config, self._configs.topic_overrides(topic))
 
     def _open_store(self) -> LocalStore:
         journal = MetadataJournal(self._disk, self._config.data_dir)
@@ -362,8 +365,9 @@ def _session_of(store: LocalStore) -> Session:
 
 
 def _update_logs(logs: LogManager, resource: ConfigResource, overrides: Overrides) -> None:
-    if resource.type is ResourceType.TOPIC:
-        logs.update_config(resource.name)
+    is_topic = resource.type is ResourceType.TOPIC
+    for topic in [resource.name] if is_topic else dict.fromkeys(log.topic_partition.topic for log in logs):
+        logs.update_config(topic)
 
 
 def _nobody() -> None:

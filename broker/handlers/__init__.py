@@ -5,10 +5,15 @@ from typing import Any
 from broker.dispatch import ApiHandler
 from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from broker.handlers.alter_configs import handle_alter_configs
 from broker.handlers.api_versions import handle_api_versions
+from broker.handlers.create_partitions import handle_create_partitions
+from broker.handlers.create_topics import handle_create_topics
 from broker.handlers.delete_groups import handle_delete_groups
 from broker.handlers.delete_records import handle_delete_records
+from broker.handlers.delete_topics import handle_delete_topics
 from broker.handlers.describe_cluster import handle_describe_cluster
+from broker.handlers.describe_configs import handle_describe_configs
 from broker.handlers.describe_groups import handle_describe_groups
 from broker.handlers.describe_log_dirs import handle_describe_log_dirs
 from broker.handlers.describe_producers import handle_describe_producers
@@ -18,6 +23,7 @@ from broker.handlers.end_txn import handle_end_txn
 from broker.handlers.fetch import handle_fetch
 from broker.handlers.find_coordinator import handle_find_coordinator
 from broker.handlers.heartbeat import handle_heartbeat
+from broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
 from broker.handlers.init_producer_id import handle_init_producer_id
 from broker.handlers.join_group import handle_join_group
 from broker.handlers.leave_group import handle_leave_group
@@ -40,10 +46,15 @@ def all_handlers() -> tuple[ApiHandler[Any], ...]:
     handlers: tuple[ApiHandler[Any], ...] = (
         handle_add_offsets_to_txn,
         handle_add_partitions_to_txn,
+        handle_alter_configs,
         handle_api_versions,
+        handle_create_partitions,
+        handle_create_topics,
         handle_delete_groups,
         handle_delete_records,
+        handle_delete_topics,
         handle_describe_cluster,
+        handle_describe_configs,
         handle_describe_groups,
         handle_describe_log_dirs,
         handle_describe_producers,
@@ -53,6 +64,7 @@ def all_handlers() -> tuple[ApiHandler[Any], ...]:
         handle_fetch,
         handle_find_coordinator,
         handle_heartbeat,
+        handle_incremental_alter_configs,
         handle_init_producer_id,
         handle_join_group,
         handle_leave_group,

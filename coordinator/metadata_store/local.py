@@ -273,9 +273,13 @@ class LocalStore:
 
     async def close(self) -> None:
         self._closing = True
-        if self._session is not None:
+        if self._session is None:
+            return
+        try:
             self._ensemble.close_session(self._session.session_id)
             await self._ensemble.settle()
+        except ConnectionLost as error:  # The next opening of the ensemble ends the session.
+            logger.warning("The session with the metadata store was not ended in an orderly way: %s", error)
 
     def on_session_closed(self, session_id: int) -> None:
         """The ensemble ended the session: because we closed it, because it expired, or because the journal failed."""

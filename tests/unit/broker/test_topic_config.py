@@ -103,7 +103,8 @@ def test_overrides_of_topics_and_brokers_are_judged_by_the_tables() -> None:
     error = rules.why_invalid(topic, {"retention.ms": "x"})
     assert error is not None
     assert error.code is ErrorCode.INVALID_CONFIG
-    refused = rules.why_invalid(broker, {"log.retention.ms": "1"})
+    assert rules.why_invalid(broker, {"log.retention.ms": "1"}) is None
+    refused = rules.why_invalid(broker, {"broker.id": "2"})
     assert refused is not None
     assert refused.code is ErrorCode.INVALID_REQUEST
     assert rules.is_list(topic, "cleanup.policy")

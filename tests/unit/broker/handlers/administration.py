@@ -1,0 +1,73 @@
+"""A whole broker on a disk in memory, and its administrative APIs called as dispatch calls them."""
+
+import asyncio
+import copy
+import inspect
+import random
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from broker.config_sources import load_config
+from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from broker.security.authorizer import Operation, ResourceType
+from broker.server import Broker, start_broker
+from protocol.schema import Message
+from tests.simulation.sim_disk import SimDisk
+
+R = TypeVar("R", bound=Message)
+
+
+class Denies:
+    """An ``Authorizer`` that denies some operations on everything."""
+
+    def __init__(self, operations: Collection[Operation]) -> None:
+        self._operations = operations
+
+    def authorize(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return operation not in self._operations
+
+
+def new_disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_dirs("/data")
+    disk.sync_dir("/")
+    return disk
+
+
+def after_power_loss(disk: SimDisk) -> SimDisk:
+    """What a machine would find if it lost its power at this moment."""
+    survivor = copy.deepcopy(disk)
+    survivor.crash("power", random.Random(7))
+    return survivor
+
+
+@asynccontextmanager
+async def running_broker(disk: SimDisk | None = None, **settings: str) -> AsyncIterator[Broker]:
+    """Settings are Kafka's keys with underscores for dots."""
+    given = {key.replace("_", "."): value for key, value in settings.items()}
+    overrides = {"listeners": "PLAINTEXT://localhost:0", "log.dirs": "/data", **given}
+    config = load_config(overrides=[f"{key}={value}" for key, value in overrides.items()]).config
+    broker = await start_broker(
+        config, disk=disk or new_disk(), wall_clock=lambda: 1_700_000_000_000, rng=random.Random(1)
+    )
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+async def ask(broker: Broker, handler: ApiHandler[Any], request: Message, response: type[R], version: int = -1) -> R:
+    """The answer to a request; its version is the handler's newest unless said otherwise."""
+    chosen = handler.versions.last if version < 0 else version
+    connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+    outcome = handler(broker, RequestContext(chosen, 1, "client", connection), request)
+    answer = await outcome if inspect.isawaitable(outcome) else outcome
+    assert isinstance(answer, response)
+    return answer
+
+
+async def settle() -> None:
+    """Let hints arrive."""
+    for _ in range(50):
+        await asyncio.sleep(0)

@@ -1,0 +1,261 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs on a whole broker."""
+
+import pytest
+
+from broker.handlers.alter_configs import handle_alter_configs
+from broker.handlers.create_topics import handle_create_topics
+from broker.handlers.describe_configs import handle_describe_configs
+from broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
+from broker.security.authorizer import Operation
+from broker.server import Broker
+from coordinator.controller.config_changes import OperationType, ResourceType
+from protocol.compiler import decode, encode
+from protocol.errors import ErrorCode
+from protocol.messages import alter_configs, incremental_alter_configs
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC_CONFIG, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT = range(1, 6)
+
+
+async def create(broker: Broker, name: str) -> None:
+    request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+    response = await ask(broker, handle_create_topics, request, CreateTopicsResponse)
+    assert response.topics[0].error_code == ErrorCode.NONE
+
+
+async def describe(broker: Broker, resource_type: int, name: str, *keys: str) -> DescribeConfigsResult:
+    asked = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=list(keys))
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=True)
+    response = await ask(broker, handle_describe_configs, request, DescribeConfigsResponse)
+    for version in handle_describe_configs.versions:
+        decode(DescribeConfigsResponse, version, encode(response, version))
+    return response.results[0]
+
+
+async def described(broker: Broker, resource_type: int, name: str, key: str) -> DescribeConfigsResourceResult:
+    result = await describe(broker, resource_type, name, key)
+    assert result.error_code == ErrorCode.NONE
+    assert [config.name for config in result.configs] == [key]
+    return result.configs[0]
+
+
+def chain(config: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
+    return [(each.name, each.value, each.source) for each in config.synonyms]
+
+
+async def change(
+    broker: Broker,
+    resource_type: int,
+    name: str,
+    *operations: tuple[str, int, str | None],
+    validate_only: bool = False,
+) -> ErrorCode:
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[
+            incremental_alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in operations
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    response = await ask(broker, handle_incremental_alter_configs, request, IncrementalAlterConfigsResponse)
+    (result,) = response.responses
+    assert (result.resource_type, result.resource_name) == (resource_type, name)
+    return ErrorCode(result.error_code)
+
+
+async def replace_all(broker: Broker, name: str, **configs: str | None) -> ErrorCode:
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name=name,
+        configs=[
+            alter_configs.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+        ],
+    )
+    request = AlterConfigsRequest(resources=[resource])
+    return ErrorCode((await ask(broker, handle_alter_configs, request, AlterConfigsResponse)).responses[0].error_code)
+
+
+SET, DELETE, APPEND, SUBTRACT = OperationType
+
+
+async def test_a_topics_setting_shows_everything_that_stands_behind_it() -> None:
+    async with running_broker(log_retention_hours="2") as broker:
+        await create(broker, "t")
+        config = await described(broker, TOPIC, "t", "retention.ms")
+        assert (config.value, config.config_source) == ("7200000", STATIC_BROKER)
+        assert chain(config) == [("log.retention.hours", "2", STATIC_BROKER), ("log.retention.hours", "168", DEFAULT)]
+        assert await change(broker, BROKER, "", ("log.retention.ms", SET, "3000")) is ErrorCode.NONE
+        assert await change(broker, BROKER, "1", ("log.retention.ms", SET, "2000")) is ErrorCode.NONE
+        assert await change(broker, TOPIC, "t", ("retention.ms", SET, "1000")) is ErrorCode.NONE
+        config = await described(broker, TOPIC, "t", "retention.ms")
+        assert (config.value, config.config_source) == ("1000", TOPIC_CONFIG)
+        assert chain(config) == [
+            ("retention.ms", "1000", TOPIC_CONFIG),
+            ("log.retention.ms", "2000", DYNAMIC_BROKER),
+            ("log.retention.ms", "3000", DYNAMIC_DEFAULT),
+            ("log.retention.hours", "2", STATIC_BROKER),
+            ("log.retention.hours", "168", DEFAULT),
+        ]
+        assert (config.config_type, config.read_only, config.is_sensitive) == (5, False, False)
+        assert config.documentation
+        assert await change(broker, TOPIC, "t", ("retention.ms", DELETE, None)) is ErrorCode.NONE
+        config = await described(broker, TOPIC, "t", "retention.ms")
+        assert (config.value, config.config_source) == ("2000", DYNAMIC_BROKER)
+
+
+async def test_all_settings_are_described_when_none_is_named() -> None:
+    async with running_broker() as broker:
+        await create(broker, "t")
+        topic = await describe(broker, TOPIC, "t")
+        assert {"cleanup.policy", "min.insync.replicas", "segment.bytes"} <= {each.name for each in topic.configs}
+        own = await describe(broker, BROKER, "1")
+        found = {each.name: each for each in own.configs}
+        assert (found["listeners"].value, found["listeners"].config_source) == (
+            "PLAINTEXT://localhost:0",
+            STATIC_BROKER,
+        )
+        assert found["listeners"].read_only
+        assert not found["log.retention.ms"].read_only
+        assert (found["offsets.topic.replication.factor"].value, found["num.partitions"].value) == ("1", "1")
+        assert found["num.partitions"].config_source == DEFAULT
+        assert (await describe(broker, BROKER, "")).configs == []
+
+
+async def test_synonyms_and_documentation_come_on_request() -> None:
+    async with running_broker() as broker:
+        await create(broker, "t")
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=["retention.ms"])
+            ]
+        )
+        response = await ask(broker, handle_describe_configs, request, DescribeConfigsResponse)
+        (config,) = response.results[0].configs
+        assert (config.synonyms, config.documentation) == ([], None)
+        assert config.config_source == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "error"),
+    [
+        (TOPIC, "unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_resources_without_a_configuration_here(resource_type: int, name: str, error: ErrorCode) -> None:
+    async with running_broker() as broker:
+        result = await describe(broker, resource_type, name)
+        assert (result.error_code, result.resource_type, result.resource_name) == (error, resource_type, name)
+        assert result.error_message
+        assert result.configs == []
+        assert await change(broker, resource_type, name, ("retention.ms", SET, "1")) is error
+
+
+async def test_a_change_reaches_the_logs_and_survives_a_power_loss() -> None:
+    disk = new_disk()
+    async with running_broker(disk) as broker:
+        await create(broker, "t")
+        log = broker.log_manager.get(TopicPartition("t", 0))
+        assert log is not None
+        assert await change(broker, TOPIC, "t", ("retention.ms", SET, "77")) is ErrorCode.NONE
+        assert log.config.retention_ms == 77
+        assert await change(broker, TOPIC, "t", ("cleanup.policy", APPEND, "compact")) is ErrorCode.NONE
+        assert log.config.cleanup_policy == {"delete", "compact"}
+        assert await change(broker, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")) is ErrorCode.NONE
+        assert log.config.cleanup_policy == {"compact"}
+        survivor = after_power_loss(disk)
+    async with running_broker(survivor) as broker:
+        log = broker.log_manager.get(TopicPartition("t", 0))
+        assert log is not None
+        assert log.config.retention_ms == 77
+        assert log.config.cleanup_policy == {"compact"}
+
+
+async def test_a_brokers_default_changes_the_logs_of_all_topics() -> None:
+    async with running_broker() as broker:
+        await create(broker, "own")
+        await create(broker, "default")
+        await change(broker, TOPIC, "own", ("max.message.bytes", SET, "100"))
+        logs = {name: broker.log_manager.get(TopicPartition(name, 0)) for name in ("own", "default")}
+        assert await change(broker, BROKER, "", ("message.max.bytes", SET, "200")) is ErrorCode.NONE
+        assert {name: log.config.max_message_bytes for name, log in logs.items() if log} == {
+            "own": 100,
+            "default": 200,
+        }
+        await create(broker, "later")
+        later = broker.log_manager.get(TopicPartition("later", 0))
+        assert later is not None
+        assert later.config.max_message_bytes == 200
+
+
+async def test_replacing_forgets_what_is_not_named() -> None:
+    async with running_broker() as broker:
+        await create(broker, "t")
+        assert await replace_all(broker, "t", retention_ms="1", segment_bytes="1000") is ErrorCode.NONE
+        assert await replace_all(broker, "t", retention_ms="2") is ErrorCode.NONE
+        assert broker.configs.topic_overrides("t") == {"retention.ms": "2"}
+        assert await replace_all(broker, "t", retention_ms=None) is ErrorCode.INVALID_REQUEST
+        assert broker.configs.topic_overrides("t") == {"retention.ms": "2"}
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "operation", "error"),
+    [
+        (TOPIC, "t", ("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("listeners", SET, "PLAINTEXT://:1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "", ("no.such.key", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("log.retention.ms", SET, "soon"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_changes_that_are_refused_change_nothing(
+    resource_type: int, name: str, operation: tuple[str, int, str | None], error: ErrorCode
+) -> None:
+    async with running_broker() as broker:
+        await create(broker, "t")
+        good = ("segment.bytes", SET, "1000") if resource_type == TOPIC else ("log.segment.bytes", SET, "1000")
+        assert await change(broker, resource_type, name, good, operation) is error
+        assert broker.configs.topic_overrides("t") == broker.configs.cluster_overrides() == {}
+
+
+async def test_only_checking_changes_nothing() -> None:
+    async with running_broker() as broker:
+        await create(broker, "t")
+        checked = await change(broker, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True)
+        assert checked is ErrorCode.NONE
+        assert broker.configs.topic_overrides("t") == {}
+
+
+async def test_who_may_not() -> None:
+    async with running_broker() as broker:
+        await create(broker, "t")
+        broker.authorizer = Denies([Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS])
+        assert (await describe(broker, TOPIC, "t")).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (await describe(broker, BROKER, "1")).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        one = ("retention.ms", SET, "1")
+        assert await change(broker, TOPIC, "t", one) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await change(broker, BROKER, "1", one) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
