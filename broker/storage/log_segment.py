@@ -230,24 +230,26 @@ class LogSegment:
         ``upper_offset``: leave out batches that begin there or later; None if all are below anyway.
         """
         position = self.offset_index.lookup(start_offset)
-        left = self.size - position
+        size = self.size  # Whatever is appended while a cold read waits is not part of it.
+        left = size - position
         chunk = yield ReadRequest(self.file, left if left <= max_bytes + _WALK_CHUNK else _WALK_CHUNK, position)
         found = find_batch(chunk, 0, start_offset)
         while not found.size:
             position += found.position
-            if position >= self.size:
+            if position >= size:
                 return None
-            chunk = yield ReadRequest(self.file, min(self.size - position, _WALK_CHUNK), position)
+            chunk = yield ReadRequest(self.file, min(size - position, _WALK_CHUNK), position)
             if len(chunk) < EXTENT_SIZE:
                 raise ShortRead
             found = find_batch(chunk, 0, start_offset)
-        return (yield from self._take(chunk, position, found, max_bytes, upper_offset, min_one_batch))
+        return (yield from self._take(chunk, position, found, size, max_bytes, upper_offset, min_one_batch))
 
     def _take(
         self,
         chunk: Buffer,
         position: int,
         found: Walk,
+        size: int,
         max_bytes: int,
         upper_offset: int | None,
         min_one_batch: bool,
@@ -258,7 +260,7 @@ class LogSegment:
             if not min_one_batch:
                 return SegmentRead(b"", 0)
             max_bytes = found.size
-        wanted = min(max_bytes, self.size - start)
+        wanted = min(max_bytes, size - start)
         records: Buffer
         if len(chunk) - found.position >= wanted:
             records = memoryview(chunk)[found.position : found.position + wanted]
