@@ -143,7 +143,7 @@ class FetchReader:
             return _refuse(context, position, fetched, attempt)
         if isinstance(fetched, ColdRead):
             attempt.cold.append(UnreadPartition(position, partition, log, fetched))
-            return fetched.size
+            return min(fetched.size, log.size_between(offset, upper_offset))
         return _fill(reply, log, offset, fetched)
 
     def _find(self, position: FetchPosition, params: FetchParams) -> Partition | ErrorCode:

@@ -8,6 +8,8 @@ An append, in order: leadership and, for acks=all, enough in-sync replicas; the 
 high watermark moves if it may, which marks the fetch sessions that watch this partition and releases those who wait for
 replication. Where this broker is the only replica all of that happens before ``append`` returns.
 
+A log that fails ends the term: its manager calls ``stop`` from within the operation that failed.
+
 Flush policy: with ``flush.messages=1`` nothing counts as written before it is fsynced. Appends of one turn of the loop
 share one fsync, off the loop; the leader's share of the high watermark is then what is flushed, and acks=1 waits for
 the flush too. Larger intervals start a flush in the background and hold nobody back.
@@ -58,7 +60,6 @@ class Partition:
         "_flush_waiters",
         "_flushing",
         "_led_log",
-        "_on_failure",
         "_replication_waiters",
         "_spawn",
         "_watchers",
@@ -74,14 +75,7 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        *,
-        broker_id: int,
-        spawn: Spawn,
-        on_failure: Callable[["Partition"], None],
-    ) -> None:
+    def __init__(self, topic_partition: TopicPartition, *, broker_id: int, spawn: Spawn) -> None:
         self.topic_partition = topic_partition
         self.topic_id = ZERO_UUID
         self.log: PartitionLog | None = None
@@ -99,7 +93,6 @@ class Partition:
         self._alone = False
         self._broker_id = broker_id
         self._spawn = spawn
-        self._on_failure = on_failure
         self._flushing = False
         self._replication_waiters = OffsetWaiters()
         self._flush_waiters = OffsetWaiters()
@@ -142,6 +135,8 @@ class Partition:
             self.epoch_start_offset = log.log_end_offset
             self.follower_ends.clear()
         self._take_state(state, log)
+        if log.failed:
+            return False
         self._led_log = log
         if begins:
             self.term = LeaderTerm(self, log, state.leader_epoch)
@@ -190,10 +185,7 @@ class Partition:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 return ErrorCode.NOT_ENOUGH_REPLICAS
         info = log.append_as_leader(batch, header, self.leader_epoch, origin)
-        if isinstance(info, ErrorCode):
-            if log.failed:
-                self._on_failure(self)
-        elif not info.duplicate:
+        if not isinstance(info, ErrorCode) and not info.duplicate:
             flush_interval = log.config.flush_interval_messages
             if flush_interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= flush_interval:
                 self._flush_soon(log)
@@ -271,7 +263,9 @@ class Partition:
     async def _flush(self, log: PartitionLog) -> None:
         """Starts in the next turn of the loop, so that all appends of this one share the fsync."""
         try:
-            while not log.failed and log.log_end_offset - log.flushed_offset >= log.config.flush_interval_messages:
+            while (
+                self._led_log is log and log.log_end_offset - log.flushed_offset >= log.config.flush_interval_messages
+            ):
                 await log.flush_off_loop()
                 if self._led_log is log:
                     self._flush_waiters.release(log.flushed_offset)
@@ -279,10 +273,12 @@ class Partition:
                     self.advance_high_watermark()
         finally:
             self._flushing = False
-        if log.failed:
-            self._on_failure(self)
 
     # Reading
+
+    @property
+    def watcher_count(self) -> int:
+        return len(self._watchers)
 
     def add_watcher(self, position: FetchPosition) -> None:
         self._watchers[position] = None

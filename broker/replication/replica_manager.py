@@ -28,6 +28,7 @@ from broker.storage.checkpoints import OffsetCheckpoint
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
 from broker.storage.partition_log import PartitionLog
+from broker.storage.readable_log import ReadableLog
 from coordinator.controller.cluster_image import INTERNAL_TOPICS, NO_LEADER, MetadataCache
 from coordinator.ports import LeaderAndEpoch, WallClock
 from protocol.errors import ErrorCode
@@ -87,6 +88,7 @@ class ReplicaManager:
         self._on_storage_failure = on_storage_failure
         self._controller_epoch = -1
         self._partitions: dict[tuple[str, int], Partition] = {}
+        log_manager.on_log_failure = self._log_failed
 
     # Finding partitions
 
@@ -163,7 +165,7 @@ class ReplicaManager:
         error = self._refusal(topic_partition, topic_id, state)
         if not error:
             try:
-                self._change_leadership(topic_partition, topic_id, state)
+                error = self._change_leadership(topic_partition, topic_id, state)
             except OSError:
                 logger.exception("The log of %s cannot be opened", topic_partition)
                 error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -177,39 +179,41 @@ class ReplicaManager:
     def _refusal(
         self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
     ) -> ErrorCode:
-        partition = self._partitions.get(topic_partition)
-        if partition is not None:
-            if partition.failed:
-                return ErrorCode.KAFKA_STORAGE_ERROR
-            if topic_id != partition.topic_id and ZERO_UUID not in (topic_id, partition.topic_id):
-                return ErrorCode.INCONSISTENT_TOPIC_ID
-            if state.leader_epoch <= partition.leader_epoch:
-                return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        log = self._log_manager.get(topic_partition)
+        if log is not None:
+            if log.failed:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if topic_id != log.topic_id and topic_id != ZERO_UUID and log.topic_id is not None:
+                return ErrorCode.INCONSISTENT_TOPIC_ID
+        partition = self._partitions.get(topic_partition)
+        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
     def _change_leadership(
         self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
-    ) -> None:
-        log = self._log_of(topic_partition, topic_id)
+    ) -> ErrorCode:
+        log = self._log_of(topic_partition, None if topic_id == ZERO_UUID else topic_id)
         partition = self._partitions.get(topic_partition)
         if partition is None:
-            partition = self._partitions[topic_partition] = Partition(
-                topic_partition, broker_id=self._broker_id, spawn=self.spawn, on_failure=self._take_out_of_service
-            )
-        if topic_id != ZERO_UUID:
-            partition.topic_id = topic_id
+            partition = Partition(topic_partition, broker_id=self._broker_id, spawn=self.spawn)
+            self._partitions[topic_partition] = partition
+        partition.topic_id = log.topic_id or ZERO_UUID
         if state.leader == self._broker_id:
             if partition.become_leader(state, log):
                 self._tell_elected(partition)
         elif partition.become_follower(state, log):
             self._tell_resigned(partition)
+        return ErrorCode.KAFKA_STORAGE_ERROR if log.failed else ErrorCode.NONE
 
-    def _log_of(self, topic_partition: TopicPartition, topic_id: bytes) -> PartitionLog:
+    def _log_of(self, topic_partition: TopicPartition, topic_id: bytes | None) -> PartitionLog:
         log = self._log_manager.get(topic_partition)
         if log is None:
             log = self._log_manager.create(topic_partition, self._log_config(topic_partition.topic), topic_id)
+        elif log.topic_id is None and topic_id is not None:
+            log.set_topic_id(topic_id)
         checkpointed = self._checkpointed.pop(topic_partition, None)
         if checkpointed is not None:
             log.update_high_watermark(min(max(checkpointed, log.high_watermark), log.log_end_offset))
@@ -262,13 +266,16 @@ class ReplicaManager:
         if partition.topic_partition.topic in INTERNAL_TOPICS:
             self._on_resigned(partition.topic_partition)
 
-    def _take_out_of_service(self, partition: Partition) -> None:
-        if partition.led_log is None:
-            return
-        logger.error("%s is out of service: its log failed", partition.topic_partition)
-        partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._tell_resigned(partition)
-        self._on_storage_failure(partition.topic_partition)
+    def _log_failed(self, log: ReadableLog) -> None:
+        """Take a partition out of service, from within the operation that met the error."""
+        topic_partition = log.topic_partition
+        if self._log_manager.get(topic_partition) is not log:
+            return  # Deleted meanwhile.
+        partition = self._partitions.get(topic_partition)
+        if partition is not None and partition.stop(ErrorCode.KAFKA_STORAGE_ERROR):
+            logger.error("%s is out of service: its log failed", topic_partition)
+            self._tell_resigned(partition)
+        self._on_storage_failure(topic_partition)
 
     # High watermarks
 

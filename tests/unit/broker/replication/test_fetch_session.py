@@ -12,10 +12,11 @@ from broker.replication.fetch_session import (
     INITIAL_EPOCH,
     FetchContext,
     FetchKind,
-    FetchPosition,
     FetchSessionCache,
     next_epoch,
 )
+from broker.replication.partition import Partition
+from broker.supervisor import Supervisor
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -26,6 +27,7 @@ from protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from protocol.topic_partition import TopicPartition
 
 WITH_NAMES = 12
 WITH_IDS = 13
@@ -82,19 +84,6 @@ def dirty(context: FetchContext) -> list[int]:
 @pytest.fixture
 def cache() -> FetchSessionCache:
     return FetchSessionCache(slots=2, rng=Random(7))
-
-
-class FakeFreePartition:
-    """The other side of ``Watched``: remembers who watches."""
-
-    def __init__(self) -> None:
-        self.watchers: list[FetchPosition] = []
-
-    def add_watcher(self, position: FetchPosition) -> None:
-        self.watchers.append(position)
-
-    def remove_watcher(self, position: FetchPosition) -> None:
-        self.watchers.remove(position)
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(-1, -1), (0, 1), (1, 2), (2**31 - 2, 2**31 - 1), (2**31 - 1, 1)])
@@ -210,17 +199,16 @@ def test_only_what_changed_is_dirty(cache: FetchSessionCache) -> None:
 
 
 def test_a_forgotten_partition_is_watched_no_more(cache: FetchSessionCache) -> None:
-    partition = FakeFreePartition()
+    partition = Partition(TopicPartition("t", 0), broker_id=1, spawn=Supervisor().spawn)
     context = opened(cache, fetch(0, 1))
-    for position in context.session.positions.values():
+    forgotten, kept = context.session.positions.values()
+    for position in (forgotten, kept, kept):
         position.watch(partition)
-        position.watch(partition)
-    assert len(partition.watchers) == 2
     assert cache.keep(context.session, 0)
     opened(cache, fetch(session_id=context.session.id, epoch=1, forgotten=(0,)))
-    assert [position.partition_index for position in partition.watchers] == [1]
+    assert (forgotten.watched, kept.watched) == (None, partition)
     cache.close()
-    assert partition.watchers == []
+    assert kept.watched is None
 
 
 def reply(index: int, *, high_watermark: int = 10, records: bytes = b"") -> PartitionData:

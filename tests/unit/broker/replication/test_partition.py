@@ -30,14 +30,15 @@ class Fixture:
         self.disk = SimDisk()
         self.disk.make_dirs("/data/t-0")
         self.supervisor = Supervisor()
-        self.failed: list[Partition] = []
         self.config = config or LogConfig()
-        self.partition = Partition(
-            TopicPartition("t", 0), broker_id=ME, spawn=self.supervisor.spawn, on_failure=self.failed.append
-        )
+        self.partition = Partition(TopicPartition("t", 0), broker_id=ME, spawn=self.supervisor.spawn)
         self.log = PartitionLog.open(
             self.disk, "/data/t-0", TopicPartition("t", 0), self.config, wall_clock=lambda: 1_000
         )
+        self.log.on_failure = self._log_failed
+
+    def _log_failed(self, _: object) -> None:
+        self.partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def lead(
         self, epoch: int = 0, *, replicas: tuple[int, ...] = (ME,), isr: tuple[int, ...] = (ME,), leader: int = ME
@@ -304,8 +305,6 @@ async def test_a_failed_sync_fails_the_log_and_those_who_wait() -> None:
     fixture.append()
     fixture.partition.when_replicated(1, noted(calls))
     await end_of_turn()
-    assert fixture.failed == [fixture.partition]
-    fixture.partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
     assert calls == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
     assert fixture.log.high_watermark == 0
@@ -318,7 +317,7 @@ def test_a_failed_write_is_reported_and_not_acknowledged() -> None:
     fixture.append()
     fixture.disk.fail("append", ".log")
     assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
-    assert fixture.failed == [fixture.partition]
+    assert not fixture.partition.is_leader
     assert fixture.append() is ErrorCode.KAFKA_STORAGE_ERROR
     assert fixture.log.high_watermark == 1
 

@@ -1,0 +1,214 @@
+"""The replica side of a broker: real logs on a simulated disk, led by the controller's real orders.
+
+Handlers get it as their broker: it has the attributes that the data APIs use.
+"""
+
+import asyncio
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from broker.config import BrokerConfig
+from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.leader_term import LeaderTerm
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.security.authorizer import AllowAll, Authorizer
+from broker.security.quotas import Unlimited
+from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
+from broker.storage.log_config import LogConfig
+from broker.storage.log_manager import LogManager
+from broker.storage.partition_log import AppendInfo, AppendOrigin
+from broker.supervisor import Supervisor
+from coordinator.controller.cluster_image import MetadataCache
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.batches import with_header
+
+ME, OTHER = 1, 2
+LISTENER = "PLAINTEXT"
+LOG_DIR = "/data"
+CLIENT = ConnectionInfo(client_host="127.0.0.1", listener_name=LISTENER)
+
+
+def topic_id(topic: str) -> bytes:
+    return topic.encode().rjust(16, b"\0")[-16:]
+
+
+class ReplicaSide:
+    """One broker without a network, coordinators or a controller."""
+
+    def __init__(self, disk: SimDisk | None = None, **config: Any) -> None:
+        self.now_ms = 1_000_000
+        self.disk = disk or SimDisk()
+        self.config = replace(BrokerConfig(), **config)
+        self.authorizer: Authorizer = AllowAll()
+        self.quotas = Unlimited()
+        self.supervisor = Supervisor()
+        self.metadata = MetadataCache()
+        self.log_configs: dict[str, LogConfig] = {}
+        self.elected: dict[TopicPartition, LeaderTerm] = {}
+        self.resigned: list[TopicPartition] = []
+        self.storage_failures: list[TopicPartition] = []
+        self.offsets_markers: list[tuple[int, int, bool]] = []
+        self.log_manager = LogManager(
+            self.disk, LOG_DIR, log_config=self.log_config, wall_clock=self.wall_clock, rng=Random(1)
+        )
+        self.log_manager.start()
+        self.replica_manager = self._replica_manager()
+
+    def _replica_manager(self) -> ReplicaManager:
+        slots = self.config.max_incremental_fetch_session_cache_slots
+        return ReplicaManager(
+            broker_id=ME,
+            log_manager=self.log_manager,
+            high_watermarks=OffsetCheckpoint(self.disk, LOG_DIR, REPLICATION_CHECKPOINT),
+            metadata=self.metadata,
+            log_config=self.log_config,
+            fetch_sessions=FetchSessionCache(slots=slots, rng=Random(2)),
+            spawn=self.supervisor.spawn,
+            wall_clock=self.wall_clock,
+            on_elected=self.elected.__setitem__,
+            on_resigned=self.resigned.append,
+            on_offsets_marker=self._on_offsets_marker,
+            on_storage_failure=self.storage_failures.append,
+        )
+
+    def _on_offsets_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        self.offsets_markers.append((partition, producer_id, commit))
+
+    def wall_clock(self) -> int:
+        return self.now_ms
+
+    def log_config(self, topic: str) -> LogConfig:
+        return self.log_configs.get(topic, LogConfig())
+
+    # What the controller orders
+
+    def lead(
+        self,
+        topic: str = "t",
+        count: int = 1,
+        *,
+        epoch: int = 0,
+        leader: int = ME,
+        replicas: tuple[int, ...] = (ME,),
+        isr: tuple[int, ...] | None = None,
+        controller_epoch: int = 1,
+        first: int = 0,
+        config: LogConfig | None = None,
+        id_of_topic: bytes | None = None,
+        told: bool = True,
+    ) -> LeaderAndIsrResponse:
+        """LeaderAndIsr for some partitions, and the UpdateMetadata that follows."""
+        if config is not None:
+            self.log_configs[topic] = config
+        name_id = topic_id(topic) if id_of_topic is None else id_of_topic
+        in_sync = list(replicas if isr is None else isr)
+        states = [
+            LeaderAndIsrPartitionState(
+                partition_index=index,
+                controller_epoch=controller_epoch,
+                leader=leader,
+                leader_epoch=epoch,
+                isr=in_sync,
+                replicas=list(replicas),
+            )
+            for index in range(first, first + count)
+        ]
+        response = self.replica_manager.apply_leader_and_isr(
+            LeaderAndIsrRequest(
+                controller_id=ME,
+                controller_epoch=controller_epoch,
+                topic_states=[LeaderAndIsrTopicState(topic_name=topic, topic_id=name_id, partition_states=states)],
+            )
+        )
+        if told:
+            self.tell(topic, name_id, states)
+        return response
+
+    def tell(self, topic: str, name_id: bytes, states: list[LeaderAndIsrPartitionState]) -> None:
+        partitions = [
+            UpdateMetadataPartitionState(
+                partition_index=state.partition_index,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                replicas=state.replicas,
+            )
+            for state in states
+        ]
+        brokers = [
+            UpdateMetadataBroker(
+                id=broker,
+                rack=f"rack-{broker}",
+                endpoints=[UpdateMetadataEndpoint(host=f"broker-{broker}", port=9000 + broker, listener=LISTENER)],
+            )
+            for broker in (ME, OTHER)
+        ]
+        self.metadata.apply_update_metadata(
+            UpdateMetadataRequest(
+                controller_id=ME,
+                controller_epoch=1,
+                topic_states=[
+                    UpdateMetadataTopicState(topic_name=topic, topic_id=name_id, partition_states=partitions)
+                ],
+                live_brokers=brokers,
+            )
+        )
+
+    def partition(self, topic: str = "t", index: int = 0) -> Partition:
+        partition = self.replica_manager.partition((topic, index))
+        assert partition is not None
+        return partition
+
+    def append(
+        self, data: bytearray, topic: str = "t", index: int = 0, *, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        view, header = with_header(data)
+        info = self.partition(topic, index).append(view, header, origin=origin, required_acks=1)
+        assert isinstance(info, AppendInfo), info
+        return info
+
+    # Requests
+
+    def call(self, handler: ApiHandler[Any], request: Message, version: int, *, client_id: str = "client") -> Any:
+        """What the handler returns: a response, None, or a future."""
+        assert version in handler.versions
+        return handler(self, RequestContext(version, 1, client_id, CLIENT), request)  # type: ignore[arg-type]
+
+    def answer(self, handler: ApiHandler[Any], request: Message, version: int) -> Any:
+        """The response of a request that need not wait."""
+        outcome = self.call(handler, request, version)
+        assert not isinstance(outcome, asyncio.Future), "the request waits"
+        return outcome
+
+    def restarted(self) -> "ReplicaSide":
+        """Another process on the same disk, after this one ended cleanly."""
+        self.log_manager.close()
+        return ReplicaSide(self.disk)
+
+
+class OnlyTopics:
+    """An authorizer that knows some names, whatever is to be done to them."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def authorize(self, context: RequestContext, operation: Any, resource_type: Any, name: str) -> bool:
+        return name in self._names

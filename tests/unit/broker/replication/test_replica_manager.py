@@ -1,0 +1,266 @@
+"""The controller's orders: who leads, who resigns, what is deleted, what survives a restart."""
+
+import pytest
+
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import EPOCH_DURING_DELETE
+from broker.storage.log_config import LogConfig
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.batches import batch
+from tests.unit.broker.replica_side import ME, OTHER, ReplicaSide, topic_id
+from tests.unit.broker.virtual_time import in_virtual_time
+
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def errors(response: LeaderAndIsrResponse) -> list[int]:
+    assert [error for topic in response.topics for error in topic.partition_errors] == response.partition_errors
+    return [error.error_code for error in response.partition_errors]
+
+
+def stop(
+    broker: ReplicaSide, topic: str = "t", *, epoch: int = EPOCH_DURING_DELETE, delete: bool = True, controller: int = 1
+) -> list[int] | ErrorCode:
+    response = broker.replica_manager.stop_replica(
+        StopReplicaRequest(
+            controller_epoch=controller,
+            topic_states=[
+                StopReplicaTopicState(
+                    topic_name=topic,
+                    partition_states=[
+                        StopReplicaPartitionState(partition_index=0, leader_epoch=epoch, delete_partition=delete)
+                    ],
+                )
+            ],
+        )
+    )
+    if response.error_code:
+        return ErrorCode(response.error_code)
+    return [error.error_code for error in response.partition_errors]
+
+
+def test_partitions_are_created_and_led() -> None:
+    broker = ReplicaSide()
+    assert errors(broker.lead("t", 3)) == [0, 0, 0]
+    assert all(isinstance(broker.replica_manager.led_partition(("t", index)), Partition) for index in range(3))
+    assert broker.log_manager.get(TopicPartition("t", 2)) is broker.partition("t", 2).log
+    assert broker.partition().topic_id == topic_id("t")
+
+
+def test_what_is_not_here_is_unknown_or_led_elsewhere() -> None:
+    broker = ReplicaSide()
+    assert broker.replica_manager.led_partition(("t", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.lead(leader=OTHER, replicas=(OTHER,))
+    assert broker.replica_manager.partition(("t", 0)) is None
+    assert broker.replica_manager.led_partition(("t", 0)) is NOT_LEADER
+
+
+def test_a_follower_keeps_its_log_and_does_not_lead() -> None:
+    broker = ReplicaSide()
+    broker.lead(leader=OTHER, replicas=(OTHER, ME))
+    assert broker.replica_manager.led_partition(("t", 0)) is NOT_LEADER
+    assert broker.replica_manager.find(("t", 0)) is broker.partition()
+    leader = broker.replica_manager.current_leader(("t", 0))
+    assert leader is not None
+    assert leader.broker_id == OTHER
+
+
+def test_an_older_controller_is_refused() -> None:
+    """B62: a zombie controller changes nothing."""
+    broker = ReplicaSide()
+    broker.lead("t", controller_epoch=5)
+    assert broker.lead("u", controller_epoch=4, told=False).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.replica_manager.partition(("u", 0)) is None
+    assert stop(broker, controller=4) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.partition().is_leader
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_an_older_or_equal_leader_epoch_is_refused(epoch: int) -> None:
+    broker = ReplicaSide()
+    broker.lead(epoch=4)
+    assert errors(broker.lead(epoch=epoch, leader=OTHER, replicas=(ME, OTHER))) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert broker.partition().is_leader
+
+
+def test_another_topic_of_the_same_name_is_refused() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    assert errors(broker.lead(epoch=1, id_of_topic=bytes(15) + b"x")) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    again = broker.restarted()
+    assert errors(again.lead(epoch=1, id_of_topic=bytes(15) + b"x")) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    assert errors(again.lead(epoch=1)) == [0]
+
+
+def test_a_partition_without_a_replica_here_is_refused() -> None:
+    broker = ReplicaSide()
+    response = broker.lead(leader=OTHER, replicas=(OTHER,))
+    assert errors(response) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_the_oldest_form_of_the_order_is_understood() -> None:
+    broker = ReplicaSide()
+    state = LeaderAndIsrPartitionState(topic_name="t", leader=ME, replicas=[ME], isr=[ME])
+    response = broker.replica_manager.apply_leader_and_isr(LeaderAndIsrRequest(ungrouped_partition_states=[state]))
+    assert [(error.topic_name, error.error_code) for error in response.partition_errors] == [("t", 0)]
+    assert broker.partition().is_leader
+
+
+def test_coordinators_hear_of_their_partitions_only() -> None:
+    broker = ReplicaSide()
+    broker.lead("t")
+    broker.lead("__transaction_state", 2)
+    broker.lead("__consumer_offsets", 1)
+    assert [str(partition) for partition in broker.elected] == [
+        "__transaction_state-0",
+        "__transaction_state-1",
+        "__consumer_offsets-0",
+    ]
+    broker.lead("__transaction_state", 1, epoch=1)
+    broker.lead("__transaction_state", 1, epoch=2, leader=OTHER, replicas=(ME, OTHER))
+    assert [str(partition) for partition in broker.resigned] == ["__transaction_state-0"]
+    stop(broker, "__consumer_offsets")
+    assert [str(partition) for partition in broker.resigned[1:]] == ["__consumer_offsets-0"]
+
+
+def test_a_re_election_is_a_new_term_with_the_new_epoch() -> None:
+    broker = ReplicaSide()
+    broker.lead("__transaction_state")
+    first = broker.elected[TopicPartition("__transaction_state", 0)]
+    broker.lead("__transaction_state", epoch=1, leader=OTHER, replicas=(ME, OTHER))
+    broker.lead("__transaction_state", epoch=2, replicas=(ME, OTHER), isr=(ME,))
+    second = broker.elected[TopicPartition("__transaction_state", 0)]
+    assert (first.leader_epoch, second.leader_epoch) == (0, 2)
+    assert first.append(batch()) is NOT_LEADER
+    assert second.append(batch()) == 1
+
+
+def test_a_deleted_partition_is_gone_and_its_name_is_free() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(batch())
+    calls: list[ErrorCode] = []
+    broker.partition().when_replicated(99, calls.append)
+    assert stop(broker) == [0]
+    assert calls == [NOT_LEADER]
+    assert broker.replica_manager.partition(("t", 0)) is None
+    assert broker.log_manager.get(TopicPartition("t", 0)) is None
+    assert errors(broker.lead(id_of_topic=bytes(15) + b"x")) == [0]
+    assert broker.partition().log is not None
+    assert broker.append(batch()).base_offset == 0
+
+
+def test_a_stopped_partition_keeps_its_data() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(batch())
+    assert stop(broker, epoch=0, delete=False) == [0]
+    assert broker.replica_manager.led_partition(("t", 0)) is NOT_LEADER
+    broker.lead(epoch=1)
+    assert broker.append(batch()).base_offset == 1
+
+
+def test_a_stop_of_an_older_epoch_is_fenced() -> None:
+    broker = ReplicaSide()
+    broker.lead(epoch=4)
+    assert stop(broker, epoch=3) == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert broker.partition().is_leader
+    assert stop(broker, epoch=-1) == [0]
+
+
+def test_older_forms_of_stop_are_understood() -> None:
+    broker = ReplicaSide()
+    broker.lead("t")
+    broker.lead("u", 2)
+    broker.replica_manager.stop_replica(
+        StopReplicaRequest(
+            controller_epoch=1,
+            delete_partitions=True,
+            ungrouped_partitions=[StopReplicaPartitionV0(topic_name="t", partition_index=0)],
+            topics=[StopReplicaTopicV1(name="u", partition_indexes=[1])],
+        )
+    )
+    assert [str(partition.topic_partition) for partition in broker.replica_manager.partitions()] == ["u-0"]
+
+
+def test_a_log_that_cannot_be_made_is_a_storage_error() -> None:
+    """B84: the controller hears of it, so that somebody else leads."""
+    broker = ReplicaSide()
+    broker.disk.fail("open", ".log")
+    assert errors(broker.lead()) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert broker.storage_failures == [TopicPartition("t", 0)]
+
+
+def test_a_failed_log_is_out_of_service_and_reported_once() -> None:
+    """B41, B84: nobody is acknowledged any more, the coordinator resigns, and the failure is reported."""
+    broker = ReplicaSide()
+    broker.lead("__transaction_state")
+    term = broker.elected[TopicPartition("__transaction_state", 0)]
+    calls: list[ErrorCode] = []
+    term.when_replicated(99, calls.append)
+    broker.disk.fail("append", ".log")
+    assert term.append(batch()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert term.append(batch()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert calls == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert broker.resigned == broker.storage_failures == [TopicPartition("__transaction_state", 0)]
+    assert broker.replica_manager.led_partition(("__transaction_state", 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert errors(broker.lead("__transaction_state", epoch=1)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+@in_virtual_time
+async def test_high_watermarks_survive_a_restart() -> None:
+    broker = ReplicaSide()
+    broker.lead("t", replicas=(ME, OTHER))
+    broker.append(batch(b"a"))
+    broker.append(batch(b"b"))
+    broker.partition().follower_ends[OTHER] = 1
+    broker.partition().advance_high_watermark()
+    await broker.replica_manager.stop()
+    again = broker.restarted()
+    again.lead("t", epoch=1, replicas=(ME, OTHER))
+    log = again.partition().log
+    assert log is not None
+    assert (log.high_watermark, log.log_end_offset) == (1, 2)
+    assert not again.partition().end_is_settled
+
+
+@in_virtual_time
+async def test_a_checkpoint_keeps_what_the_controller_has_not_spoken_of() -> None:
+    broker = ReplicaSide()
+    broker.lead("t", replicas=(ME, OTHER))
+    broker.append(batch(b"a"))
+    broker.partition().follower_ends[OTHER] = 1
+    broker.partition().advance_high_watermark()
+    await broker.replica_manager.stop()
+    once = broker.restarted()
+    await once.replica_manager.checkpoint_high_watermarks()
+    twice = once.restarted()
+    twice.lead("t", epoch=1, replicas=(ME, OTHER))
+    log = twice.partition().log
+    assert log is not None
+    assert log.high_watermark == 1
+
+
+def test_a_sole_replica_is_settled_at_once_after_a_restart() -> None:
+    broker = ReplicaSide()
+    broker.lead(config=LogConfig())
+    broker.append(batch(b"a", b"b"))
+    again = broker.restarted()
+    again.lead(epoch=1)
+    log = again.partition().log
+    assert log is not None
+    assert log.high_watermark == log.log_end_offset == 2
+    assert again.partition().end_is_settled
