@@ -6,12 +6,10 @@ removed and the election is held again, at the price of an epoch.
 """
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, MultiFailed, Session, SetData, Watch
-
-_INITIAL_EPOCH: Final = 0
+from coordinator.metadata_store.store import Create, MultiFailed, Operation, Session, SetData, Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,22 +46,15 @@ async def stand(session: Session, broker_id: int, now_ms: int, changed: Watch) -
 
 async def _try_to_win(session: Session, broker_id: int, now_ms: int) -> Victory | None:
     znode = await session.get(paths.CONTROLLER_EPOCH)
-    if znode is None:
-        await session.create(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(_INITIAL_EPOCH))
-        return None
-    epoch = znodes.decode_controller_epoch(znode.data) + 1
-    result = await session.multi(
-        [
-            Create(path=paths.CONTROLLER, data=znodes.encode_controller(broker_id, now_ms), ephemeral=True),
-            SetData(
-                path=paths.CONTROLLER_EPOCH,
-                data=znodes.encode_controller_epoch(epoch),
-                version=znode.stat.version,
-            ),
-        ]
-    )
+    epoch = 1 if znode is None else znodes.decode_controller_epoch(znode.data) + 1
+    data = znodes.encode_controller_epoch(epoch)
+    raise_epoch: Operation = Create(path=paths.CONTROLLER_EPOCH, data=data)
+    if znode is not None:
+        raise_epoch = SetData(path=paths.CONTROLLER_EPOCH, data=data, version=znode.stat.version)
+    take_office = Create(path=paths.CONTROLLER, data=znodes.encode_controller(broker_id, now_ms), ephemeral=True)
+    result = await session.multi([take_office, raise_epoch])
     if isinstance(result, MultiFailed):
         return None
     stat = result[1].stat
-    assert stat is not None, "a set has a stat"
+    assert stat is not None, "a create or a set has a stat"
     return Victory(epoch=epoch, epoch_version=stat.version)

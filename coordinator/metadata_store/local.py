@@ -107,7 +107,8 @@ class LocalEnsemble:
         except OSError as error:
             self._fail(error)
             raise ConnectionLost(str(error)) from error
-        self._appended += 1
+        if isinstance(transaction, Multi):  # Sessions need not be durable: none survives a restart.
+            self._appended += 1
         self._watches.fire(changes)
         return result
 
