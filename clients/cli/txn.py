@@ -3,7 +3,7 @@
 import click
 
 from clients.admin.transactions import ActiveProducer, describe_producers, describe_transaction, list_transactions
-from clients.cli import LazyGroup
+from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, wall_clock, with_session
 from clients.cluster import Cluster, LeaderAnswers
 from clients.errors import BrokerRefused, Refusal, error_code

@@ -1,0 +1,23 @@
+"""``commands``: the group of all commands that talk to a cluster.
+
+``oncelog`` is assembled elsewhere, from these and from those that run a broker or inspect its files.
+"""
+
+from typing import Final
+
+from clients.cli.lazy_group import LazyGroup
+
+commands: Final = LazyGroup(
+    "oncelog",
+    lazy={
+        "config": "clients.cli.config:config",
+        "consume": "clients.cli.consume:consume",
+        "group": "clients.cli.group:group",
+        "health": "clients.cli.health:health",
+        "produce": "clients.cli.produce:produce",
+        "topic": "clients.cli.topic:topic",
+        "txn": "clients.cli.txn:txn",
+        "version": "clients.cli.version:version",
+        "wait": "clients.cli.health:wait",
+    },
+)
