@@ -7,7 +7,8 @@ race or its fate is unknown (every operation has the same effect twice as once).
 
 A broker loads everything when its session begins, so its notifications are only those of later changes. Overrides of a
 topic that is created here are learned at once, before the first of its logs is made. Reads and writes may end in any
-order, so overrides are learned only if they were written later than those that are known.
+order, so overrides are learned only if they were written later than those that are known. Old notifications are
+removed, the oldest first; a broker that recognises none of many any more reads everything again.
 """
 
 import logging
@@ -30,6 +31,7 @@ from coordinator.metadata_store import paths, znodes
 from coordinator.metadata_store.store import (
     ConnectionLost,
     Create,
+    Delete,
     MetadataStore,
     MultiFailed,
     Operation,
@@ -48,6 +50,7 @@ ConfigListener: TypeAlias = Callable[[ConfigResource, Overrides], None]
 
 NO_OVERRIDES: Final[Overrides] = MappingProxyType({})
 _ATTEMPTS: Final = 10
+_KEPT_CHANGES: Final = 500
 
 
 class ConfigRepository:
@@ -109,12 +112,18 @@ class ConfigRepository:
 
     async def refresh(self, session: Session, changed: Watch) -> None:
         """Read what changed since the last time."""
-        names = frozenset(await session.children(paths.CONFIG_CHANGES, changed) or ())
-        news = sorted(names - self._seen_changes)
+        names = await session.children(paths.CONFIG_CHANGES, changed) or []
+        if len(names) >= _KEPT_CHANGES and self._seen_changes.isdisjoint(names):
+            await self.load(session, changed)  # Changes that were not seen may have been removed.
+            return
+        news = [name for name in names if name not in self._seen_changes]
         changes = await session.get_many([f"{paths.CONFIG_CHANGES}/{name}" for name in news])
         resources = dict.fromkeys(filter(None, (_changed_resource(change) for change in changes if change)))
         await self._read(session, list(resources))
-        self._seen_changes = names
+        self._seen_changes = frozenset(names)
+        if len(names) >= 2 * _KEPT_CHANGES:
+            oldest = names[:-_KEPT_CHANGES]
+            await session.multi_many([[Delete(path=f"{paths.CONFIG_CHANGES}/{name}")] for name in oldest])
 
     async def read_topics(self, session: Session, topics: Sequence[str]) -> None:
         """Make sure that the overrides of these topics are known, whatever notifications are still to come."""

@@ -173,6 +173,37 @@ class TestRepository:
             errors = await cluster.members[1].configs.alter([alteration(("retention.ms", SET, "7"))])
             assert [error.code for error in errors] == [ErrorCode.REQUEST_TIMED_OUT]
 
+    async def test_notifications_do_not_pile_up(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            configs = cluster.members[1].configs
+            for number in range(1_050):
+                assert await configs.alter([alteration(("retention.ms", SET, str(number)))]) == [NO_ERROR]
+                if number % 50 == 0:
+                    await cluster.settle()
+            await cluster.settle()
+            left = await cluster.members[1].session.children(paths.CONFIG_CHANGES)
+            assert left is not None
+            assert len(left) < 1_000
+            assert cluster.members[2].configs.topic_overrides("t") == {"retention.ms": "1049"}
+
+    async def test_a_broker_that_missed_removed_notifications_reads_everything(self) -> None:
+        async with running_cluster(1) as cluster:
+            session, configs = cluster.members[1].session, cluster.members[1].configs
+            late = ConfigRepository(cluster.members[1].store, Rules())
+            await late.load(session, lambda: None)
+            other = ConfigAlteration(
+                resource=ConfigResource(ResourceType.TOPIC, "other"),
+                operations=(ConfigOperation("retention.ms", SET, "9"),),
+            )
+            assert await configs.alter([other]) == [NO_ERROR]
+            for number in range(1_050):
+                await configs.alter([alteration(("retention.ms", SET, str(number)))])
+                if number % 50 == 0:
+                    await cluster.settle()
+            await late.refresh(session, lambda: None)
+            assert late.topic_overrides("other") == {"retention.ms": "9"}
+            assert late.topic_overrides("t") == {"retention.ms": "1049"}
+
     async def test_what_was_read_late_does_not_undo_what_is_known(self) -> None:
         cluster = ClusterUnderTest()
         configs = ConfigRepository(cluster.ensemble.connect(), Rules())
