@@ -23,13 +23,23 @@ class _LazyGroup(click.Group):
     """Finds a subcommand by importing the module that has it, and nothing else."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*_LAZY, *_client_group().commands})
+        return sorted({*_LAZY, *_client_group().list_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _LAZY:
             command: click.Command = import_module(_LAZY[cmd_name][0]).command
             return command
-        return _client_group().get_command(ctx, cmd_name)
+        found = _client_group().get_command(ctx, cmd_name)
+        if cmd_name == "txn":
+            assert isinstance(found, click.Group)
+            found.add_command(txn_states)
+        return found
+
+
+@click.command("states", epilog="\b\nExample:\n  oncelog txn states")
+def txn_states() -> None:
+    """Print the state machine of transactions, from the coordinator's own code."""
+    import_module("broker.tools.txn_states").main()
 
 
 def _client_group() -> click.Group:
