@@ -5,8 +5,11 @@ import pytest
 from broker.handlers.create_partitions import handle_create_partitions
 from broker.handlers.create_topics import handle_create_topics
 from broker.handlers.delete_topics import handle_delete_topics
+from broker.metadata_journal import MetadataJournal
 from broker.security.authorizer import Operation
 from broker.server import Broker
+from coordinator.metadata_store import paths
+from coordinator.metadata_store.local import LocalEnsemble
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
@@ -218,3 +221,33 @@ async def test_everything_is_there_after_a_power_loss() -> None:
         assert partition.leader_epoch == 1
         assert partition.log is not None
         assert partition.log.config.cleanup_policy == {"compact"}
+
+
+async def test_a_deletion_cut_short_is_finished_by_the_next_start() -> None:
+    """The intention was recorded, and the broker died before it told anybody."""
+    disk = new_disk()
+    async with running_broker(disk) as broker:
+        await create(broker, topic("gone", 3), topic("kept"))
+    store = LocalEnsemble(MetadataJournal(disk, "/data")).connect()
+    assert store.session is not None
+    await store.session.create(paths.delete_topic("gone"))
+    await store.close()
+    async with running_broker(disk) as broker:
+        assert list(broker.metadata.image.topics) == ["kept"]
+        assert [log.topic_partition for log in broker.log_manager] == [TopicPartition("kept", 0)]
+        (created,) = await create(broker, topic("gone"))
+        assert created.error_code == ErrorCode.NONE
+
+
+async def test_leader_epochs_grow_with_every_start() -> None:
+    disk = new_disk()
+    async with running_broker(disk) as broker:
+        await create(broker, topic("t"))
+    for expected in (1, 2):
+        async with running_broker(disk) as broker:
+            partition = broker.replica_manager.led_partition(TopicPartition("t", 0))
+            assert not isinstance(partition, ErrorCode)
+            assert partition.leader_epoch == expected
+            leader = broker.metadata.leader(TopicPartition("t", 0))
+            assert leader is not None
+            assert leader.epoch == expected
