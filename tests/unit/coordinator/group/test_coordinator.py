@@ -1,0 +1,397 @@
+"""The coordinator around its groups: leadership, loading, waiting for the high watermark, timers."""
+
+import pytest
+
+from coordinator.group.coordinator import GroupDescription
+from coordinator.group.log_records import GroupChanged
+from coordinator.group.offset_requests import Committer
+from coordinator.group.settings import GroupSettings
+from coordinator.group.state import GroupState
+from coordinator.runtime import partition_for
+from protocol.errors import ErrorCode
+from protocol.records.record_batch import NewRecord, build_batch
+from tests.unit.coordinator.group.group_world import GROUP, GroupWorld, group_world
+
+NO_DELAY = GroupSettings(group_initial_rebalance_delay_ms=0)
+COMMIT_TIMEOUT = NO_DELAY.offsets_commit_timeout_ms / 1000
+
+
+def test_two_members_share_a_generation() -> None:
+    with group_world() as w:
+        first = w.join().answer
+        second = w.join()
+        assert second.is_waiting
+        assert w.heartbeat(first.member_id) is ErrorCode.REBALANCE_IN_PROGRESS
+        again = w.join(first.member_id)
+        assert again.answer.generation == second.answer.generation == 2
+        waiting = w.sync(second.answer.member_id, generation=2)
+        w.sync(first.member_id, {second.answer.member_id: b"half"}, generation=2)
+        assert waiting.answer.assignment == b"half"
+        assert w.heartbeat(second.answer.member_id, generation=2) is ErrorCode.NONE
+
+
+def test_members_are_named_by_client_or_instance_and_chance() -> None:
+    with group_world() as w:
+        named = [w.join(version=4).answer.member_id for _ in range(2)]
+        named.append(w.join(instance="one").answer.member_id)
+        assert len(set(named)) == 3
+        assert [name[:4] for name in named] == ["clie", "clie", "one-"]
+
+
+# Time
+
+
+def test_a_silent_member_is_removed_by_the_groups_timer() -> None:
+    with group_world() as w:
+        member = w.member()
+        for _ in range(5):
+            w.sleep(8)
+            assert w.heartbeat(member) is ErrorCode.NONE
+        w.sleep(11)
+        assert w.heartbeat(member) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert w.group.state is GroupState.EMPTY
+        (_, (says,)) = w.batches()[-1]
+        assert isinstance(says, GroupChanged)
+        assert says.image is not None
+        assert says.image.members == ()
+
+
+def test_a_group_has_one_timer_whatever_its_members_do() -> None:
+    with group_world() as w:
+        member = w.member()
+        for _ in range(100):
+            w.heartbeat(member)
+        assert len(w.shard._timers) == 1
+        w.leave(member)
+        assert not w.shard._timers
+
+
+def test_a_join_that_nobody_waits_for_is_given_up() -> None:
+    """B68: the connection of a parked member may be gone; that breaks nothing, and the others go on."""
+    settings = GroupSettings(group_initial_rebalance_delay_ms=0, group_new_member_join_timeout_ms=5_000)
+    with group_world(settings=settings) as w:
+        member = w.member()
+        gone = w.join()
+        w.sleep(6)
+        assert gone.answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert w.join(member).answer.generation == 2
+
+
+def test_session_time_outs_have_bounds() -> None:
+    with group_world() as w:
+        for session_ms in (5_999, 1_800_001):
+            assert w.join(session_ms=session_ms).answer.error is ErrorCode.INVALID_SESSION_TIMEOUT
+        assert w.join(session_ms=6_000).answer.error is ErrorCode.NONE
+
+
+def test_an_empty_group_waits_for_company() -> None:
+    with group_world(settings=GroupSettings(group_initial_rebalance_delay_ms=3_000)) as w:
+        first, second = w.join(), w.join()
+        w.sleep(2.9)
+        assert first.is_waiting
+        w.sleep(3.2)
+        assert first.answer.generation == second.answer.generation == 1
+
+
+# The high watermark
+
+
+def test_an_assignment_is_told_when_it_is_replicated() -> None:
+    with group_world() as w:
+        w.hold_replication()
+        joined = w.join().answer
+        sync = w.sync(joined.member_id, {joined.member_id: b"all"})
+        assert w.group.state is GroupState.STABLE, "it is applied at once"
+        retried = w.sync(joined.member_id)
+        assert sync.is_waiting
+        assert retried.is_waiting, "also a later reader of it waits"
+        w.replicate()
+        assert sync.answer.assignment == retried.answer.assignment == b"all"
+
+
+def test_an_assignment_that_does_not_get_replicated_is_not_told() -> None:
+    with group_world() as w:
+        w.hold_replication()
+        joined = w.join().answer
+        sync = w.sync(joined.member_id)
+        w.sleep(COMMIT_TIMEOUT + 0.1)
+        assert sync.answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        w.replicate()
+        assert sync.answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert w.sync(joined.member_id).answer.error is ErrorCode.NONE, "there is no failure, only not yet"
+
+
+def test_a_refused_assignment_changes_nothing() -> None:
+    with group_world() as w:
+        joined = w.join().answer
+        w.refuse()
+        assert w.sync(joined.member_id).answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert w.group.state is GroupState.COMPLETING_REBALANCE
+        assert not w.batches()
+        assert w.sync(joined.member_id).answer.error is ErrorCode.NONE
+
+
+def test_a_static_member_learns_its_new_name_when_that_is_replicated() -> None:
+    with group_world() as w:
+        first = w.join(instance="one").answer
+        w.sync(first.member_id, instance="one")
+        w.hold_replication()
+        back = w.join(instance="one")
+        assert back.is_waiting
+        w.replicate()
+        assert back.answer.member_id in w.group.roster
+        w.refuse()
+        assert w.join(instance="one").answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert back.answer.member_id in w.group.roster
+
+
+def test_leaving_is_answered_when_the_emptiness_is_replicated() -> None:
+    with group_world() as w:
+        member = w.member()
+        w.hold_replication()
+        leave = w.leave(member, "nobody")
+        assert leave.is_waiting
+        w.replicate()
+        assert leave.answer == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_a_group_whose_emptiness_was_refused_offers_it_again() -> None:
+    with group_world() as w:
+        member = w.member()
+        w.refuse()
+        assert w.leave(member).answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert w.group.state is GroupState.PREPARING_REBALANCE
+        w.sleep(1)
+        assert w.group.state is GroupState.EMPTY
+
+
+# Leadership
+
+
+def test_without_leadership_there_is_no_coordinator() -> None:
+    with group_world() as w:
+        member = w.member()
+        w.do(w.log.depose)
+        w.do(lambda: w.coordinator.on_resigned(0))
+        assert w.join().answer.error is ErrorCode.NOT_COORDINATOR
+        assert w.sync(member).answer.error is ErrorCode.NOT_COORDINATOR
+        assert w.heartbeat(member) is ErrorCode.NOT_COORDINATOR
+        assert w.leave(member).answer is ErrorCode.NOT_COORDINATOR
+        assert w.fetch().answer is ErrorCode.NOT_COORDINATOR
+        assert set(w.commit().answer.values()) == {ErrorCode.NOT_COORDINATOR}
+        assert set(w.txn_commit().answer.values()) == {ErrorCode.NOT_COORDINATOR}
+        assert w.delete_groups(GROUP).answer == {GROUP: ErrorCode.NOT_COORDINATOR}
+        assert w.coordinator.describe_group(GROUP) is ErrorCode.NOT_COORDINATOR
+        assert w.coordinator.list_groups() == (ErrorCode.NONE, [])
+
+
+def test_an_unknown_offsets_topic_means_no_coordinator() -> None:
+    with group_world() as w:
+        w.metadata.counts.clear()
+        assert w.join().answer.error is ErrorCode.NOT_COORDINATOR
+
+
+def test_whoever_waits_when_the_leadership_ends_is_told() -> None:
+    with group_world() as w:
+        member = w.member()
+        parked = w.join()
+        w.hold_replication()
+        commit = w.commit(committer=Committer(GROUP, member, None, 1))
+        fetch = w.fetch()
+        w.elect()
+        assert parked.answer.error is ErrorCode.NOT_COORDINATOR
+        assert set(commit.answer.values()) == {ErrorCode.NOT_COORDINATOR}
+        assert fetch.answer is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_resigned_shards_timers_are_silent() -> None:
+    with group_world() as w:
+        w.member()
+        before = len(w.log.batches)
+        w.do(lambda: w.coordinator.on_resigned(0))
+        w.sleep(100)
+        assert len(w.log.batches) == before
+
+
+def test_while_a_partition_loads_its_groups_wait() -> None:
+    with group_world() as w:
+        member = w.member()
+        w.hold_replication()
+        w.commit(committer=Committer("another"))
+        w.elect()
+        w.load()
+        assert w.join(member).answer.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert w.heartbeat(member) is ErrorCode.NONE
+        assert w.sync(member).answer.error is ErrorCode.REBALANCE_IN_PROGRESS, "older clients know no other error"
+        assert w.fetch().answer is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert w.leave(member).answer is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert w.coordinator.list_groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_a_loaded_member_goes_on_as_if_nothing_had_happened() -> None:
+    with group_world() as w:
+        member = w.member()
+        w.elect()
+        w.load()
+        assert w.heartbeat(member) is ErrorCode.NONE
+        assert w.sync(member).answer.assignment == b"all"
+        w.sleep(11)
+        assert w.group.state is GroupState.EMPTY, "sessions begin anew when a partition is loaded"
+
+
+def test_what_is_not_replicated_yet_is_loaded_but_not_served() -> None:
+    """Also for groups (see B83): records above the high watermark may be kept or lost; nobody may know them yet."""
+    with group_world() as w:
+        w.hold_replication()
+        joined = w.join().answer
+        w.sync(joined.member_id)
+        w.elect()
+        w.load()
+        assert w.heartbeat(joined.member_id, generation=9) is ErrorCode.NONE, "still loading"
+        w.replicate()
+        w.load()
+        assert w.heartbeat(joined.member_id, generation=9) is ErrorCode.ILLEGAL_GENERATION
+        w.hold_replication()
+        w.leave(joined.member_id)
+        w.elect(lost_records=1)
+        w.load()
+        assert w.group.state is GroupState.STABLE
+
+
+def test_a_log_that_cannot_be_read_has_no_coordinator(caplog: pytest.LogCaptureFixture) -> None:
+    with group_world() as w:
+        term = w.log.term
+        assert term is not None
+        term.append(build_batch([NewRecord(0, b"\0\1", b"")]))
+        w.elect()
+        w.load()
+        assert w.join().answer.error is ErrorCode.NOT_COORDINATOR
+        assert "__consumer_offsets-0 cannot be read" in caplog.text
+
+
+def test_records_of_other_kinds_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    with group_world() as w:
+        term = w.log.term
+        assert term is not None
+        term.append(build_batch([NewRecord(0, b"\0\5\0\1", b"")]))
+        w.commit(5)
+        w.elect()
+        w.load()
+        assert w.fetched().offset == 5
+        assert "type 5" in caplog.text
+
+
+def test_a_group_lives_where_its_id_hashes_to() -> None:
+    with group_world(partitions=5) as w:
+        for group in ("a", "b", "group-17"):
+            w.member(group=group)
+            home = partition_for(group, 5)
+            assert w.batches(home), group
+        with_groups = {index for index in range(5) if w.batches(index)}
+        assert with_groups == {partition_for(group, 5) for group in ("a", "b", "group-17")}
+        _, groups = w.coordinator.list_groups()
+        assert sorted(group.group_id for group in groups) == ["a", "b", "group-17"]
+
+
+# Looking at groups, and deleting them
+
+
+def test_a_stable_group_is_described_with_its_members() -> None:
+    with group_world() as w:
+        member = w.member(topics=b"topics")
+        stable = w.coordinator.describe_group(GROUP)
+        assert isinstance(stable, GroupDescription)
+        assert (stable.state, stable.protocol_type, stable.protocol_name) == (GroupState.STABLE, "consumer", "range")
+        (described,) = stable.members
+        assert (described.member_id, described.subscription, described.assignment) == (member, b"topics", b"all")
+        assert (described.client_id, described.client_host) == ("client", "/127.0.0.1")
+        w.join()
+        rebalancing = w.coordinator.describe_group(GROUP)
+        assert isinstance(rebalancing, GroupDescription)
+        assert rebalancing.protocol_name == ""
+        assert {(m.subscription, m.assignment) for m in rebalancing.members} == {(b"", b"")}
+        assert w.coordinator.describe_group("other") is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_only_empty_groups_are_deleted() -> None:
+    with group_world() as w:
+        member = w.member()
+        assert w.delete_groups(GROUP, "other").answer == {
+            GROUP: ErrorCode.NON_EMPTY_GROUP,
+            "other": ErrorCode.GROUP_ID_NOT_FOUND,
+        }
+        w.commit(committer=Committer(GROUP, member, None, 1))
+        w.leave(member)
+        assert w.delete_groups(GROUP).answer == {GROUP: ErrorCode.NONE}
+        assert w.coordinator.describe_group(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert w.fetched().offset == -1
+        w.elect()
+        w.load()
+        assert w.coordinator.describe_group(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_deletion_is_answered_when_it_is_replicated_and_refused_whole() -> None:
+    with group_world() as w:
+        w.commit()
+        w.refuse()
+        assert w.delete_groups(GROUP).answer == {GROUP: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert w.fetched().offset == 1
+        w.hold_replication()
+        deletion = w.delete_groups(GROUP)
+        assert deletion.is_waiting
+        w.replicate()
+        assert deletion.answer == {GROUP: ErrorCode.NONE}
+
+
+def test_groups_of_several_partitions_are_deleted_together() -> None:
+    with group_world(partitions=5) as w:
+        groups = ["a", "b", "c", "group-17"]
+        for group in groups:
+            w.leave(w.member(group=group), group=group)
+        assert w.delete_groups(*groups, "a").answer == dict.fromkeys(groups, ErrorCode.NONE)
+        assert w.delete_groups().answer == {}
+
+
+def test_group_ids_may_be_empty_only_where_there_are_no_members() -> None:
+    with group_world() as w:
+        for error in (
+            w.join(group="").answer.error,
+            w.sync("m", group="").answer.error,
+            w.heartbeat("m", group=""),
+            w.leave("m", group="").answer,
+            w.delete_offsets(group="").answer,
+        ):
+            assert error is ErrorCode.INVALID_GROUP_ID
+        assert w.fetch(group="").answer == {}
+        assert w.coordinator.describe_group("") is ErrorCode.GROUP_ID_NOT_FOUND
+        assert w.delete_groups("").answer == {"": ErrorCode.GROUP_ID_NOT_FOUND}
+
+
+def test_unknown_groups_have_unknown_members() -> None:
+    with group_world() as w:
+        assert w.join("m").answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert w.sync("m").answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert w.heartbeat("m") is ErrorCode.UNKNOWN_MEMBER_ID
+        assert w.leave("m").answer == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert w.coordinator.list_groups() == (ErrorCode.NONE, [])
+
+
+def test_a_group_that_never_came_to_be_leaves_nothing() -> None:
+    with group_world() as w:
+        w.join(protocols=())
+        assert w.coordinator.list_groups() == (ErrorCode.NONE, [])
+        w.join(version=4)
+        assert len(w.coordinator.list_groups()[1]) == 1
+        w.sleep(11)
+        assert w.coordinator.list_groups() == (ErrorCode.NONE, [])
+        assert not w.batches()
+
+
+def test_a_stopped_coordinator_has_told_everyone() -> None:
+    world = GroupWorld()
+    world.elect()
+    world.load()
+    world.member()
+    parked = world.join()
+    world.stop()
+    assert parked.answer.error is ErrorCode.NOT_COORDINATOR
