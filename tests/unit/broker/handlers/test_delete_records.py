@@ -1,0 +1,71 @@
+import pytest
+
+from broker.handlers.delete_records import handle_delete_records
+from broker.storage.log_config import LogConfig
+from protocol.errors import ErrorCode
+from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.unit.broker.batches import batch
+from tests.unit.broker.replica_side import OTHER, OnlyTopics, ReplicaSide
+
+
+def delete(broker: ReplicaSide, topic: str, *asked: tuple[int, int], version: int = 2) -> list[tuple[int, int]]:
+    """(low watermark, error) of each (partition, offset)."""
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=1000)
+    (result,) = broker.answer(handle_delete_records, request, version).topics
+    return [(partition.low_watermark, partition.error_code) for partition in result.partitions]
+
+
+@pytest.fixture
+def broker() -> ReplicaSide:
+    broker = ReplicaSide()
+    broker.lead("t", 2)
+    broker.append(batch(b"a", b"b", b"c"))
+    return broker
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_log_begins_where_it_was_asked_to(broker: ReplicaSide, version: int) -> None:
+    assert delete(broker, "t", (0, 2), version=version) == [(2, 0)]
+    log = broker.partition().log
+    assert log is not None
+    assert log.log_start_offset == 2
+
+
+def test_the_log_never_begins_earlier_again(broker: ReplicaSide) -> None:
+    delete(broker, "t", (0, 2))
+    assert delete(broker, "t", (0, 1)) == [(2, 0)]
+
+
+def test_minus_one_is_the_high_watermark(broker: ReplicaSide) -> None:
+    assert delete(broker, "t", (0, -1), (1, -1)) == [(3, 0), (0, 0)]
+
+
+def test_nothing_beyond_the_high_watermark_is_deleted(broker: ReplicaSide) -> None:
+    expected = (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert delete(broker, "t", (0, 4), (0, -2)) == [expected, expected]
+
+
+def test_each_refusal_has_its_error(broker: ReplicaSide) -> None:
+    broker.lead("compacted", config=LogConfig(cleanup_policy=frozenset({"compact"})))
+    broker.lead("both", config=LogConfig(cleanup_policy=frozenset({"compact", "delete"})))
+    broker.lead("__consumer_offsets")
+    broker.lead("elsewhere", leader=OTHER, replicas=(OTHER,))
+    broker.authorizer = OnlyTopics("compacted", "both", "__consumer_offsets", "elsewhere", "unknown")
+    for topic, error in [
+        ("t", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("compacted", ErrorCode.POLICY_VIOLATION),
+        ("__consumer_offsets", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]:
+        assert delete(broker, topic, (0, 0)) == [(-1, error)]
+    assert delete(broker, "both", (0, 0)) == [(0, 0)]
+
+
+def test_a_live_producer_outlives_its_deleted_records(broker: ReplicaSide) -> None:
+    """B32: the next sequence is still the only one that is accepted."""
+    broker.append(batch(producer_id=5, epoch=0, sequence=0), index=1)
+    delete(broker, "t", (1, -1))
+    assert broker.append(batch(producer_id=5, epoch=0, sequence=1), index=1).base_offset == 1
+    assert broker.append(batch(producer_id=5, epoch=0, sequence=1), index=1).duplicate

@@ -1,0 +1,56 @@
+import pytest
+
+from broker.handlers.describe_log_dirs import handle_describe_log_dirs
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from tests.unit.broker.batches import batch
+from tests.unit.broker.replica_side import LOG_DIR, OnlyTopics, ReplicaSide
+
+
+def describe(broker: ReplicaSide, *asked: tuple[str, int] | None, version: int = 5) -> DescribeLogDirsResponse:
+    topics = [DescribableLogDirTopic(topic=name, partitions=[index]) for name, index in filter(None, asked)]
+    request = DescribeLogDirsRequest(topics=None if asked == (None,) else topics)
+    response = broker.answer(handle_describe_log_dirs, request, version)
+    assert isinstance(response, DescribeLogDirsResponse)
+    return response
+
+
+def sizes(response: DescribeLogDirsResponse) -> dict[tuple[str, int], int]:
+    (result,) = response.results
+    return {(t.name, p.partition_index): p.partition_size for t in result.topics for p in t.partitions}
+
+
+@pytest.fixture
+def broker() -> ReplicaSide:
+    broker = ReplicaSide()
+    broker.lead("t", 2)
+    broker.lead("u")
+    broker.append(batch(b"a"), "t", 1)
+    return broker
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_everything_in_the_directory(broker: ReplicaSide, version: int) -> None:
+    response = describe(broker, None, version=version)
+    assert sizes(response) == {("t", 0): 0, ("t", 1): len(batch(b"a")), ("u", 0): 0}
+    (result,) = response.results
+    assert (result.log_dir, result.error_code, result.is_cordoned) == (LOG_DIR, 0, False)
+    assert (result.total_bytes, result.usable_bytes) == broker.disk.usage(LOG_DIR)
+
+
+def test_only_what_was_asked_for_and_is_here(broker: ReplicaSide) -> None:
+    assert list(sizes(describe(broker, ("t", 1), ("t", 9), ("nowhere", 0)))) == [("t", 1)]
+    assert sizes(describe(broker)) == {}
+
+
+def test_it_is_the_clusters_business(broker: ReplicaSide) -> None:
+    broker.authorizer = OnlyTopics("t")
+    response = describe(broker, None)
+    assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert not response.results
+        list[DescribeLogDirsResult](),
+    )

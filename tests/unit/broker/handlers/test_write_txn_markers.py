@@ -1,0 +1,235 @@
+"""Markers: one per partition, each with its own fate; offsets are there before anybody hears of success."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.handlers.write_txn_markers import handle_write_txn_markers
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.records.control_records import parse_end_txn_marker
+from protocol.records.record_batch import iter_batches
+from tests.unit.broker.batches import batch
+from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
+from tests.unit.broker.virtual_time import in_virtual_time
+
+
+def markers(
+    *partitions: tuple[str, int],
+    producer_id: int = 1,
+    epoch: int = 0,
+    commit: bool = True,
+    coordinator_epoch: int = 0,
+) -> WriteTxnMarkersRequest:
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                transaction_result=commit,
+                coordinator_epoch=coordinator_epoch,
+                topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index]) for topic, index in partitions],
+            )
+        ]
+    )
+
+
+def errors(response: WriteTxnMarkersResponse) -> list[ErrorCode]:
+    return [
+        ErrorCode(partition.error_code)
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    ]
+
+
+def written(broker: ReplicaSide, topic: str = "t", index: int = 0) -> list[tuple[int, int, bool, int]]:
+    """(producer id, epoch, commit, coordinator epoch) of the markers in a log."""
+    log = broker.partition(topic, index).log
+    assert log is not None
+    data = log.segments.active.file.read_at(1 << 20, 0)
+    found = []
+    for position, header in iter_batches(data):
+        if header.is_control:
+            marker = parse_end_txn_marker(data, position, header)
+            assert marker is not None
+            found.append((header.producer_id, header.producer_epoch, marker.commit, marker.coordinator_epoch))
+    return found
+
+
+async def call(broker: ReplicaSide, request: WriteTxnMarkersRequest, version: int = 1) -> Any:
+    """The answer, at once if nothing has to wait."""
+    return broker.call(handle_write_txn_markers, request, version)
+
+
+def transactional(producer_id: int = 1, epoch: int = 0, sequence: int = 0) -> bytearray:
+    return batch(producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("commit", [True, False])
+@in_virtual_time
+async def test_a_marker_ends_a_transaction_in_each_partition(version: int, commit: bool) -> None:
+    broker = ReplicaSide()
+    broker.lead("t", 2)
+    for index in (0, 1):
+        broker.append(transactional(), index=index)
+        assert broker.partition("t", index).visible_end(True) == 0
+    request = markers(("t", 0), ("t", 1), commit=commit, coordinator_epoch=4)
+    response = await call(broker, request, version)
+    assert errors(response) == [ErrorCode.NONE] * 2
+    assert response.markers[0].producer_id == 1
+    for index in (0, 1):
+        assert broker.partition("t", index).visible_end(True) == 2
+        assert written(broker, "t", index) == [(1, 0, commit, 4)]
+
+
+@in_virtual_time
+async def test_a_marker_that_comes_again_changes_nothing() -> None:
+    """B07: success again, and the transaction stays what it was."""
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(transactional())
+    for _ in range(2):
+        assert errors(await call(broker, markers(("t", 0), commit=False))) == [ErrorCode.NONE]
+    log = broker.partition().log
+    assert log is not None
+    assert log.last_stable_offset == log.high_watermark
+    assert log.aborted_transactions(0, 10) == [(1, 0)]
+
+
+@in_virtual_time
+async def test_a_marker_without_a_transaction_is_accepted() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    assert errors(await call(broker, markers(("t", 0)))) == [ErrorCode.NONE]
+
+
+@in_virtual_time
+async def test_an_older_coordinator_is_fenced() -> None:
+    """B31"""
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(transactional())
+    await call(broker, markers(("t", 0), coordinator_epoch=5))
+    broker.append(transactional(sequence=1))
+    response = await call(broker, markers(("t", 0), coordinator_epoch=4))
+    assert errors(response) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    assert broker.partition().visible_end(True) == 2
+
+
+@in_virtual_time
+async def test_an_older_producer_epoch_is_refused() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(transactional(epoch=3))
+    assert errors(await call(broker, markers(("t", 0), epoch=2))) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert broker.partition().visible_end(True) == 0
+
+
+@in_virtual_time
+async def test_a_newer_producer_epoch_ends_the_transaction_and_fences() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(transactional(epoch=3))
+    assert errors(await call(broker, markers(("t", 0), epoch=4, commit=False))) == [ErrorCode.NONE]
+    assert broker.partition().visible_end(True) == 2
+
+
+@in_virtual_time
+async def test_each_partition_has_its_own_error() -> None:
+    """B15, B16: partitions that are gone or led elsewhere do not keep the others from their marker."""
+    broker = ReplicaSide()
+    broker.lead()
+    broker.lead("elsewhere", leader=OTHER, replicas=(OTHER,))
+    broker.lead("few", replicas=(ME, OTHER), isr=(ME,))
+    response = await call(broker, markers(("gone", 0), ("elsewhere", 0), ("t", 0), ("t", 9)))
+    assert errors(response) == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+@in_virtual_time
+async def test_a_failed_log_is_a_storage_error() -> None:
+    """B41"""
+    broker = ReplicaSide()
+    broker.lead()
+    broker.disk.fail("append", ".log")
+    assert errors(await call(broker, markers(("t", 0)))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+@in_virtual_time
+async def test_the_answer_waits_for_replication() -> None:
+    broker = ReplicaSide()
+    broker.lead("t", 2, replicas=(ME, OTHER))
+    answer = await call(broker, markers(("t", 0), ("t", 1)))
+    assert isinstance(answer, asyncio.Future)
+    for index in (0, 1):
+        assert not answer.done()
+        broker.partition("t", index).follower_ends[OTHER] = 1
+        broker.partition("t", index).advance_high_watermark()
+    assert errors(await answer) == [ErrorCode.NONE] * 2
+
+
+@in_virtual_time
+async def test_a_leader_that_resigns_meanwhile_says_so() -> None:
+    broker = ReplicaSide()
+    broker.lead(replicas=(ME, OTHER))
+    answer = await call(broker, markers(("t", 0)))
+    broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
+    assert errors(await answer) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+@in_virtual_time
+async def test_offsets_are_materialised_before_the_answer() -> None:
+    """B17: the group coordinator has heard of the marker by the time that anybody hears of success."""
+    broker = ReplicaSide()
+    broker.lead("__consumer_offsets", 3, replicas=(ME, OTHER))
+    broker.append(transactional(), "__consumer_offsets", 2)
+    answer = await call(broker, markers(("__consumer_offsets", 2)))
+    assert broker.offsets_markers == [(2, 1, True)]
+    assert not answer.done()
+    await call(broker, markers(("__consumer_offsets", 2), commit=False, producer_id=7))
+    assert broker.offsets_markers[1:] == [(2, 7, False)]
+
+
+@in_virtual_time
+async def test_a_refused_marker_materialises_nothing() -> None:
+    """B17"""
+    broker = ReplicaSide()
+    broker.lead("__consumer_offsets")
+    broker.append(transactional(epoch=3), "__consumer_offsets")
+    assert errors(await call(broker, markers(("__consumer_offsets", 0), epoch=2))) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert broker.offsets_markers == []
+
+
+@in_virtual_time
+async def test_clients_may_not_end_transactions_of_others() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    broker.authorizer = OnlyTopics("t")
+    assert errors(await call(broker, markers(("t", 0)))) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+    assert written(broker) == []
+
+
+@in_virtual_time
+async def test_nothing_to_write_is_answered() -> None:
+    assert errors(await call(ReplicaSide(), WriteTxnMarkersRequest())) == []
+
+
+@in_virtual_time
+async def test_a_local_coordinator_is_answered_without_a_socket() -> None:
+    broker = ReplicaSide()
+    broker.lead()
+    answers: list[WriteTxnMarkersResponse] = []
+    broker.replica_manager.write_txn_markers(markers(("t", 0)), answers.append)
+    assert [errors(answer) for answer in answers] == [[ErrorCode.NONE]]
