@@ -10,7 +10,7 @@ than the newest one heard of are refused.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -116,12 +116,6 @@ class ClusterImage:
         """Where clients of ``listener_name`` reach a broker; None if it is not alive or has no such listener."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoints.get(listener_name)
-
-    def partitions_led_by(self, broker_id: int) -> Iterator[TopicPartition]:
-        for topic in self.topics.values():
-            for index, partition in topic.partitions.items():
-                if partition.leader == broker_id:
-                    yield TopicPartition(topic.name, index)
 
     def updated(self, request: UpdateMetadataRequest) -> "ClusterImage":
         """The next image, after the controller's request."""

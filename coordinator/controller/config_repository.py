@@ -125,10 +125,6 @@ class ConfigRepository:
             oldest = names[:-_KEPT_CHANGES]
             await session.multi_many([[Delete(path=f"{paths.CONFIG_CHANGES}/{name}")] for name in oldest])
 
-    async def read_topics(self, session: Session, topics: Sequence[str]) -> None:
-        """Make sure that the overrides of these topics are known, whatever notifications are still to come."""
-        await self._read(session, [ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
-
     async def _read(self, session: Session, resources: Sequence[ConfigResource]) -> None:
         found = await session.get_many([resource.path for resource in resources])
         for resource, znode in zip(resources, found, strict=True):

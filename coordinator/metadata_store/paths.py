@@ -25,8 +25,6 @@ DEFAULT_ENTITY: Final = "<default>"
 """The entity whose configuration holds for all entities of its type."""
 
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
-ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
-LOG_DIR_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
 
 PERSISTENT_PATHS: Final = (
     "/admin",
@@ -77,8 +75,3 @@ def delete_topic(name: str) -> str:
 
 def topic_config(name: str) -> str:
     return f"{TOPIC_CONFIGS}/{name}"
-
-
-def broker_config(entity: str) -> str:
-    """``entity`` is a broker id, or ``DEFAULT_ENTITY``."""
-    return f"{BROKER_CONFIGS}/{entity}"

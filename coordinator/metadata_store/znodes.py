@@ -290,15 +290,6 @@ def decode_config_change(data: bytes) -> str:
         raise MalformedZnode(f"not a configuration change: {data[:500]!r}") from error
 
 
-def encode_log_dir_event(broker_id: int) -> bytes:
-    return _to_json({"version": 1, "broker": broker_id, "event": 1})
-
-
-def decode_log_dir_event(data: bytes) -> int:
-    """The id of the broker that lost a log directory."""
-    return _integer(_from_json(data), "broker")
-
-
 def encode_cluster_id(cluster_id: str) -> bytes:
     return _to_json({"version": "1", "id": cluster_id})
 

@@ -69,7 +69,6 @@ def test_what_a_cache_answers() -> None:
     assert (external.host, external.port, external.security_protocol) == ("out2", 2, 1)
     assert image.endpoint(2, "NONE") is None
     assert image.endpoint(3, "EXTERNAL") is None
-    assert list(image.partitions_led_by(1)) == [TopicPartition("t", 0)]
 
 
 def test_an_update_changes_only_the_partitions_that_it_names() -> None:

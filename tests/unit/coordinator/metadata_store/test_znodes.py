@@ -119,8 +119,6 @@ def test_the_small_ones() -> None:
         "block_end": "1999",
     }
     assert znodes.decode_producer_id_block(znodes.encode_producer_id_block(block)) == block
-    assert znodes.decode_log_dir_event(znodes.encode_log_dir_event(5)) == 5
-    assert json.loads(znodes.encode_log_dir_event(5)) == {"version": 1, "broker": 5, "event": 1}
 
 
 def test_configurations() -> None:
@@ -157,7 +155,6 @@ def test_what_cannot_be_understood_is_not_guessed(data: bytes) -> None:
         lambda: znodes.decode_cluster_id(data),
         lambda: znodes.decode_config_change(data),
         lambda: znodes.decode_features(data),
-        lambda: znodes.decode_log_dir_event(data),
     ):
         with pytest.raises(MalformedZnode):
             decode()
@@ -175,7 +172,6 @@ def test_paths() -> None:
     assert paths.partition_state(partition) == "/brokers/topics/t/partitions/3/state"
     assert paths.broker(1) == "/brokers/ids/1"
     assert paths.topic_config("t") == "/config/topics/t"
-    assert paths.broker_config(paths.DEFAULT_ENTITY) == "/config/brokers/<default>"
     assert paths.delete_topic("t") == "/admin/delete_topics/t"
     parents = {path.rpartition("/")[0] for path in paths.PERSISTENT_PATHS} - {""}
     assert parents <= set(paths.PERSISTENT_PATHS)
