@@ -52,5 +52,3 @@ def test_it_is_the_clusters_business(broker: ReplicaSide) -> None:
     response = describe(broker, None)
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert not response.results
-        list[DescribeLogDirsResult](),
-    )
