@@ -10,6 +10,8 @@ Answers are typed by the caller: ``await connection.send(MetadataRequest(...), M
 """
 
 import asyncio
+import errno
+import os
 from collections import deque
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -235,6 +237,13 @@ def _parse(pending: _Pending, frame: memoryview) -> tuple[int, Message]:
     return parse_response(pending.response_type, pending.version, frame)
 
 
+def _reason(error: OSError) -> str:
+    """What the operating system says, without what asyncio adds."""
+    if error.errno is not None and error.errno in errno.errorcode:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
+
+
 async def connect(
     address: Address,
     *,
@@ -255,7 +264,7 @@ async def connect(
     except TimeoutError:
         raise Unreachable(f"{address}: no answer within {connect_seconds:g} s") from None
     except OSError as error:
-        raise Unreachable(f"{address}: {error.strerror or error}") from error
+        raise Unreachable(f"{address}: {_reason(error)}") from error
     except ConnectionLost as error:
         raise Unreachable(f"{address}: {error}") from error
     finally:

@@ -85,6 +85,8 @@ class _Consumption:
         start = await self._start(cluster, partitions)
         ends = await self._ends(cluster, partitions) if self.until_end else None
         delivered = dict(start)
+        if self.write is _write_table_row:
+            click.echo(_TABLE_HEAD)
         try:
             await self._deliver(LogReader(cluster, start, read_committed=self.read_committed), ends, delivered)
         finally:
@@ -197,8 +199,6 @@ def consume(
         group_id=group,
         write=_WRITERS[session.output],
     )
-    if session.output == "table":
-        click.echo(_TABLE_HEAD)
     try:
         session.run(consumption.run)
     except KeyboardInterrupt:  # How one stops reading what has no end.

@@ -1,7 +1,7 @@
 """``oncelog health`` and ``oncelog wait``: is the cluster there, and is it whole?"""
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -76,25 +76,39 @@ async def _reaches(cluster: Cluster, node_id: int) -> bool:
 @with_session()
 def wait(session: Session, brokers: int) -> None:
     """Wait until so many brokers, and a controller, are there."""
-    seen = asyncio.run(_wait(session, brokers))
-    if seen >= brokers:
-        click.echo(f"{seen} broker{'s' if seen > 1 else ''} and a controller")
+    result = asyncio.run(_wait(session, brokers))
+    if result.is_enough:
+        click.echo(f"{result.seen} broker{'s' if result.seen > 1 else ''} and a controller")
         return
-    click.echo(f"Error: {seen} of {brokers} brokers after {session.timeout_seconds:g} s", err=True)
+    click.echo(f"Error: after {session.timeout_seconds:g} s {result.missing}", err=True)
     raise click.exceptions.Exit(NO_BROKER)
 
 
-async def _wait(session: Session, brokers: int) -> int:
-    """How many brokers there are once there are enough and a controller, or when the time is up."""
+class _Sighting(NamedTuple):
+    """What the last look found."""
+
+    is_enough: bool
+    seen: int
+    missing: str
+
+
+async def _wait(session: Session, brokers: int) -> _Sighting:
+    """The first sighting that is enough, or the last before the time is up."""
     async with session.cluster() as cluster:
         retry = Retry(Backoff(rng=cluster.rng), session.timeout_seconds)
         while True:
-            seen = 0
-            try:
-                async with asyncio.timeout(retry.remaining_seconds):
-                    await cluster.refresh(())
-                seen = len(cluster.brokers)
-            except (Unreachable, TimeoutError):
-                pass
-            if (seen >= brokers and cluster.controller_id is not None) or not await retry.pause():
-                return seen
+            sighting = await _look_for(cluster, brokers, retry.remaining_seconds)
+            if sighting.is_enough or not await retry.pause():
+                return sighting
+
+
+async def _look_for(cluster: Cluster, brokers: int, seconds: float) -> _Sighting:
+    try:
+        async with asyncio.timeout(seconds):
+            await cluster.refresh(())
+    except (Unreachable, TimeoutError) as error:
+        return _Sighting(False, 0, str(error) or "no answer")
+    seen = len(cluster.brokers)
+    if seen < brokers:
+        return _Sighting(False, seen, f"{seen} of {brokers} brokers")
+    return _Sighting(cluster.controller_id is not None, seen, "no controller")
