@@ -127,8 +127,17 @@ class LogManager:
 
     def lock(self) -> None:
         """Make the directory ours before anything in it is read. Raises ``AlreadyLocked`` or ``OSError``."""
-        self._disk.make_dirs(self.log_dir)
+        self._make_log_dir()
         self._lock = self._disk.lock(f"{self.log_dir}/{LOCK_FILE}")
+
+    def _make_log_dir(self) -> None:
+        """Make the directory, so that its name too outlives a loss of power; who syncs files in it relies on that."""
+        missing = [self.log_dir]
+        while not self._disk.exists(missing[-1]) and (parent := _parent(missing[-1])) != missing[-1]:
+            missing.append(parent)
+        self._disk.make_dirs(self.log_dir)
+        for directory in missing[1:]:
+            self._disk.sync_dir(directory)
 
     def load(self) -> None:
         """Load the logs. Their topics' settings must be known by now. Raises ``OSError``."""
@@ -426,3 +435,8 @@ class LogManager:
             if cleanable.dirty_ratio > max(most, log.config.min_cleanable_ratio):
                 found, most = log, cleanable.dirty_ratio
         return found
+
+
+def _parent(path: str) -> str:
+    head, separator, _ = path.rstrip("/").rpartition("/")
+    return head or separator or "."
