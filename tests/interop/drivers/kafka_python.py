@@ -60,14 +60,17 @@ class KafkaPython:
         return records
 
     def _member(self, address: str, topic: str, group: str) -> Any:
-        return KafkaConsumer(
-            topic,
+        consumer = KafkaConsumer(
             bootstrap_servers=address,
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=10000,
         )
+        # A leader of this client that knows no metadata yet assigns nothing, and does not look again (also on Kafka).
+        assert consumer.partitions_for_topic(topic)
+        consumer.subscribe([topic])
+        return consumer
 
     def consume_with_two_members(self, address: str, topic: str, group: str, count: int) -> list[list[Consumed]]:
         results: list[list[Consumed]] = [[], []]
