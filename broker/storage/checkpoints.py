@@ -44,6 +44,8 @@ def encode_checkpoint(entries: Iterable[tuple[object, ...]]) -> bytes:
 def decode_checkpoint(data: bytes, fields: int) -> list[list[str]] | None:
     """The fields of each entry; None unless the text is whole and every entry has as many as it should."""
     lines = data.decode("utf-8", "replace").splitlines()
+    if not data.endswith(b"\n"):
+        return None  # Torn, and maybe inside a number.
     if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
         return None
     entries = [line.split() for line in lines[2:]]

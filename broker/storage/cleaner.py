@@ -188,7 +188,7 @@ class _Pass:
             if len(group) == 1 and cleaned.size == group[0].size:
                 self._remove(cleaned)  # There was nothing to do.
                 return
-            cleaned.close_for_appends()
+            cleaned.note_largest_timestamp()
             await self._sync(cleaned)
             self._swap(group, cleaned)
         except BaseException:

@@ -70,11 +70,14 @@ class FlushState:
         self._unsynced_files.add(path)
         self._unsynced_names = True
 
-    def truncated(self, end_offset: int) -> None:
-        """The log ends there now."""
+    def truncated(self, base_offset: int) -> None:
+        """The log lost its end, from somewhere in the segment with this base offset on.
+
+        All of that segment counts as unflushed: the next flush must sync its length, recovery derive its indexes.
+        """
         self._truncations += 1
-        self.flushed_offset = min(self.flushed_offset, end_offset)
-        self.recovery_point = min(self.recovery_point, end_offset)
+        self.flushed_offset = min(self.flushed_offset, base_offset)
+        self.recovery_point = min(self.recovery_point, base_offset)
 
     def plan(self, flushed_offset: int, *, full: bool = False) -> FlushPlan:
         """A flush that covers what is below an offset; the caller adds the files that have it."""

@@ -73,6 +73,14 @@ class LeaderEpochFileCache:
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
             self._changed |= self._insert(EpochEntry(epoch, offset))
 
+    def unlearn(self, end_offset: int) -> None:
+        """Forget what is said of an offset and beyond, to ``learn`` it again."""
+        kept = bisect_left(self._offsets, end_offset)
+        if kept < len(self._offsets):
+            del self._epochs[kept:]
+            del self._offsets[kept:]
+            self._changed = True
+
     def save_if_changed(self) -> None:
         if self._changed:
             self.save()
@@ -97,11 +105,8 @@ class LeaderEpochFileCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that began at or beyond an offset."""
-        kept = bisect_left(self._offsets, end_offset)
-        if kept < len(self._offsets):
-            del self._epochs[kept:]
-            del self._offsets[kept:]
-            self.save()
+        self.unlearn(end_offset)
+        self.save_if_changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before an offset; the one it belongs to begins there now."""

@@ -216,8 +216,8 @@ class LogSegment:
         if self.size:
             self.roll_timestamp = _ALWAYS
 
-    def close_for_appends(self) -> None:
-        """The next segment has begun: retention by time goes by the last entry of the time index."""
+    def note_largest_timestamp(self) -> None:
+        """Put the largest timestamp into the time index: what retention goes by once the segment is closed."""
         self.time_index.maybe_append(*self.max_timestamp())
 
     # Reading

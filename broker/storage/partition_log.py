@@ -324,7 +324,7 @@ class PartitionLog(ReadableLog):
     def _roll(self, base_offset: int) -> None:
         if self.segments.active.size == 0 and self.segments.active.base_offset == base_offset:
             return
-        self.segments.active.close_for_appends()
+        self.segments.active.note_largest_timestamp()
         self.producer_state.map_end_offset = base_offset
         self._take_snapshot()
         self._add_segment(base_offset)
@@ -368,10 +368,11 @@ class PartitionLog(ReadableLog):
 
     def _truncate_to(self, offset: int) -> None:
         keep = bisect_right([segment.base_offset for segment in self.segments], offset)
-        first = self.segments[keep - 1].first_batch_with(offset)
+        last = self.segments[keep - 1]
+        first = last.first_batch_with(offset)
         if first is not None:
             offset = min(offset, first.header.base_offset)
-        self._lower_recovery_point(offset)
+        self._lower_recovery_point(last.base_offset)
         self._remove_files(self.segments.remove(keep, len(self.segments)))
         if first is not None:
             self.segments.active.truncate_at(first, self._wall_clock())
@@ -404,11 +405,11 @@ class PartitionLog(ReadableLog):
         self.producer_state.truncate_fully(offset)
         self.high_watermark = offset
 
-    def _lower_recovery_point(self, offset: int) -> None:
+    def _lower_recovery_point(self, base_offset: int) -> None:
         """Before bytes below the recovery point change: a crash must not trust what will be written there."""
         self.generation += 1
-        self.flush_state.truncated(offset)
-        if offset < self.flush_state.checkpointed_recovery_point:
+        self.flush_state.truncated(base_offset)
+        if base_offset < self.flush_state.checkpointed_recovery_point:
             self.on_recovery_point_lowered(self)
 
     def _remove_files(self, segments: list[LogSegment]) -> None:
@@ -549,6 +550,7 @@ class PartitionLog(ReadableLog):
         if self.failed:
             return
         try:
+            self.segments.active.note_largest_timestamp()  # It may be rolled without another append.
             self.flush_state.carry_out(self._plan_full_flush(self.log_end_offset))
         except OSError as error:
             self.mark_failed(error)
@@ -574,7 +576,6 @@ class PartitionLog(ReadableLog):
         """Leave everything as the next ``open`` after a clean shutdown expects it. A failed log is left as it is."""
         if not self.failed and self.log_end_offset > 0:
             try:
-                self.segments.active.close_for_appends()
                 self.producer_state.map_end_offset = self.log_end_offset
                 self._take_snapshot()
             except OSError as error:

@@ -44,6 +44,7 @@ from protocol.records.record_batch import CorruptRecord, crc_is_valid
 
 _log = getLogger(__name__)
 
+_NO_LIMIT: Final = 2**63
 _LEFTOVERS: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
@@ -135,6 +136,8 @@ class LogLoader:
 
     def _recover(self) -> None:
         first_unflushed = self._first_unflushed_slot()
+        for segment in self._segments[first_unflushed : first_unflushed + 1]:
+            self.epochs.unlearn(segment.base_offset)  # The file may be about batches that did not survive.
         for slot, segment in enumerate(self._segments):
             if slot < first_unflushed and segment.base_offset not in self._broken_indexes:
                 continue
@@ -148,7 +151,7 @@ class LogLoader:
                 self._remove_from(slot)
                 return
             self._advance_producer_state(self._start_of(slot), segment.base_offset)
-            if not self._recover_segment(segment) and slot >= first_unflushed:
+            if not self._recover_segment(segment, self._limit_of(slot)) and slot >= first_unflushed:
                 self._remove_from(slot + 1)
                 return
 
@@ -161,14 +164,24 @@ class LogLoader:
                 return slot
         return max(0, len(self._segments) - 1)
 
-    def _recover_segment(self, segment: LogSegment) -> bool:
-        """Derive everything from the segment's batches; False if it had to be cut."""
+    def _limit_of(self, slot: int) -> int:
+        """Where the next segment begins."""
+        return self._segments[slot + 1].base_offset if slot + 1 < len(self._segments) else _NO_LIMIT
+
+    def _recover_segment(self, segment: LogSegment, limit: int) -> bool:
+        """Derive everything from the segment's batches; False if it had to be cut for what it contains.
+
+        Batches at or beyond ``limit`` are cut off as well: they had been truncated when the next segment was begun.
+        """
         segment.reset_indexes()
         state = self.producer_state
         valid_size, epoch, next_offset = 0, self._epoch_before(segment), segment.base_offset
+        is_whole = True
         try:
             for batch in segment.scan():
                 header = batch.header
+                if header.base_offset >= limit:
+                    break
                 if not crc_is_valid(batch.buffer, batch.at, header):
                     raise CorruptRecord("the CRC does not match")
                 if header.base_offset < next_offset or header.last_offset_delta < 0:
@@ -185,13 +198,13 @@ class LogLoader:
                 self._replay(batch, segment)
         except CorruptRecord as error:
             _log.warning("%s: segment %d ends at byte %d: %s", self.directory, segment.base_offset, valid_size, error)
+            is_whole = next_offset == limit  # Then it is what was cut off before, too.
         state.map_end_offset = next_offset
-        segment.close_for_appends()
-        if valid_size == segment.size:
-            return True
-        segment.cut(valid_size)
-        segment.file.sync()  # What was cut off must not come back under what will be written there.
-        return False
+        segment.note_largest_timestamp()
+        if valid_size < segment.size:
+            segment.cut(valid_size)
+            segment.file.sync()  # What was cut off must not come back under what will be written there.
+        return is_whole
 
     def _replay(self, batch: ScannedBatch, segment: LogSegment) -> None:
         if batch.header.next_offset > self.log_start_offset:
@@ -226,7 +239,7 @@ class LogLoader:
             # A clean shutdown, yet the end cannot be read: somebody else changed the file. Treat it as a crash.
             _log.warning("%s: the last segment is damaged", self.directory)
             self._advance_producer_state(self._start_of(len(self._segments) - 1), active.base_offset)
-            self._recover_segment(active)
+            self._recover_segment(active, _NO_LIMIT)
             return active.prepare_appends()
 
     def _begin_empty(self) -> int:

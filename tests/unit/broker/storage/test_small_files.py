@@ -38,7 +38,17 @@ def test_offset_checkpoint(disk: SimDisk) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"0\n", b"1\n0\n", b"0\n2\na 0 5\n", b"0\n1\na 0\n", b"0\n1\na zero 5\n", b"\xff\xfe\x00", bytes(40)],
+    [
+        b"",
+        b"0\n",
+        b"1\n0\n",
+        b"0\n2\na 0 5\n",
+        b"0\n1\na 0\n",
+        b"0\n1\na zero 5\n",
+        b"\xff\xfe\x00",
+        bytes(40),
+        b"0\n1\na 0 5",
+    ],
 )
 def test_a_broken_checkpoint_counts_as_missing(disk: SimDisk, data: bytes) -> None:
     disk.write_atomic("/data/c", data)
