@@ -1,54 +1,45 @@
-"""The command ``oncelog``: ``serve`` runs a broker here; everything else is a client, and never loads the broker.
+"""The command ``oncelog``: the clients' commands, and those that run a broker or read its files.
 
-Subcommands are imported when they are called, so that each starts as fast as what it needs.
+Commands are imported when they are called, so that each starts as fast as what it needs: ``oncelog topic list`` never
+loads the broker. Here, and nowhere else, the broker knows the clients' command line.
 """
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import click
 
-_LAZY: Final = {
-    "serve": ("broker.serve", "Run a broker."),
-    "dump-log": ("broker.tools.dump_log", "Print the files of a data directory."),
-}
-"""Our own subcommands: module and help. Each module has a click command called ``command``."""
-_CLIENT_COMMANDS: Final = "clients.cli.commands"
-"""The module whose ``commands`` is the click group of all client subcommands."""
+from clients.cli.commands import commands as client_commands
+from clients.cli.lazy_group import LazyGroup
 
 
-class _LazyGroup(click.Group):
-    """Finds a subcommand by importing the module that has it, and nothing else."""
+class _Commands(LazyGroup):
+    """Our own commands in front of the clients'."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*_LAZY, *_client_group().list_commands(ctx)})
+        return sorted({*super().list_commands(ctx), *client_commands.list_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _LAZY:
-            command: click.Command = import_module(_LAZY[cmd_name][0]).command
-            return command
-        found = _client_group().get_command(ctx, cmd_name)
-        if cmd_name == "txn":
-            assert isinstance(found, click.Group)
-            found.add_command(txn_states)
-        return found
+        command = super().get_command(ctx, cmd_name) or client_commands.get_command(ctx, cmd_name)
+        if cmd_name == "txn" and isinstance(command, click.Group):
+            command.add_command(txn_states)
+        return command
 
 
-@click.command("states", epilog="\b\nExample:\n  oncelog txn states")
+@click.command("states", short_help="Print the transaction state machine.")
 def txn_states() -> None:
-    """Print the state machine of transactions, from the coordinator's own code."""
-    import_module("broker.tools.txn_states").main()
+    """Print the transaction coordinator's state machine, from the code that runs it."""
+    from broker.tools.txn_states import main as print_states
+
+    print_states()
 
 
-def _client_group() -> click.Group:
-    group: click.Group = import_module(_CLIENT_COMMANDS).commands
-    return group
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="oncelog")
+@click.group(
+    cls=_Commands,
+    lazy={"serve": "broker.serve:command", "dump-log": "broker.tools.dump_log:command"},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 def cli() -> None:
     """A Kafka-compatible broker that keeps exactly-once, and its clients."""
 
