@@ -16,8 +16,6 @@ KAFKA_STORAGE_ERROR and are told NOT_LEADER_OR_FOLLOWER, so that they look for a
 """
 
 import asyncio
-from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
@@ -61,24 +59,16 @@ def handle_fetch(broker: "Broker", context: RequestContext, request: FetchReques
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         read_committed=request.isolation_level == _READ_COMMITTED,
-        may_read=_authorization(broker, context),
+        may_read=lambda topic: broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic),
     )
     return DelayedFetch(
         fetch,
         params,
-        reader=FetchReader(replicas),
+        reader=FetchReader(replicas, params),
         sessions=replicas.fetch_sessions,
         shape=lambda fetch: _shape(broker, context, fetch),
         spawn=replicas.spawn,
     ).start()
-
-
-def _authorization(broker: "Broker", context: RequestContext) -> Callable[[str], bool]:
-    @cache
-    def may_read(topic: str) -> bool:
-        return broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic)
-
-    return may_read
 
 
 def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:

@@ -46,7 +46,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.records.compression import Compression
-from protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT, BatchHeader, read_header
+from protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT, BatchHeader
 from protocol.records.validation import conform_to_topic, validate_produced
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ _NO_ACKS: Final = 0
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 _UNKNOWN_OFFSET: Final = -1
+
+_ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
+"""Where a batch has the byte with the attributes that are in use."""
+_PRODUCER_ID: Final = slice(43, 51)
+"""Where a batch has its producer id."""
 
 _CODECS: Final = {
     "uncompressed": Compression.NONE,
@@ -191,24 +196,26 @@ def _refusal(broker: "Broker", context: RequestContext, request: ProduceRequest)
     """What is wrong with the request as a whole."""
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
-    transactional = [
-        data.records
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if isinstance(data.records, memoryview)
-        and len(data.records) >= HEADER_SIZE
-        and data.records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
-    ]
-    if not transactional:
+    producer_ids: set[int] | None = None
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if isinstance(records, memoryview) and _is_transactional(records):
+                producer_ids = producer_ids or set()
+                producer_ids.add(int.from_bytes(records[_PRODUCER_ID], "big", signed=True))
+    if producer_ids is None:
         return ErrorCode.NONE
     transactional_id = request.transactional_id
     if transactional_id is None or not broker.authorizer.authorize(
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     ):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if len(transactional) > 1 and len({read_header(records).producer_id for records in transactional}) > 1:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return ErrorCode.NONE
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producer_ids) > 1 else ErrorCode.NONE
+
+
+def _is_transactional(records: memoryview) -> bool:
+    """Whether bytes that may be a batch say so; what they are is decided later."""
+    return len(records) >= HEADER_SIZE and records[_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
 
 
 def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:

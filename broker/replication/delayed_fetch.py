@@ -66,7 +66,7 @@ class DelayedFetch:
 
     def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         """The answer, or a future of it."""
-        attempt = self._reader.read(self._context, self._params)
+        attempt = self._reader.read(self._context)
         if not attempt.cold and self._is_enough(attempt):
             return self._answer()
         self._future = self._loop.create_future()
@@ -130,7 +130,7 @@ class DelayedFetch:
         if future is None or future.done():
             return
         try:
-            attempt = Attempt() if self._context.overtaken else self._reader.read(self._context, self._params)
+            attempt = Attempt() if self._context.overtaken else self._reader.read(self._context)
             if attempt.cold:
                 self._spawn(self._answer_cold(future, attempt), "fetch of cold data")
             else:

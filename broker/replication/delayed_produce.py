@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.replication.offset_waiters import OnReached
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -35,42 +34,52 @@ class DelayedProduce:
         self._acks = acks
         self._complete = complete
         """Adds to an answer what follows from its errors: where the new leader is."""
-        self._waiting: dict[OnReached, Unacknowledged] = {}
+        self._waiting: dict[_Waiter, None] = {}
 
     def start(self, unacknowledged: Sequence[Unacknowledged], timeout_ms: int) -> asyncio.Future[ProduceResponse]:
         loop = asyncio.get_running_loop()
         self._future: asyncio.Future[ProduceResponse] = loop.create_future()
         self._timer = loop.call_later(timeout_ms / 1000, self._time_out)
         self._future.add_done_callback(lambda _: self._stop())  # Also when the connection gave it up.
-        for waiter in unacknowledged:
-            self._waiting[self._callback_for(waiter)] = waiter
-        for callback, waiter in list(self._waiting.items()):
-            waiter.partition.when_acknowledged(waiter.end_offset, self._acks, callback)
+        self._waiting = dict.fromkeys(_Waiter(self, partition) for partition in unacknowledged)
+        for waiter in list(self._waiting):
+            waiter.of.partition.when_acknowledged(waiter.of.end_offset, self._acks, waiter)
         return self._future
 
-    def _callback_for(self, waiter: Unacknowledged) -> OnReached:
-        def acknowledged(error: ErrorCode) -> None:
-            if self._waiting.pop(acknowledged, None) is None:
-                return
-            if error:
-                waiter.response.error_code = error
-            if not self._waiting:
-                self._answer()
-
-        return acknowledged
+    def acknowledged(self, waiter: "_Waiter", error: ErrorCode) -> None:
+        if waiter not in self._waiting:
+            return
+        del self._waiting[waiter]
+        if error:
+            waiter.of.response.error_code = error
+        if not self._waiting:
+            self._answer()
 
     def _answer(self) -> None:
         if not self._future.done():
             self._future.set_result(self._complete(self._response))
 
     def _time_out(self) -> None:
-        for waiter in self._waiting.values():
-            waiter.response.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for waiter in self._waiting:
+            waiter.of.response.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._stop()
         self._answer()
 
     def _stop(self) -> None:
         self._timer.cancel()
-        for callback, waiter in self._waiting.items():
-            waiter.partition.forget_waiter(self._acks, callback)
+        for waiter in self._waiting:
+            waiter.of.partition.forget_waiter(self._acks, waiter)
         self._waiting.clear()
+
+
+class _Waiter:
+    """The callback of one partition."""
+
+    __slots__ = ("_delayed", "of")
+
+    def __init__(self, delayed: DelayedProduce, of: Unacknowledged) -> None:
+        self._delayed = delayed
+        self.of = of
+
+    def __call__(self, error: ErrorCode) -> None:
+        self._delayed.acknowledged(self, error)

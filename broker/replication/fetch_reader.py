@@ -11,8 +11,7 @@ its size, or a large batch would stop its consumer for ever. Who begins in the m
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.replication.fetch_session import FetchContext, FetchKind, FetchPosition
 from broker.replication.partition import NO_EPOCH, Partition
@@ -33,8 +32,7 @@ _TOPIC_ERRORS: Final = frozenset(
 """Errors that do not end the wait for other partitions: their client is slow to learn of them, and would spin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchParams:
+class FetchParams(NamedTuple):
     """What a fetch request asks of all its partitions."""
 
     max_wait_ms: int
@@ -45,8 +43,7 @@ class FetchParams:
     """Whether the client is authorized to read a topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadPartition:
+class UnreadPartition(NamedTuple):
     """A partition of a fetch whose data is on the disk only."""
 
     position: FetchPosition
@@ -55,35 +52,39 @@ class UnreadPartition:
     cold_read: ColdRead
 
 
-@dataclass(slots=True)
 class Attempt:
     """What one round over the dirty partitions found."""
 
-    size: int = 0
-    refused: int = 0
-    """Partitions that have an error."""
-    must_tell: bool = False
-    """Something that the client must hear of now, however few bytes there are."""
-    cold: list[UnreadPartition] = field(default_factory=list)
+    __slots__ = ("cold", "must_tell", "refused", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.refused = 0
+        """Partitions that have an error."""
+        self.must_tell = False
+        """Something that the client must hear of now, however few bytes there are."""
+        self.cold: list[UnreadPartition] = []
 
 
 class FetchReader:
-    """Reads for fetches from the logs of the partitions that this broker leads."""
+    """Reads for one fetch request from the logs of the partitions that this broker leads."""
 
-    __slots__ = ("_replicas",)
+    __slots__ = ("_authorized", "_params", "_replicas")
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
         self._replicas = replicas
+        self._params = params
+        self._authorized: dict[str, bool] = {}
 
-    def read(self, context: FetchContext, params: FetchParams) -> Attempt:
+    def read(self, context: FetchContext) -> Attempt:
         """Visit the dirty partitions until the fetch is full; the replies go into the context."""
         attempt = Attempt()
-        session, left = context.session, params.max_bytes
+        session, left = context.session, self._params.max_bytes
         stops_when_full = context.kind is FetchKind.INCREMENTAL  # Others are told of all their partitions.
         for position in list(session.dirty):
             if left <= 0 and stops_when_full:
                 break
-            size = self._visit(context, position, params, left, attempt)
+            size = self._visit(context, position, left, attempt)
             left -= size
             attempt.size += size
         return attempt
@@ -102,11 +103,10 @@ class FetchReader:
                 if isinstance(partition, Partition):
                     position.watch(partition)
 
-    def _visit(
-        self, context: FetchContext, position: FetchPosition, params: FetchParams, max_bytes: int, attempt: Attempt
-    ) -> int:
+    def _visit(self, context: FetchContext, position: FetchPosition, max_bytes: int, attempt: Attempt) -> int:
         """Put a reply into the context; returns how many bytes of records it has, or will have."""
-        partition = self._find(position, params)
+        read_committed = self._params.read_committed
+        partition = self._find(position)
         if isinstance(partition, ErrorCode):
             return _refuse(context, position, partition, attempt)
         if context.kind is not FetchKind.SESSIONLESS:
@@ -121,7 +121,7 @@ class FetchReader:
             high_watermark=high_watermark,
             last_stable_offset=last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if params.read_committed else None,
+            aborted_transactions=[] if read_committed else None,
             records=b"",
         )
         offset = position.fetch_offset
@@ -132,7 +132,7 @@ class FetchReader:
                 return 0
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return _refuse(context, position, ErrorCode.OFFSET_OUT_OF_RANGE, attempt)
-        upper_offset = last_stable_offset if params.read_committed else high_watermark
+        upper_offset = last_stable_offset if read_committed else high_watermark
         if offset >= upper_offset:
             context.session.quiet(position)
             return 0
@@ -146,13 +146,16 @@ class FetchReader:
             return min(fetched.size, log.size_between(offset, upper_offset))
         return _fill(reply, log, offset, fetched)
 
-    def _find(self, position: FetchPosition, params: FetchParams) -> Partition | ErrorCode:
+    def _find(self, position: FetchPosition) -> Partition | ErrorCode:
         topic = position.topic
         if topic is None:
             topic = position.topic = self._replicas.topic_name(position.topic_id)
             if topic is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
-        if not params.may_read(topic):
+        authorized = self._authorized.get(topic)
+        if authorized is None:
+            authorized = self._authorized[topic] = self._params.may_read(topic)
+        if not authorized:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition = self._replicas.find((topic, position.partition_index))
         if isinstance(partition, Partition) and partition.topic_id != position.topic_id:

@@ -222,6 +222,8 @@ class FetchSession:
         """Let go of every partition; a fetch that still waits is answered."""
         for position in self.positions.values():
             position.unwatch()
+        self.positions.clear()  # They know their session: without this only the garbage collector would end both.
+        self.dirty.clear()
         if self.waiting is not None:
             self.waiting.disturbed()
 

@@ -391,3 +391,10 @@ def test_a_batch_that_is_not_ours_to_change_is_copied(broker: ReplicaSide) -> No
     assert error(broker.answer(handle_produce, produce(("t", 0, data)), 9)) is ErrorCode.NONE
     assert data == bytes(batch(b"a"))
     assert values(stored(broker)) == [b"first", b"a"]
+
+
+def test_garbage_that_looks_transactional_is_garbage(broker: ReplicaSide) -> None:
+    """B35: what is no batch has its own error, whatever its bits seem to say."""
+    garbage = bytearray(b"\xff" * 80)
+    answer = broker.answer(handle_produce, produce(("t", 0, garbage), transactional_id="x"), 9)
+    assert error(answer) is ErrorCode.CORRUPT_MESSAGE

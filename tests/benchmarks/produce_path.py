@@ -1,0 +1,195 @@
+"""What produces and fetches cost inside a broker, in microseconds: ``python -m tests.benchmarks.produce_path``.
+
+A whole broker on this machine's disk, without its sockets: frames go into the dispatcher, buffers come out. The budget
+is 15 µs from a small produce's handler to its record in the log (`handler`); `frame to answer` adds decoding, dispatch
+and encoding.
+"""
+
+import asyncio
+import random
+import tempfile
+import time
+import timeit
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from broker.config import BrokerConfig
+from broker.dispatch import ConnectionInfo, Dispatcher, RequestContext, Unfinished
+from broker.handlers.create_topics import handle_create_topics
+from broker.handlers.fetch import handle_fetch
+from broker.handlers.produce import handle_produce
+from broker.replication.partition import Partition
+from broker.server import Broker, start_broker
+from broker.storage.disk import LocalDisk
+from broker.storage.partition_log import AppendOrigin
+from protocol.framing import encode_request
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from protocol.records.record_batch import NewRecord, build_batch, read_header
+
+PARTITIONS = 1000
+NOW_MS = 1_700_000_000_000
+PRODUCE, FETCH, OLD_FETCH = 9, 12, 11
+ROUNDS, CALLS = 5, 3000
+CLIENT = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+
+
+def report(name: str, action: Callable[[], object], calls: int = CALLS) -> None:
+    """The best of some rounds, per call, in processor time: others use this machine too."""
+    best = min(timeit.repeat(action, number=calls, repeat=ROUNDS, timer=time.process_time)) / calls
+    print(f"{name:<66} {best * 1e6:>8.2f} µs")
+
+
+def batch(sequence: int = -1, size: int = 100) -> bytearray:
+    record = NewRecord(NOW_MS, None, bytes(size))
+    if sequence < 0:
+        return build_batch([record])
+    return build_batch([record], producer_id=4000, producer_epoch=0, base_sequence=sequence)
+
+
+def produce(data: bytearray, acks: int = -1) -> ProduceRequest:
+    partition = PartitionProduceData(index=0, records=memoryview(data))
+    return ProduceRequest(acks=acks, topic_data=[TopicProduceData(name="t", partition_data=[partition])])
+
+
+def frame_of(request: Any, version: int) -> bytes:
+    return b"".join(encode_request(1, "benchmark", request, version))[4:]
+
+
+def fetch(*partitions: int, offset: int, session: tuple[int, int] = (0, -1), max_wait_ms: int = 0) -> FetchRequest:
+    asked = [FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=1 << 20) for p in partitions]
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic(topic="t", partitions=asked)] if asked else [],
+    )
+
+
+class Bench:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.dispatcher = Dispatcher(broker, broker.handlers)
+        partition = broker.replica_manager.led_partition(("t", 0))
+        assert isinstance(partition, Partition)
+        self.partition = partition
+
+    def call(self, handler: Any, request: Any, version: int) -> Any:
+        return handler(self.broker, RequestContext(version, 1, "benchmark", CLIENT), request)
+
+    def dispatch(self, frame: bytes) -> object:
+        answer = self.dispatcher.dispatch(memoryview(bytearray(frame)), CLIENT)
+        assert not isinstance(answer, Unfinished)
+        return answer
+
+    def append(self) -> None:
+        self.partition.append(memoryview(batch()), read_header(batch()), origin=AppendOrigin.CLIENT, required_acks=1)
+
+    def produces(self) -> None:
+        log = self.partition.led_log
+        assert log is not None
+        view, header = memoryview(batch()), read_header(batch())
+        report("log: append", lambda: log.append_as_leader(view, header, log.latest_epoch or 0, AppendOrigin.CLIENT))
+        report(
+            "partition: append",
+            lambda: self.partition.append(view, header, origin=AppendOrigin.CLIENT, required_acks=-1),
+        )
+        request = produce(batch())
+        records: Any = request.topic_data[0].partition_data[0].records
+
+        def handle() -> None:
+            records[:8] = bytes(8)  # The last append stamped its offset there.
+            self.call(handle_produce, request, PRODUCE)
+
+        report("produce of 100 B, acks=all: handler", handle)
+        small = frame_of(produce(batch()), PRODUCE)
+        report("produce of 100 B, acks=all: frame to answer", lambda: self.dispatch(small))
+        frames = self.idempotent_frames()
+        report("produce of 100 B, idempotent: frame to answer", lambda: self.dispatch(next(frames)))
+        large = frame_of(produce(batch(size=16_000)), PRODUCE)
+        report("produce of 16 kB: frame to answer", lambda: self.dispatch(large))
+
+    def idempotent_frames(self) -> Iterator[bytes]:
+        frames = [frame_of(produce(batch(sequence)), PRODUCE) for sequence in range(ROUNDS * CALLS)]
+        return iter(frames)
+
+    def fetches(self) -> None:
+        self.append()
+        end = self.end()
+        report(
+            "fetch of one batch, no session: handler", lambda: self.call(handle_fetch, fetch(0, offset=end - 1), FETCH)
+        )
+        old = frame_of(fetch(0, offset=end - 1), OLD_FETCH)
+        report("fetch of one batch, no session: frame to answer", lambda: self.dispatch(old))
+        nothing = frame_of(fetch(*range(PARTITIONS), offset=0), OLD_FETCH)
+        report(f"fetch of {PARTITIONS} partitions, no session: frame to answer", lambda: self.dispatch(nothing), 20)
+        self.session_fetches()
+
+    def session_fetches(self) -> None:
+        response = self.call(handle_fetch, fetch(*range(PARTITIONS), offset=0, session=(0, 0)), FETCH)
+        session_id, epoch = response.session_id, 0
+        self.call(handle_fetch, fetch(0, offset=self.end(), session=(session_id, 1)), FETCH)
+        epoch = 1
+
+        def turn() -> None:
+            nonlocal epoch
+            epoch += 1
+            self.append()
+            self.call(handle_fetch, fetch(0, offset=self.end() - 1, session=(session_id, epoch)), FETCH)
+
+        report("append (with building the batch)", self.append)
+        report(f"append + fetch, one of {PARTITIONS} partitions in a session: handler", turn)
+
+    def end(self) -> int:
+        log = self.partition.log
+        assert log is not None
+        return log.log_end_offset
+
+    async def wake_ups(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(CALLS):
+            answer = self.call(handle_fetch, fetch(0, offset=self.end(), max_wait_ms=1000), FETCH)
+            self.append()
+            await answer
+        print(
+            f"{'fetch that waits + append that wakes it + answer':<66} {(loop.time() - began) / CALLS * 1e6:>8.2f} µs"
+        )
+
+    def markers(self, count: int) -> None:
+        topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(count)))
+        request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=9, producer_epoch=0, topics=[topic])])
+        manager = self.broker.replica_manager
+        report(f"markers in {count} partitions, local", lambda: manager.write_txn_markers(request, lambda _: None))
+
+
+async def led_topic(broker: Broker) -> Bench:
+    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
+    context = RequestContext(7, 1, "benchmark", CLIENT)
+    created = handle_create_topics(broker, context, CreateTopicsRequest(topics=[topic]))
+    assert asyncio.iscoroutine(created)
+    await created
+    return Bench(broker)
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as data_dir:
+        config = replace(BrokerConfig(), listeners="PLAINTEXT://127.0.0.1:0", log_dirs=data_dir)
+        broker = await start_broker(config, disk=LocalDisk(), wall_clock=lambda: NOW_MS, rng=random.Random(1))
+        try:
+            bench = await led_topic(broker)
+            bench.produces()
+            bench.fetches()
+            await bench.wake_ups()
+            for count in (1, 5):
+                bench.markers(count)
+        finally:
+            await broker.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
