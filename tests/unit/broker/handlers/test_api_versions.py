@@ -1,0 +1,84 @@
+"""ApiVersions says what the handlers serve, and takes the client's name if it is one."""
+
+from typing import Any
+
+import pytest
+
+from broker.dispatch import ConnectionInfo, RequestContext
+from broker.handlers import all_handlers
+from broker.handlers.api_versions import handle_api_versions
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+class _Handlers:
+    handlers = all_handlers()
+
+
+def ask(version: int, name: str = "librdkafka", software_version: str = "2.15.0") -> tuple[ApiVersionsResponse, Any]:
+    connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
+    answer = handle_api_versions(_Handlers(), RequestContext(version, 1, None, connection), request)  # type: ignore[arg-type]
+    assert isinstance(answer, ApiVersionsResponse)
+    return answer, connection
+
+
+def test_the_ranges_are_those_of_the_handlers() -> None:
+    response, _ = ask(4)
+    told = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+    assert told == {h.api_key: (h.advertised.first, h.advertised.last) for h in all_handlers()}
+    assert told[0] == (0, 11)
+    assert told[1] == (4, 17)
+    assert told[18] == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "first", "last"),
+    [
+        (0, 0, 7), (1, 4, 11), (2, 1, 3), (3, 0, 6), (8, 2, 5), (9, 1, 4), (10, 0, 2), (11, 0, 5), (12, 0, 3),
+        (13, 0, 3), (14, 0, 3), (19, 2, 3), (20, 1, 1), (22, 0, 4), (24, 0, 3), (25, 0, 3), (26, 0, 3), (28, 0, 3),
+    ],
+)  # fmt: skip
+def test_every_client_finds_a_version_that_it_knows(api_key: int, first: int, last: int) -> None:
+    """kafkajs looks only at the maximum; librdkafka and aiokafka want version 0 of the transaction APIs."""
+    response, _ = ask(4)
+    key = next(key for key in response.api_keys if key.api_key == api_key)
+    assert key.min_version <= first
+    assert key.max_version >= last
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_no_feature_is_told_of_yet(version: int) -> None:
+    response, _ = ask(version)
+    assert response.error_code == ErrorCode.NONE
+    assert response.supported_features == []
+    assert response.finalized_features == []
+    assert response.finalized_features_epoch == -1
+
+
+def test_the_clients_software_is_noted() -> None:
+    _, connection = ask(3, "apache-kafka-java", "4.3.0-SNAPSHOT")
+    assert connection.client_software_name == "apache-kafka-java"
+    assert connection.client_software_version == "4.3.0-SNAPSHOT"
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("", "1"), ("a", ""), ("-a", "1"), ("a-", "1"), ("a b", "1"), ("a", "1.0.0+x"), ("ä", "1"), ("a\n", "1")],
+)
+def test_names_that_are_none_are_refused(name: str, version: str) -> None:
+    response, connection = ask(3, name, version)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert response.api_keys == []
+    assert connection.client_software_name == "unknown"
+
+
+def test_older_versions_have_no_names_to_refuse() -> None:
+    response, _ = ask(2, "", "")
+    assert response.error_code == ErrorCode.NONE
+
+
+def test_an_unknown_version_is_told_the_range_of_this_api_only() -> None:
+    response, _ = ask(5)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]
