@@ -66,9 +66,13 @@ class DelayedFetch:
 
     def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         """The answer, or a future of it."""
-        attempt = self._reader.read(self._context)
-        if not attempt.cold and self._is_enough(attempt):
-            return self._answer()
+        try:
+            attempt = self._reader.read(self._context)
+            if not attempt.cold and self._is_enough(attempt):
+                return self._answer()
+        except Exception:
+            self._give_up()
+            raise
         self._future = self._loop.create_future()
         self._future.add_done_callback(self._settled)
         if attempt.cold:
@@ -170,5 +174,10 @@ class DelayedFetch:
     def _settled(self, future: "asyncio.Future[FetchResponse]") -> None:
         """Answered, or cancelled because the connection has gone."""
         self._unpark()
-        if future.cancelled() and self._context.kind is not FetchKind.INCREMENTAL:
+        if future.cancelled() or future.exception() is not None:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """There will be no answer; a session that the client does not know of ends."""
+        if self._context.kind is not FetchKind.INCREMENTAL:
             self._context.session.close()

@@ -82,7 +82,7 @@ class FetchReader:
         session, left = context.session, self._params.max_bytes
         stops_when_full = context.kind is FetchKind.INCREMENTAL  # Others are told of all their partitions.
         for position in list(session.dirty):
-            if left <= 0 and stops_when_full:
+            if left <= 0 and stops_when_full and attempt.size:
                 break
             size = self._visit(context, position, left, attempt)
             left -= size
@@ -165,7 +165,7 @@ class FetchReader:
 
     async def _read_cold(self, context: FetchContext, unread: UnreadPartition) -> None:
         position, log = unread.position, unread.log
-        offset = position.fetch_offset
+        offset = unread.cold_read.start_offset
         fetched = await log.read_cold(unread.cold_read)
         if unread.partition.led_log is not log:
             fetched = unread.partition.unavailable_error

@@ -214,7 +214,7 @@ class Partition:
         """Let the high watermark go as far as it may; an append that caused this says what it wrote."""
         log = self._led_log
         assert log is not None
-        end = log.flushed_offset if log.config.flush_interval_messages == 1 else log.log_end_offset
+        end = _own_end(log)
         if not self._alone:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 return
@@ -232,9 +232,7 @@ class Partition:
         log = self._led_log
         if log is None:
             return False
-        if required_acks == ACKS_ALL:
-            return log.high_watermark >= end_offset
-        return log.config.flush_interval_messages != 1 or log.flushed_offset >= end_offset
+        return (log.high_watermark if required_acks == ACKS_ALL else _own_end(log)) >= end_offset
 
     def when_acknowledged(self, end_offset: int, required_acks: int, callback: OnReached) -> None:
         """Call back once: with NONE as soon as ``is_acknowledged`` (at once if it is), or with why it never will be."""
@@ -268,7 +266,7 @@ class Partition:
             ):
                 await log.flush_off_loop()
                 if self._led_log is log:
-                    self._flush_waiters.release(log.flushed_offset)
+                    self._flush_waiters.release(_own_end(log))
                 if self._led_log is log:  # A waiter's callback may have ended the term.
                     self.advance_high_watermark()
         finally:
@@ -313,3 +311,8 @@ class Partition:
     def end_is_settled(self) -> bool:
         """Whether the high watermark has reached this leader epoch's start, so that it cannot appear to go back."""
         return self.log is not None and self.log.high_watermark >= self.epoch_start_offset
+
+
+def _own_end(log: PartitionLog) -> int:
+    """What this replica alone can answer for."""
+    return log.flushed_offset if log.config.flush_interval_messages == 1 else log.log_end_offset

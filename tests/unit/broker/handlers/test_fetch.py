@@ -8,6 +8,7 @@ import pytest
 
 from broker.handlers.fetch import handle_fetch
 from broker.replication.replica_manager import EPOCH_DURING_DELETE
+from broker.security.quotas import Unlimited
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendOrigin
 from protocol.errors import ErrorCode
@@ -210,6 +211,16 @@ async def test_the_first_batch_is_sent_whatever_its_size() -> None:
     response = broker.answer(handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_bytes=100, partition_max_bytes=100), NAMES)
     assert [len(values(reply)) for reply in replies(response).values()] == [1, 0, 0]
     assert [reply.error_code for reply in replies(response).values()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("epoch", [SESSIONLESS, NEW_SESSION])
+@in_virtual_time
+async def test_a_limit_of_nothing_still_gets_one_batch(epoch: int) -> None:
+    broker = led()
+    session = (await new_session(broker, (0, 0)), 1) if epoch == NEW_SESSION else (0, SESSIONLESS)
+    broker.append(batch(b"a"))
+    broker.append(batch(b"b"))
+    assert values(read(broker, fetch((0, 0), max_bytes=0, session=session))) == [b"a"]
 
 
 @in_virtual_time
@@ -513,6 +524,26 @@ async def test_a_connection_that_has_gone_leaves_nothing_behind() -> None:
         await end_of_turn()
         assert broker.partition().watcher_count == 0
     assert len(broker.replica_manager.fetch_sessions) == 0
+
+
+class BrokenQuotas(Unlimited):
+    def record_fetch(self, context: object, size: int) -> int:
+        raise RuntimeError("broken quotas")
+
+
+@pytest.mark.parametrize("epoch", [SESSIONLESS, NEW_SESSION])
+@in_virtual_time
+async def test_a_request_that_fails_unexpectedly_leaves_nothing_behind(epoch: int) -> None:
+    broker = led()
+    broker.quotas = BrokenQuotas()
+    with pytest.raises(RuntimeError, match="broken quotas"):
+        broker.call(handle_fetch, fetch((0, 0), session=(0, epoch)), NAMES)
+    assert broker.partition().watcher_count == 0
+    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, session=(0, epoch)), NAMES)
+    broker.append(batch())
+    with pytest.raises(RuntimeError, match="broken quotas"):
+        await answer
+    assert broker.partition().watcher_count == 0
 
 
 @in_virtual_time

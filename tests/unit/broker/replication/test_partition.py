@@ -372,3 +372,20 @@ def test_a_compacted_topic_does_not_delete_records_on_demand() -> None:
     fixture = Fixture(replace(LogConfig(), cleanup_policy=frozenset({"compact"})))
     fixture.lead()
     assert fixture.partition.delete_records(0) is ErrorCode.POLICY_VIOLATION
+
+
+@in_virtual_time
+async def test_a_flush_policy_that_is_relaxed_meanwhile_releases_who_waits() -> None:
+    fixture, calls = Fixture(FLUSH_EACH), list[ErrorCode]()
+    gate = asyncio.Event()
+    fixture.disk.delay = lambda: opened(gate)
+    fixture.lead()
+    fixture.append()
+    await end_of_turn()
+    fixture.append()
+    for acks in (1, ACKS_ALL):
+        fixture.partition.when_acknowledged(2, acks, noted(calls))
+    fixture.log.update_config(LogConfig())
+    gate.set()
+    await end_of_turn()
+    assert calls == [ErrorCode.NONE] * 2
