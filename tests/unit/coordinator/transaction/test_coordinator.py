@@ -7,10 +7,10 @@ import pytest
 from coordinator.metadata_store.store import StoreUnavailable
 from coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult, TransactionConfig
 from coordinator.transaction.listing import TransactionFilter, parse_states
-from coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, TransactionState
+from coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, Transaction, TransactionState
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
-from tests.unit.coordinator.transaction.world import HERE, Marker, world
+from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
 
 INVOICES = TopicPartition("invoices", 0)
 SHIPMENTS = TopicPartition("shipments", 0)
@@ -20,6 +20,12 @@ SWEEP = TransactionConfig().abort_timed_out_interval_ms / 1000
 EXPIRY_SWEEP = TransactionConfig().remove_expired_interval_ms / 1000
 WAIT = TransactionConfig().completion_wait_ms / 1000
 REQUEST_TIMEOUT = TransactionConfig().request_timeout_ms / 1000
+
+
+def listed(w: World, **criteria: object) -> list[Transaction]:
+    found = w.coordinator.list_transactions(TransactionFilter(**criteria))  # type: ignore[arg-type]
+    assert not isinstance(found, ErrorCode)
+    return found
 
 
 # The ordinary life of a transaction
@@ -103,13 +109,13 @@ def test_exhausted_epochs_lead_to_a_new_producer_id() -> None:
         assert first_of_second.epoch == 0
 
 
-async def _init_many(w: "object", count: int, seen: list[ProducerIdAndEpoch]) -> None:
+async def _init_many(w: World, count: int, seen: list[ProducerIdAndEpoch]) -> None:
     for _ in range(count):
-        result = w.coordinator.init_producer_id("id", TIMEOUT_MS, None)  # type: ignore[attr-defined]
+        result = w.coordinator.init_producer_id("id", TIMEOUT_MS, None)
         assert isinstance(result, InitProducerIdResult)
         assert result.error is ErrorCode.NONE
         seen.append(result.producer)
-        w.logs[0].batches.clear()  # type: ignore[attr-defined]
+        w.logs[0].batches.clear()
 
 
 # What is refused
@@ -220,6 +226,8 @@ def test_a_busy_id_answers_concurrent_transactions_after_a_few_milliseconds() ->
         assert second.wait() is ErrorCode.CONCURRENT_TRANSACTIONS
         assert init.wait().error is ErrorCode.CONCURRENT_TRANSACTIONS
         assert w.loop.time() - before == pytest.approx(WAIT)
+        (txn,) = listed(w)
+        assert not txn.waiters
         w.do(w.log.replicate)
         assert first.wait() is ErrorCode.NONE
         assert w.described().partitions == {INVOICES}
@@ -294,6 +302,16 @@ def test_losing_the_partition_fails_those_who_wait_and_forgets_what_was_pending(
         w.turn()
         assert w.described().state is TransactionState.EMPTY
         assert w.add(producer, INVOICES).answer is ErrorCode.NONE
+
+
+def test_a_record_that_replicates_after_the_resignation_is_somebody_elses() -> None:
+    with world() as w:
+        producer = w.producer()
+        w.log.replicates_at_once = False
+        call = w.add(producer, INVOICES)
+        w.do(lambda: w.coordinator.on_resigned(0))
+        w.do(w.log.replicate)
+        assert call.wait() is ErrorCode.NOT_COORDINATOR
 
 
 # Fences
@@ -504,18 +522,16 @@ def test_transactions_are_listed_by_state_producer_duration_and_name() -> None:
         w.add(open_one.producer, INVOICES, transactional_id="b-1")
         w.sleep(10)
 
-        def listed(**criteria: object) -> set[str]:
-            found = w.coordinator.list_transactions(TransactionFilter(**criteria))  # type: ignore[arg-type]
-            assert not isinstance(found, ErrorCode)
-            return {txn.transactional_id for txn in found}
+        def names(**criteria: object) -> set[str]:
+            return {txn.transactional_id for txn in listed(w, **criteria)}
 
-        assert listed() == {"a-1", "a-2", "b-1"}
-        assert listed(states=frozenset({TransactionState.ONGOING})) == {"b-1"}
-        assert listed(states=frozenset()) == set()
-        assert listed(producer_ids=frozenset({open_one.producer_id})) == {"b-1"}
-        assert listed(states=frozenset({TransactionState.ONGOING}), longer_than_ms=9_000) == {"b-1"}
-        assert listed(states=frozenset({TransactionState.ONGOING}), longer_than_ms=11_000) == set()
-        assert listed(id_matches=lambda name: name.endswith("1")) == {"a-1", "b-1"}
+        assert names() == {"a-1", "a-2", "b-1"}
+        assert names(states=frozenset({TransactionState.ONGOING})) == {"b-1"}
+        assert names(states=frozenset()) == set()
+        assert names(producer_ids=frozenset({open_one.producer_id})) == {"b-1"}
+        assert names(states=frozenset({TransactionState.ONGOING}), longer_than_ms=9_000) == {"b-1"}
+        assert names(states=frozenset({TransactionState.ONGOING}), longer_than_ms=11_000) == set()
+        assert names(id_matches=lambda name: name.endswith("1")) == {"a-1", "b-1"}
 
 
 def test_names_of_states_that_do_not_exist_are_told_apart() -> None:

@@ -397,11 +397,29 @@ def test_completion_is_not_appended_for_a_partition_that_was_lost() -> None:
         w.turn()
         w.log.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
         w.do(w.cluster.deliver)
+        former = w.log.term
+        assert former is not None
         w.elect()
         w.turn()
         w.do(w.cluster.deliver)
         w.sleep(5)
         assert w.log.states("id")[2:] == ["PrepareCommit@0", "CompleteCommit@0"]
+        assert former.late_appends == 0
+
+
+def test_a_partition_that_was_lost_sends_no_markers() -> None:
+    """B12: its successor does, under its own epoch."""
+    with world() as w:
+        w.cluster.add_topic("invoices", leader=ELSEWHERE)
+        producer = w.producer()
+        w.add(producer, INVOICES)
+        w.end(producer)
+        w.turn()
+        w.log.depose()
+        w.do(lambda: w.coordinator.on_resigned(0))
+        w.do(w.cluster.lose)
+        w.sleep(5)
+        assert w.cluster.on_the_way == []
 
 
 def test_a_deleted_topic_does_not_keep_a_transaction_open() -> None:

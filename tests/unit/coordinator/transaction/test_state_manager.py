@@ -128,6 +128,21 @@ def test_a_load_that_was_overtaken_by_the_next_election_opens_nothing() -> None:
         assert not is_loading(w)
 
 
+def test_a_load_that_was_overtaken_completes_nothing() -> None:
+    """B12: markers of a prepared transaction carry the epoch of the coordinator that owns it now."""
+    with world() as w:
+        w.cluster.add_topic("invoices")
+        write(w, metadata(TransactionState.PREPARE_COMMIT, partitions=frozenset({INVOICES})))
+
+        def elect_twice() -> None:
+            for _ in range(2):
+                w.coordinator.on_elected(0, w.log.elect())
+
+        w.do(elect_twice)
+        w.turn(20)
+        assert w.markers(INVOICES) == [Marker(*PRODUCER, True, 2)]
+
+
 def test_a_load_that_waits_for_replication_ends_with_the_leadership() -> None:
     with world() as w:
         w.log.replicates_at_once = False

@@ -110,6 +110,8 @@ class Term:
 
     log: Log
     leader_epoch: int
+    late_appends: int = 0
+    """How often somebody tried to append after the end of the term."""
 
     @property
     def is_over(self) -> bool:
@@ -129,6 +131,7 @@ class Term:
 
     def append(self, batch: bytearray) -> int | ErrorCode:
         if self.is_over:
+            self.late_appends += 1
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.refusals:
             return self.log.refusals.pop(0)

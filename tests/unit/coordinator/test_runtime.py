@@ -1,0 +1,302 @@
+"""What the coordinators share: where an id lives, answers with and without waiting, and timers."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.runtime import Backoff, Deadlines, Reply, coordinator_error, java_hash, load, map_answer, partition_for
+from protocol.errors import ErrorCode
+from protocol.records.record_batch import BatchHeader, CorruptRecord, NewRecord, build_batch
+from protocol.schema import Buffer
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.unit.coordinator.transaction.world import Log, Term
+
+
+def run(scenario: Callable[[], object]) -> None:
+    """Run an async function in virtual time."""
+    loop = VirtualLoop(random.Random(0))
+    try:
+        loop.run_until_complete(scenario())  # type: ignore[arg-type]
+    finally:
+        loop.close()
+
+
+# Where an id lives. The hashes are Java's, computed by its String.hashCode.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("transactional-id", 510590431),
+        ("group-中文", 506956552),
+        ("polygenelubricants", -(2**31)),
+        ("é", 233),
+        ("𝄞", 1772394),
+        ("Aa", 2112),
+        ("BB", 2112),
+    ],
+)
+def test_the_hash_is_javas(text: str, expected: int) -> None:
+    assert java_hash(text) == expected
+
+
+def test_the_one_hash_without_an_absolute_value_goes_to_partition_0() -> None:
+    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("hello", 50) == 22
+
+
+# Answers
+
+
+def test_an_answer_that_is_there_needs_no_loop() -> None:
+    reply: Reply[int] = Reply()
+    reply(1)
+    reply(2)
+    assert reply.is_given
+    assert reply.answer() == 1
+    assert map_answer(reply.answer(), str) == "1"
+
+
+def test_an_answer_that_comes_later_is_a_future() -> None:
+    async def scenario() -> None:
+        reply: Reply[int] = Reply()
+        answer = map_answer(reply.answer(), str)
+        assert isinstance(answer, asyncio.Future)
+        reply(1)
+        reply(2)
+        assert await answer == "1"
+
+    run(scenario)
+
+
+def test_an_answer_to_a_connection_that_is_gone_is_dropped() -> None:
+    async def scenario() -> None:
+        reply: Reply[int] = Reply()
+        answer = map_answer(reply.answer(), str)
+        assert isinstance(answer, asyncio.Future)
+        answer.cancel()
+        reply(1)
+        await asyncio.sleep(0)
+        assert answer.cancelled()
+
+    run(scenario)
+
+
+def test_an_answer_that_must_be_worked_for_stays_a_coroutine() -> None:
+    async def work() -> int:
+        return 1
+
+    async def scenario() -> None:
+        answer = map_answer(work(), str)
+        assert asyncio.iscoroutine(answer)
+        assert await answer == "1"
+
+    run(scenario)
+
+
+def test_a_shape_that_fails_fails_the_answer() -> None:
+    async def scenario() -> None:
+        reply: Reply[int] = Reply()
+        answer = map_answer(reply.answer(), lambda value: 1 // value)
+        assert isinstance(answer, asyncio.Future)
+        reply(0)
+        with pytest.raises(ZeroDivisionError):
+            await answer
+
+    run(scenario)
+
+
+# Timers
+
+
+def test_deadlines_pass_in_their_order_unless_cancelled() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        passed: list[tuple[str, float]] = []
+        deadlines = Deadlines(10)
+
+        def note(name: str) -> Callable[[], None]:
+            return lambda: passed.append((name, round(loop.time(), 3)))
+
+        deadlines.add(note("first"))
+        second = deadlines.add(note("second"))
+        await asyncio.sleep(0.004)
+        deadlines.add(note("third"))
+        deadlines.cancel(second)
+        assert len(deadlines) == 2
+        await asyncio.sleep(1)
+        assert passed == [("first", 0.01), ("third", 0.014)]
+        deadlines.add(note("never"))
+        deadlines.stop()
+        await asyncio.sleep(1)
+        assert len(passed) == 2
+
+    run(scenario)
+
+
+def test_a_deadline_may_set_another() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        passed: list[float] = []
+        deadlines = Deadlines(10)
+
+        def again() -> None:
+            passed.append(round(loop.time(), 3))
+            if len(passed) < 4:
+                deadlines.add(again)
+
+        deadlines.add(again)
+        await asyncio.sleep(1)
+        assert passed == [0.01, 0.02, 0.03, 0.04]
+
+    run(scenario)
+
+
+def test_a_deadline_that_fails_does_not_keep_the_others_from_passing() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        failures: list[object] = []
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        passed: list[int] = []
+        deadlines = Deadlines(10)
+        deadlines.add(lambda: 1 // 0)  # type: ignore[arg-type]
+        deadlines.add(lambda: passed.append(1))
+        await asyncio.sleep(1)
+        assert passed == [1]
+        assert [type(failure) for failure in failures] == [ZeroDivisionError]
+
+    run(scenario)
+
+
+def test_a_backoff_doubles_up_to_its_limit() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        backoff = Backoff(20, 100)
+        delays = []
+        for attempt in range(1, 7):
+            begin, passed = loop.time(), asyncio.Event()
+            backoff.add(attempt, passed.set)
+            await passed.wait()
+            delays.append(round(loop.time() - begin, 3))
+        assert delays == [0.02, 0.04, 0.08, 0.1, 0.1, 0.1]
+        backoff.add(1, passed.set)
+        assert len(backoff) == 1
+        backoff.stop()
+        assert len(backoff) == 0
+
+    run(scenario)
+
+
+# Loading
+
+
+class Replayed:
+    """Collects the offsets that a load replays."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def __call__(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
+        self.offsets.append(header.base_offset)
+
+
+def filled(batches: int) -> Log:
+    log = Log()
+    term = log.elect()
+    for _ in range(batches):
+        term.append(build_batch([NewRecord(0, b"key", b"value"), NewRecord(0, b"key", None)]))
+    return log
+
+
+def test_everything_is_replayed_once() -> None:
+    async def scenario() -> None:
+        log, replayed = filled(3_000), Replayed()
+        assert await load(log.elect(), replayed, lambda: True)
+        assert replayed.offsets == [2 * number for number in range(3_000)]
+
+    run(scenario)
+
+
+def test_what_compaction_has_left_is_replayed() -> None:
+    async def scenario() -> None:
+        log, replayed = filled(6), Replayed()
+        del log.batches[4:]
+        del log.batches[1:3]
+        assert await load(log.elect(), replayed, lambda: True)
+        assert replayed.offsets == [0, 6]
+
+    run(scenario)
+
+
+def test_what_is_appended_during_the_load_is_replayed_too() -> None:
+    async def scenario() -> None:
+        log, replayed = filled(2), Replayed()
+        log.high_watermark = 0
+        loading = asyncio.get_running_loop().create_task(_load(log, replayed))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        log.replicates_at_once = False
+        assert log.term is not None
+        log.term.append(build_batch([NewRecord(0, b"late", None)]))
+        log.replicate(4)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert replayed.offsets == [0, 2, 4]
+        assert not loading.done()
+        log.replicate()
+        assert await loading
+
+    run(scenario)
+
+
+async def _load(log: Log, replayed: Replayed) -> bool:
+    return await load(log.elect(), replayed, lambda: True)
+
+
+def test_a_load_stops_where_the_ownership_ends() -> None:
+    async def scenario() -> None:
+        log, replayed = filled(3_000), Replayed()
+        assert not await load(log.elect(), replayed, lambda: len(replayed.offsets) < 1_000)
+        assert len(replayed.offsets) < 3_000
+
+    run(scenario)
+
+
+def test_a_load_that_waits_stops_when_the_leadership_ends() -> None:
+    async def scenario() -> None:
+        log = filled(1)
+        log.high_watermark = 0
+        term = log.elect()
+        asyncio.get_running_loop().call_later(1, log.depose)
+        assert not await load(term, Replayed(), lambda: True)
+
+    run(scenario)
+
+
+def test_a_log_without_a_whole_batch_where_one_should_be_is_corrupt() -> None:
+    async def scenario() -> None:
+        log = filled(1)
+        term = log.elect()
+        with pytest.raises(CorruptRecord):
+            await load(CutOff(log, term.leader_epoch), Replayed(), lambda: True)
+
+    run(scenario)
+
+
+class CutOff(Term):
+    """A log whose reads end in the middle of a batch."""
+
+    def read(self, start_offset: int, max_bytes: int) -> bytes:
+        return super().read(start_offset, max_bytes)[:-1]
+
+
+def test_errors_of_the_log_become_errors_of_the_coordinator() -> None:
+    assert coordinator_error(ErrorCode.NOT_ENOUGH_REPLICAS) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert coordinator_error(ErrorCode.KAFKA_STORAGE_ERROR) is ErrorCode.NOT_COORDINATOR
+    assert coordinator_error(ErrorCode.MESSAGE_TOO_LARGE) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert coordinator_error(ErrorCode.INVALID_TIMESTAMP) is ErrorCode.INVALID_TIMESTAMP

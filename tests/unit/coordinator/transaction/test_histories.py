@@ -1,0 +1,372 @@
+"""Random histories: requests, slow replication, refused records, failovers at any point, partitions that come and go.
+
+Whatever happens, what the coordinator believes is what its log durably says; the log keeps to the state machine; every
+partition hears the decisions about it, in their order and in no other; no answer promises more than what is durable.
+And once the faults are over, nothing stays open.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from coordinator.transaction.coordinator import InitProducerIdResult, TransactionConfig
+from coordinator.transaction.listing import TransactionFilter
+from coordinator.transaction.log_records import build_record_batch
+from coordinator.transaction.state import (
+    LAST_LIVE_EPOCH,
+    NO_PARTITIONS,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    PREPARED_STATES,
+    TRANSITIONS,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionMetadata,
+    TransactionState,
+)
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from tests.unit.coordinator.transaction.world import HERE, Call, World
+
+IDS = ("new", "nearly exhausted")
+TOPICS = ("invoices", "shipments", "returns")
+TIMEOUT_MS = 60_000
+CONFIG = TransactionConfig(transactional_id_expiration_ms=3_600_000, remove_expired_interval_ms=1_800_000)
+
+transactional_ids = st.sampled_from(IDS)
+topics = st.sampled_from(TOPICS)
+
+
+@dataclass
+class Asked:
+    """A request that was not answered when last looked at."""
+
+    kind: str
+    call: Call[Any]
+    transactional_id: str
+    producer: ProducerIdAndEpoch | None
+    argument: Any = None
+
+
+class Histories(RuleBasedStateMachine):
+    @initialize(replicates_at_once=st.booleans())
+    def begin(self, replicates_at_once: bool) -> None:
+        self.world = World(config=CONFIG, block=3)
+        self.world.producer_ids.given = 0
+        self.known: dict[str, list[ProducerIdAndEpoch]] = {transactional_id: [] for transactional_id in IDS}
+        self.granted: list[tuple[ProducerIdAndEpoch, bool]] = []
+        """With whether it was for a new producer: nobody else may ever get that one."""
+        self.open_calls: list[Asked] = []
+        self.ever_deleted: set[TopicPartition] = set()
+        for topic in TOPICS:
+            self.world.cluster.add_topic(topic)
+        self.world.log.elect()
+        old = TransactionMetadata(
+            producer_id=5,
+            producer_epoch=LAST_LIVE_EPOCH - 2,
+            timeout_ms=TIMEOUT_MS,
+            state=TransactionState.COMPLETE_COMMIT,
+            partitions=NO_PARTITIONS,
+            start_ms=1_000_000,
+            last_update_ms=1_000_000,
+        )
+        assert self.world.log.term is not None
+        self.world.log.term.append(build_record_batch("nearly exhausted", old, 1_000_000))
+        self.known["nearly exhausted"].append(old.producer)
+        self.world.start()
+        self.known["new"].append(self.world.producer("new"))
+        self.world.log.replicates_at_once = replicates_at_once
+
+    # Requests
+
+    def ask(self, kind: str, transactional_id: str, call: Call[Any], producer: Any, argument: Any = None) -> None:
+        self.open_calls.append(Asked(kind, call, transactional_id, producer, argument))
+
+    @rule(transactional_id=transactional_ids, continues=st.booleans(), age=st.integers(0, 2))
+    def init(self, transactional_id: str, continues: bool, age: int) -> None:
+        expected = self.producer(transactional_id, age) if continues else None
+        self.ask("init", transactional_id, self.world.init(transactional_id, expected=expected), expected)
+
+    @rule(transactional_id=transactional_ids, age=st.sampled_from([0, 0, 0, 1]), topic=topics)
+    def add(self, transactional_id: str, age: int, topic: str) -> None:
+        producer, partition = self.producer(transactional_id, age), TopicPartition(topic, 0)
+        if producer is not None and self.world.cluster.topic_exists(topic):
+            call = self.world.add(producer, partition, transactional_id=transactional_id)
+            self.ask("add", transactional_id, call, producer, partition)
+
+    @rule(transactional_id=transactional_ids, age=st.sampled_from([0, 0, 0, 1]), commit=st.booleans())
+    def end(self, transactional_id: str, age: int, commit: bool) -> None:
+        producer = self.producer(transactional_id, age)
+        if producer is not None:
+            call = self.world.end(producer, commit=commit, transactional_id=transactional_id)
+            self.ask("end", transactional_id, call, producer, commit)
+
+    @rule(
+        transactional_id=transactional_ids,
+        partitions=st.lists(topics, min_size=1, unique=True),
+        ends=st.lists(st.booleans(), min_size=1, max_size=2),
+        pause=st.sampled_from([0, 0, 0.003]),
+    )
+    def transact(self, transactional_id: str, partitions: list[str], ends: list[bool], pause: float) -> None:
+        """What a producer does all day, and a little more: it may end twice, and both ways."""
+        self.prepare_producer(transactional_id)
+        for topic in partitions:
+            self.add(transactional_id, 0, topic)
+        self.world.sleep(pause)
+        for commit in ends:
+            self.end(transactional_id, 0, commit)
+
+    def prepare_producer(self, transactional_id: str) -> None:
+        """Get a new epoch if somebody else has: by hand, so that histories do not end at the first fence."""
+        table = self.world.log.table()
+        producer = self.producer(transactional_id, 0)
+        if transactional_id not in table or table[transactional_id].producer != producer:
+            self.init(transactional_id, False, 0)
+            self.world.turn()
+            self.answers_promise_what_is_durable()
+
+    def producer(self, transactional_id: str, age: int) -> ProducerIdAndEpoch | None:
+        known = self.known[transactional_id]
+        return known[-1 - age] if age < len(known) else None
+
+    # Time and faults
+
+    @rule(seconds=st.sampled_from([0.001, 0.006, 0.1, 2, 12, 80, 1_900]))
+    def sleep(self, seconds: float) -> None:
+        self.world.sleep(seconds)
+
+    @rule()
+    def turn(self) -> None:
+        self.world.turn()
+
+    @rule(records=st.integers(1, 3))
+    def replicate(self, records: int) -> None:
+        log = self.world.log
+        self.world.do(lambda: log.replicate(min(log.high_watermark + records, log.log_end_offset)))
+
+    @rule(at_once=st.booleans())
+    def change_replication(self, at_once: bool) -> None:
+        log = self.world.log
+        log.replicates_at_once = at_once
+        if at_once:
+            self.world.do(log.replicate)
+
+    @rule(error=st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE]))
+    def refuse_an_append(self, error: ErrorCode) -> None:
+        self.world.log.refusals.append(error)
+
+    @rule(lost_records=st.integers(0, 3))
+    def fail_over(self, lost_records: int) -> None:
+        self.world.elect(lost_records=lost_records)
+
+    @rule(topic=topics, leader=st.sampled_from([HERE, 2, 3, None]))
+    def move(self, topic: str, leader: int | None) -> None:
+        known = self.world.cluster.partitions.get(TopicPartition(topic, 0))
+        if known is not None:
+            known.leader = leader
+
+    @rule(topic=topics, error=st.sampled_from([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]))
+    def refuse_a_marker(self, topic: str, error: ErrorCode) -> None:
+        known = self.world.cluster.partitions.get(TopicPartition(topic, 0))
+        if known is not None:
+            known.errors.append(error)
+
+    @rule(topic=topics)
+    def delete_or_create(self, topic: str) -> None:
+        if self.world.cluster.topic_exists(topic):
+            self.world.cluster.delete_topic(topic)
+        else:
+            self.world.cluster.add_topic(topic)
+        self.ever_deleted.add(TopicPartition(topic, 0))
+
+    @precondition(lambda self: self.world.cluster.on_the_way)
+    @rule(loses=st.booleans(), count=st.integers(1, 2))
+    def settle_requests(self, loses: bool, count: int) -> None:
+        cluster = self.world.cluster
+        self.world.do(cluster.lose if loses else lambda: cluster.deliver(count))
+
+    # What must hold after every step
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the partition has been loaded: only then can it be listed."""
+        return isinstance(self.listed(), list)
+
+    def listed(self) -> list[Transaction] | ErrorCode:
+        return self.world.coordinator.list_transactions(TransactionFilter())
+
+    @invariant()
+    def memory_is_what_the_log_durably_says(self) -> None:
+        """B25: for every persisted field, with whatever is in memory only left out."""
+        listed = self.listed()
+        if isinstance(listed, ErrorCode):
+            return
+        found = {txn.transactional_id: persisted(txn.metadata) for txn in listed}
+        log = self.world.log
+        assert found == {name: persisted(known) for name, known in log.table(below=log.high_watermark).items()}
+
+    @invariant()
+    def the_log_keeps_to_the_state_machine(self) -> None:
+        """B13, B27, B29: each record follows from the one before it; an epoch moves in two kinds of records only."""
+        last: dict[str, TransactionMetadata] = {}
+        for name, metadata in self.world.log.records():
+            before = last.pop(name, None)
+            if metadata is None:
+                assert before is not None
+                assert TransactionState.DEAD in TRANSITIONS[before.state]
+                continue
+            last[name] = metadata
+            if before is not None:
+                check_step(before, metadata)
+            assert metadata.producer_epoch <= LAST_LIVE_EPOCH or metadata.state in FENCED_STATES
+
+    @invariant()
+    def answers_promise_what_is_durable(self) -> None:
+        log = self.world.log
+        durable = list(log.records(below=log.high_watermark))
+        for asked in [asked for asked in self.open_calls if asked.call.answer is not None]:
+            self.open_calls.remove(asked)
+            records = [known for name, known in durable if name == asked.transactional_id and known is not None]
+            getattr(self, f"check_{asked.kind}")(asked, records)
+
+    def check_init(self, asked: Asked, records: list[TransactionMetadata]) -> None:
+        result = asked.call.answer
+        assert isinstance(result, InitProducerIdResult)
+        if result.error is not ErrorCode.NONE:
+            return
+        producer = result.producer
+        assert any(r.producer == producer and r.state is TransactionState.EMPTY for r in records)
+        is_new = asked.producer is None
+        earlier = self.granted if is_new else [granted for granted in self.granted if granted[1]]
+        assert producer not in [granted for granted, _ in earlier]
+        self.granted.append((producer, is_new))
+        if producer not in self.known[asked.transactional_id]:
+            self.known[asked.transactional_id].append(producer)
+
+    def check_add(self, asked: Asked, records: list[TransactionMetadata]) -> None:
+        if asked.call.answer is ErrorCode.NONE:
+            assert any(
+                r.producer == asked.producer and r.state is TransactionState.ONGOING and asked.argument in r.partitions
+                for r in records
+            )
+
+    def check_end(self, asked: Asked, records: list[TransactionMetadata]) -> None:
+        """B21: and so is the abort of a transaction that never was."""
+        wanted = TransactionState.PREPARE_COMMIT if asked.argument else TransactionState.PREPARE_ABORT
+        old = self.known["nearly exhausted"][0]
+        if asked.call.answer is ErrorCode.NONE and asked.producer != old:
+            assert any(r.producer == asked.producer and r.state is wanted for r in records)
+
+    @invariant()
+    def partitions_hear_what_was_decided_in_the_order_of_the_decisions(self) -> None:
+        for topic in TOPICS:
+            partition = TopicPartition(topic, 0)
+            if partition not in self.ever_deleted:
+                for decisions, markers in self.heard(partition):
+                    follow(decisions, markers)
+
+    def heard(self, partition: TopicPartition) -> list[tuple[list[tuple[int, bool]], list[tuple[int, bool]]]]:
+        """By producer id: (epoch, commit) of the decisions about the partition, and of the markers in it."""
+        log, known = self.world.log, self.world.cluster.partitions[partition]
+        decisions: dict[int, list[tuple[int, bool]]] = {}
+        for _, metadata in log.records(below=log.high_watermark):
+            if metadata is not None and metadata.state in PREPARED_STATES and partition in metadata.partitions:
+                decision = (metadata.producer_epoch, metadata.state is TransactionState.PREPARE_COMMIT)
+                decisions.setdefault(metadata.producer_id, []).append(decision)
+        markers: dict[int, list[tuple[int, bool]]] = {}
+        for marker in known.markers:
+            markers.setdefault(marker.producer_id, []).append((marker.producer_epoch, marker.commit))
+        assert markers.keys() <= decisions.keys()
+        return [(decisions[producer_id], markers.get(producer_id, [])) for producer_id in decisions]
+
+    # What must hold when the faults are over
+
+    def teardown(self) -> None:
+        try:
+            self.heal()
+            self.everything_ends()
+            self.a_reload_changes_nothing()
+        finally:
+            self.world.stop()
+
+    def heal(self) -> None:
+        self.world.log.refusals.clear()
+        self.world.log.replicates_at_once = True
+        self.world.do(self.world.log.replicate)
+        for known in self.world.cluster.partitions.values():
+            known.leader = HERE
+            known.errors.clear()
+        for _ in range(3):
+            self.world.do(self.world.cluster.deliver)
+            self.world.sleep(TIMEOUT_MS / 1000)
+
+    def everything_ends(self) -> None:
+        """B12, B14, B30, B33: no request, pending transition or open transaction is left; no marker is missing."""
+        self.answers_promise_what_is_durable()
+        assert self.open_calls == []
+        assert self.is_open
+        listed = self.listed()
+        assert not isinstance(listed, ErrorCode)
+        assert all(txn.pending is None and not txn.waiters for txn in listed)
+        assert {txn.metadata.state for txn in listed}.isdisjoint({TransactionState.ONGOING, *PREPARED_STATES})
+        for topic in TOPICS:
+            partition = TopicPartition(topic, 0)
+            if partition not in self.ever_deleted:
+                for decisions, markers in self.heard(partition):
+                    assert follow(decisions, markers) == len(decisions)
+
+    def a_reload_changes_nothing(self) -> None:
+        """B25: what a new coordinator knows equals what the old one knew; what is in memory only is empty."""
+        before = self.listed()
+        assert not isinstance(before, ErrorCode)
+        expected = {txn.transactional_id: persisted(txn.metadata) for txn in before}
+        self.world.elect()
+        self.world.turn(20)
+        after = self.listed()
+        assert not isinstance(after, ErrorCode)
+        assert {txn.transactional_id: txn.metadata for txn in after} == expected
+        assert all(txn.pending is None and not txn.waiters for txn in after)
+        assert all(txn.unknown_topic_since_ms == NO_TIMESTAMP for txn in after)
+
+
+FENCED_STATES = {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT}
+
+
+def persisted(metadata: TransactionMetadata) -> TransactionMetadata:
+    """Without what version 0 of the log's values does not hold."""
+    return replace(metadata, last_producer_epoch=NO_PRODUCER_EPOCH, previous_producer_id=NO_PRODUCER_ID)
+
+
+def check_step(before: TransactionMetadata, after: TransactionMetadata) -> None:
+    assert after.state in TRANSITIONS[before.state]
+    if after.producer == before.producer:
+        return
+    assert after.state in (TransactionState.EMPTY, TransactionState.PREPARE_ABORT)
+    rotates = after.producer_id != before.producer_id
+    assert after.producer_epoch == (0 if rotates else before.producer_epoch + 1)
+    assert not rotates or (after.state is TransactionState.EMPTY and before.producer_epoch >= LAST_LIVE_EPOCH)
+
+
+def follow(decisions: list[tuple[int, bool]], markers: list[tuple[int, bool]]) -> int:
+    """How many decisions have been heard, if each is heard once or more, in their order."""
+    heard = 0
+    for marker in markers:
+        if heard < len(decisions) and decisions[heard] == marker:
+            heard += 1
+        else:
+            assert heard > 0, f"{marker} before any decision"
+            assert decisions[heard - 1] == marker, f"{marker} after {heard} of {decisions}"
+    return heard
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=60,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
