@@ -6,8 +6,8 @@ non-deterministic automaton, and the set of its states is carried along the text
 
 Supported: literals, ``.``, classes with ranges and negation, ``\d \w \s`` and their negations, groups (capturing or
 not, named or not), alternation, ``* + ? {m} {m,} {m,n}`` greedy or lazy (which is the same here), ``^ $ \A \z \b
-\B``, ``\Q…\E``, hexadecimal and control escapes, and the flags ``i`` and ``s``. Not supported: Unicode classes and
-flags that concern lines. What RE2 leaves out (look-around, back-references) is left out.
+\B``, hexadecimal and control escapes, and the flags ``i`` and ``s``. Not supported: Unicode and named classes,
+``\Q…\E``, and flags that concern lines. What RE2 leaves out (look-around, back-references) is left out.
 """
 
 from collections.abc import Callable
@@ -280,8 +280,6 @@ class _Parser:
                 return self._asserting(_at_word_boundary)
             case "B":
                 return self._asserting(lambda text, position: not _at_word_boundary(text, position))
-            case "Q":
-                return self._quotation()
             case _:
                 return self._literal(self._escaped_character(kind))
 
@@ -305,15 +303,6 @@ class _Parser:
         digits = self._pattern[self._at : max(close, self._at)]
         self._at = close + 1
         return digits
-
-    def _quotation(self) -> _Fragment:
-        end = self._pattern.find("\\E", self._at)
-        text = self._pattern[self._at :] if end < 0 else self._pattern[self._at : end]
-        self._at = len(self._pattern) if end < 0 else end + 2
-        whole = self._empty()
-        for character in text:
-            whole = self._then(whole, self._literal(character))
-        return whole
 
     def _literal(self, character: str) -> _Fragment:
         if self._ignore_case:
