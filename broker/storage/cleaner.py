@@ -66,11 +66,12 @@ class Cleanable:
 def find_cleanable(log: PartitionLog, first_dirty_offset: int, now_ms: int) -> Cleanable:
     """The closed segments that may be cleaned, and how dirty they are."""
     limit = min(log.high_watermark, log.last_stable_offset, log.recovery_point)
+    lag_ms = log.config.min_compaction_lag_ms
     found: list[LogSegment] = []
     end_offset = log.segments.first.base_offset
     for slot, segment in enumerate(log.segments.closed):
         following = log.segments[slot + 1].base_offset
-        if following > limit or now_ms - segment.max_timestamp().timestamp < log.config.min_compaction_lag_ms:
+        if following > limit or (lag_ms > 0 and now_ms - segment.max_timestamp().timestamp < lag_ms):
             break
         found.append(segment)
         end_offset = following

@@ -463,7 +463,7 @@ def test_nothing_is_found_in_an_empty_log(log: PartitionLog) -> None:
 
 def test_a_batch_that_is_broken_inside_stops_no_search(log: PartitionLog) -> None:
     broken = batch(b"a", timestamp=1500)
-    broken[62] ^= 0xFF
+    broken[61] ^= 0xFF
     header = read_header(broken)
     log.append_as_leader(broken, header, 0, AppendOrigin.CLIENT)
     found = log.offset_for_timestamp(1200)

@@ -1,0 +1,177 @@
+"""Which segments retention removes, and what stays of those that knew them."""
+
+from random import Random
+
+import pytest
+
+from broker.storage.log_config import LogConfig
+from broker.storage.partition_log import PartitionLog
+from broker.storage.retention import SegmentAge, count_expired
+from protocol.errors import ErrorCode
+from tests.unit.broker.batches import batch, marker
+from tests.unit.broker.storage.logs import (
+    DIRECTORY,
+    append,
+    content,
+    end_txn,
+    must_append,
+    new_disk,
+    open_log,
+    producers,
+    read,
+)
+
+SEGMENTS = [
+    SegmentAge(100, 10, 1000, False),
+    SegmentAge(100, 20, 3000, False),
+    SegmentAge(100, 30, 2000, False),
+    SegmentAge(50, 35, 4000, True),
+]
+FOREVER = {"retention_ms": -1, "retention_bytes": -1}
+
+
+def count(config: LogConfig, *, log_start: int = 0, high_watermark: int = 35, now_ms: int = 5000) -> int:
+    return count_expired(SEGMENTS, config, log_start_offset=log_start, high_watermark=high_watermark, now_ms=now_ms)
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "expected"), [(-1, 0), (4000, 0), (3999, 1), (2000, 1), (1999, 3), (1000, 3), (999, 4), (0, 4)]
+)
+def test_retention_by_time(retention_ms: int, expected: int) -> None:
+    assert count(LogConfig(retention_ms=retention_ms, retention_bytes=-1)) == expected
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "expected"), [(-1, 0), (350, 0), (251, 0), (250, 1), (150, 2), (50, 3), (0, 4)]
+)
+def test_retention_by_size(retention_bytes: int, expected: int) -> None:
+    assert count(LogConfig(retention_ms=-1, retention_bytes=retention_bytes)) == expected
+
+
+@pytest.mark.parametrize(("log_start", "expected"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3), (35, 3)])
+def test_what_lies_before_the_log_start_goes(log_start: int, expected: int) -> None:
+    for policy in (frozenset({"delete"}), frozenset({"compact"}), frozenset[str]()):
+        assert count(LogConfig(cleanup_policy=policy, retention_ms=-1), log_start=log_start) == expected
+
+
+def test_nothing_goes_that_is_not_replicated() -> None:
+    config = LogConfig(retention_ms=0)
+    assert [count(config, high_watermark=offset) for offset in (0, 9, 10, 29, 30, 34, 35)] == [0, 0, 1, 2, 3, 3, 4]
+
+
+def test_compacted_logs_keep_their_age() -> None:
+    assert count(LogConfig(cleanup_policy=frozenset({"compact"}), retention_ms=0, retention_bytes=0)) == 0
+
+
+def test_an_empty_active_segment_stays() -> None:
+    ages = [SegmentAge(0, 0, 0, True)]
+    config = LogConfig(retention_ms=0)
+    assert count_expired(ages, config, log_start_offset=0, high_watermark=0, now_ms=10**9) == 0
+
+
+# In logs
+
+
+def aged_log(config: LogConfig) -> PartitionLog:
+    log = open_log(new_disk(), config)
+    for number in range(20):
+        must_append(
+            log, batch(b"v" * 100, timestamp=1000 * number, producer_id=5, epoch=0, sequence=number), number // 8
+        )
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def test_old_segments_go_and_the_log_begins_later() -> None:
+    log = aged_log(LogConfig(segment_bytes=800, retention_ms=9_500))
+    expired = log.delete_expired_segments(20_000)
+    assert expired > 0
+    start = log.segments.first.base_offset
+    assert log.log_start_offset == start > 0
+    assert log.read(0, 100, upper_offset=20) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert read(log, start).records
+    assert log.epochs.entries[0].start_offset == start
+    assert {path.rpartition(".")[2] for path in log.garbage} == {"deleted"}
+    assert len([path for path in log.garbage if path.endswith(".log.deleted")]) == expired
+
+
+def test_a_log_of_which_everything_is_old() -> None:
+    log = aged_log(LogConfig(segment_bytes=800, retention_ms=1))
+    log.delete_expired_segments(10**6)
+    assert (log.log_start_offset, log.log_end_offset, log.size, len(log.segments)) == (20, 20, 0, 1)
+    assert must_append(log, batch(producer_id=5, epoch=0, sequence=20)).base_offset == 20
+    assert log.delete_expired_segments(10**6) == 0, "it is not replicated"
+    log.update_high_watermark(21)
+    assert log.delete_expired_segments(10**6) == 1
+
+
+@pytest.mark.parametrize("end", ["none", "clean", "crash"])
+def test_retention_forgets_no_live_producer(end: str) -> None:
+    """B32: its records are gone, yet its sequence and epoch are known, also after a restart."""
+    config = LogConfig(segment_bytes=800, retention_ms=1)
+    disk = new_disk()
+    log = open_log(disk, config)
+    for sequence in range(20):
+        must_append(log, batch(b"v" * 100, timestamp=1, producer_id=5, epoch=3, sequence=sequence))
+    log.update_high_watermark(20)
+    log.delete_expired_segments(10**6)
+    before = producers(log)
+    if end == "clean":
+        log.close()
+        log = open_log(disk, config, recovery_point=20, clean_shutdown=True)
+    elif end == "crash":
+        disk.crash("process", Random(0))
+        log = open_log(disk, config, log_start_offset=log.log_start_offset)
+    assert producers(log) == before
+    assert must_append(log, batch(b"v" * 100, producer_id=5, epoch=3, sequence=19)).duplicate
+    assert append(log, batch(producer_id=5, epoch=2, sequence=20)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert must_append(log, batch(producer_id=5, epoch=3, sequence=20)).base_offset == 20
+
+
+def test_deleted_records() -> None:
+    log = aged_log(LogConfig(segment_bytes=800, **FOREVER))  # type: ignore[arg-type]
+    assert log.advance_log_start_offset(99) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.advance_log_start_offset(11) is ErrorCode.NONE
+    assert log.advance_log_start_offset(3) is ErrorCode.NONE
+    assert log.log_start_offset == 11
+    assert [offset for offset, _, _ in content(log)] == list(range(11, 20))
+    expected = sum(1 for segment in list(log.segments)[1:] if segment.base_offset <= 11)
+    assert log.delete_expired_segments(0) == expected > 0
+    assert log.epochs.entries[0].start_offset == 11
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_deleted_records_stay_deleted(clean: bool) -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for sequence in range(5):
+        must_append(log, batch(producer_id=5, epoch=0, sequence=sequence))
+    log.update_high_watermark(5)
+    log.advance_log_start_offset(5)
+    if clean:
+        log.close()
+    log = open_log(disk, log_start_offset=5, recovery_point=5 if clean else 0, clean_shutdown=clean)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    assert bool(producers(log)) is clean, "without a snapshot nothing tells of them any more"
+
+
+def test_records_of_an_open_transaction_that_are_deleted() -> None:
+    log = open_log(new_disk())
+    must_append(log, batch(producer_id=1, epoch=0, sequence=0, transactional=True))
+    must_append(log, batch())
+    must_append(log, batch())
+    log.update_high_watermark(3)
+    assert log.last_stable_offset == 0
+    log.advance_log_start_offset(2)
+    assert log.last_stable_offset == 2
+    assert log.first_unstable_offset == 2
+    end_txn(log, marker(1, commit=True))
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 4
+
+
+def test_snapshots_of_segments_that_are_gone_go() -> None:
+    log = aged_log(LogConfig(segment_bytes=800, retention_ms=9_500))
+    log.delete_expired_segments(20_000)
+    assert log.producer_state.snapshot_offsets == tuple(segment.base_offset for segment in log.segments)
+    assert log.directory == DIRECTORY
