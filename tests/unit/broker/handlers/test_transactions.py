@@ -1,0 +1,295 @@
+"""The requests of transactional producers and of their operators: shapes, versions, and who may."""
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from broker.handlers.describe_transactions import handle_describe_transactions
+from broker.handlers.end_txn import handle_end_txn
+from broker.handlers.init_producer_id import handle_init_producer_id
+from broker.handlers.list_transactions import handle_list_transactions
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.controller.cluster_image import MetadataCache
+from coordinator.runtime import partition_for
+from coordinator.transaction.state import ProducerIdAndEpoch
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, TopicData
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_transactions import ListTransactionsRequest
+from protocol.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.unit.coordinator.transaction.world import HERE, World
+
+CLIENT = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+NEWEST = {
+    handle_init_producer_id: 5,
+    handle_add_partitions_to_txn: 3,
+    handle_add_offsets_to_txn: 4,
+    handle_end_txn: 4,
+    handle_describe_transactions: 0,
+    handle_list_transactions: 2,
+}
+
+
+class Rules:
+    """An authorizer that denies what the test says."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[Operation, ResourceType, str]] = set()
+
+    def authorize(self, context: RequestContext, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return (operation, kind, name) not in self.denied
+
+
+class Side:
+    """The transactional side of a broker: its handlers over a coordinator in its small world."""
+
+    def __init__(self) -> None:
+        self.world = World().start()
+        self.rules = Rules()
+        self.metadata = MetadataCache()
+        self.broker: Any = SimpleNamespace(
+            transaction_coordinator=self.world.coordinator,
+            metadata=self.metadata,
+            authorizer=self.rules,
+            config=BrokerConfig(),
+        )
+        self.create("invoices", 2)
+
+    def create(self, topic: str, partitions: int) -> None:
+        self.world.cluster.add_topic(topic, partitions)
+        states = [
+            UpdateMetadataPartitionState(
+                partition_index=index, leader=HERE, leader_epoch=0, replicas=[HERE], isr=[HERE]
+            )
+            for index in range(partitions)
+        ]
+        topics = [
+            UpdateMetadataTopicState(topic_name=topic, topic_id=topic.encode().rjust(16), partition_states=states)
+        ]
+        self.metadata.apply_update_metadata(UpdateMetadataRequest(controller_epoch=1, topic_states=topics))
+
+    def ask(self, handler: ApiHandler[Any], request: Message, version: int | None = None) -> Any:
+        """The response, however long it takes."""
+        context = RequestContext(NEWEST[handler] if version is None else version, 1, "client", CLIENT)
+        outcome = self.world.do(lambda: handler(self.broker, context, request))
+        if isinstance(outcome, Message):
+            return outcome
+        assert outcome is not None
+        return self.world.loop.run_until_complete(asyncio.wait_for(outcome, 60))
+
+    def init(self, version: int = 5, **fields: Any) -> Any:
+        request = InitProducerIdRequest(**{"transactional_id": "id", "transaction_timeout_ms": 60_000, **fields})
+        return self.ask(handle_init_producer_id, request, version)
+
+    def producer(self) -> ProducerIdAndEpoch:
+        response = self.init()
+        assert response.error_code == ErrorCode.NONE
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+
+    def add(self, producer: ProducerIdAndEpoch, *topics: tuple[str, list[int]], version: int = 3) -> dict[str, int]:
+        """{"topic-partition": error}"""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="id",
+            v3_and_below_producer_id=producer.id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics],
+        )
+        response = self.ask(handle_add_partitions_to_txn, request, version)
+        return {
+            f"{topic.name}-{partition.partition_index}": partition.partition_error_code
+            for topic in response.results_by_topic_v3_and_below
+            for partition in topic.results_by_partition
+        }
+
+    def add_offsets(self, producer: ProducerIdAndEpoch, version: int = 4) -> int:
+        request = AddOffsetsToTxnRequest(
+            transactional_id="id", producer_id=producer.id, producer_epoch=producer.epoch, group_id="group"
+        )
+        error: int = self.ask(handle_add_offsets_to_txn, request, version).error_code
+        return error
+
+    def end(self, producer: ProducerIdAndEpoch, version: int = 4) -> int:
+        request = EndTxnRequest(
+            transactional_id="id", producer_id=producer.id, producer_epoch=producer.epoch, committed=True
+        )
+        error: int = self.ask(handle_end_txn, request, version).error_code
+        return error
+
+
+@pytest.fixture
+def side() -> Iterator[Side]:
+    made = Side()
+    yield made
+    made.world.stop()
+
+
+def test_the_requests_of_a_transaction(side: Side) -> None:
+    producer = side.producer()
+    assert side.add(producer, ("invoices", [0, 1])) == {"invoices-0": 0, "invoices-1": 0}
+    assert side.add_offsets(producer) == ErrorCode.NONE
+    offsets = TopicPartition("__consumer_offsets", partition_for("group", 50))
+    assert side.world.described().partitions >= {TopicPartition("invoices", 1), offsets}
+    side.create("__consumer_offsets", 50)
+    assert side.end(producer) == ErrorCode.NONE
+    assert [marker.commit for marker in side.world.markers(offsets)] == [True]
+
+
+@pytest.mark.parametrize("kind", ["init", "add", "add offsets", "end"])
+def test_a_fenced_producer_is_told_in_words_that_its_version_knows(side: Side, kind: str) -> None:
+    zombie = side.producer()
+    side.producer()
+    fenced, old = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+    if kind == "init":
+        fields = {"producer_id": zombie.id, "producer_epoch": zombie.epoch + 7}
+        answers = [side.init(version, **fields).error_code for version in (3, 4, 5)]
+        assert answers == [old, fenced, fenced]
+    elif kind == "add":
+        answers = [side.add(zombie, ("invoices", [0]), version=version)["invoices-0"] for version in range(4)]
+        assert answers == [old, old, fenced, fenced]
+    elif kind == "add offsets":
+        assert [side.add_offsets(zombie, version) for version in range(5)] == [old, old, fenced, fenced, fenced]
+    else:
+        assert [side.end(zombie, version) for version in range(5)] == [old, old, fenced, fenced, fenced]
+
+
+# InitProducerId
+
+
+def test_a_producer_without_a_transactional_id_is_served_by_anyone(side: Side) -> None:
+    one, other = (side.init(transactional_id=None, transaction_timeout_ms=0) for _ in range(2))
+    assert (one.error_code, one.producer_epoch) == (ErrorCode.NONE, 0)
+    assert one.producer_id != other.producer_id
+
+
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(1, -1), (-1, 0)])
+def test_half_of_an_identity_is_none(side: Side, producer_id: int, producer_epoch: int) -> None:
+    response = side.init(producer_id=producer_id, producer_epoch=producer_epoch)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert (response.producer_id, response.producer_epoch) == (-1, -1)
+
+
+# AddPartitionsToTxn
+
+
+def test_partitions_are_added_all_or_none(side: Side) -> None:
+    producer = side.producer()
+    side.rules.denied.add((Operation.WRITE, ResourceType.TOPIC, "secret"))
+    side.create("secret", 1)
+    errors = side.add(producer, ("invoices", [0, 9]), ("secret", [0]), ("__consumer_offsets", [0]))
+    assert errors == {
+        "invoices-0": ErrorCode.OPERATION_NOT_ATTEMPTED,
+        "invoices-9": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "secret-0": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "__consumer_offsets-0": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    assert side.world.described().partitions == frozenset()
+
+
+def test_a_topic_that_stays_away_ends_the_retries(side: Side) -> None:
+    """B10: after a topic is deleted, AddPartitions ends in a definite error, never infinite retries."""
+    producer = side.producer()
+    assert side.add(producer, ("gone", [0])) == {"gone-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    side.world.sleep(61)
+    assert side.add(producer, ("gone", [0]), ("invoices", [0])) == {
+        "gone-0": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "invoices-0": ErrorCode.OPERATION_NOT_ATTEMPTED,
+    }
+    assert side.add(producer, ("invoices", [0])) == {"invoices-0": ErrorCode.NONE}
+    assert side.add(producer, ("gone", [0])) == {"gone-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    zombie = producer
+    side.producer()
+    assert side.add(zombie, ("gone", [0]), version=0) == {"gone-0": ErrorCode.INVALID_PRODUCER_EPOCH}
+
+
+# Who may
+
+
+def test_who_may_not_write_to_a_transactional_id_is_told_everywhere(side: Side) -> None:
+    producer = side.producer()
+    side.rules.denied.add((Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "id"))
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert side.init().error_code == refused
+    assert side.add(producer, ("invoices", [0, 1])) == {"invoices-0": refused, "invoices-1": refused}
+    assert side.add_offsets(producer) == refused
+    assert side.end(producer) == refused
+
+
+def test_who_may_not_read_a_group_cannot_commit_its_offsets(side: Side) -> None:
+    producer = side.producer()
+    side.rules.denied.add((Operation.READ, ResourceType.GROUP, "group"))
+    assert side.add_offsets(producer) == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_who_may_not_write_idempotently_gets_no_producer_id(side: Side) -> None:
+    side.rules.denied.add((Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "kafka-cluster"))
+    assert side.init(transactional_id=None).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+# Operators
+
+
+def test_a_transaction_is_described(side: Side) -> None:
+    producer = side.producer()
+    side.create("secret", 1)
+    side.add(producer, ("invoices", [1, 0]), ("secret", [0]))
+    side.rules.denied |= {
+        (Operation.DESCRIBE, ResourceType.TOPIC, "secret"),
+        (Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "hidden"),
+    }
+    request = DescribeTransactionsRequest(transactional_ids=["id", "unknown", "hidden"])
+    found, unknown, hidden = side.ask(handle_describe_transactions, request).transaction_states
+    assert (found.error_code, found.transactional_id, found.transaction_state) == (0, "id", "Ongoing")
+    assert (found.producer_id, found.producer_epoch, found.transaction_timeout_ms) == (*producer, 60_000)
+    assert found.transaction_start_time_ms == side.world.described().start_ms
+    assert found.topics == [TopicData(topic="invoices", partitions=[0, 1])]
+    assert (unknown.error_code, unknown.transactional_id) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "unknown")
+    assert hidden.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def list_ids(side: Side, **criteria: Any) -> list[str]:
+    response = side.ask(handle_list_transactions, ListTransactionsRequest(**criteria))
+    assert response.error_code == ErrorCode.NONE
+    return sorted(state.transactional_id for state in response.transaction_states)
+
+
+def test_transactions_are_listed_by_what_the_request_asks_for(side: Side) -> None:
+    for name in ("a-1", "a-2", "b-1", "hidden"):
+        side.world.producer(name)
+    side.add(side.producer(), ("invoices", [0]))
+    side.rules.denied.add((Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "hidden"))
+    assert list_ids(side) == ["a-1", "a-2", "b-1", "id"]
+    assert list_ids(side, state_filters=["Ongoing"]) == ["id"]
+    assert list_ids(side, transactional_id_pattern="a-.") == ["a-1", "a-2"]
+    assert list_ids(side, transactional_id_pattern="") == ["a-1", "a-2", "b-1", "id"]
+    assert list_ids(side, state_filters=["Ongoing"], duration_filter=1) == []
+    side.world.sleep(1)
+    assert list_ids(side, state_filters=["Ongoing"], duration_filter=1) == ["id"]
+    assert list_ids(side, producer_id_filters=[side.world.described("b-1").producer_id]) == ["b-1"]
+
+
+def test_states_that_do_not_exist_are_reported(side: Side) -> None:
+    side.producer()
+    request = ListTransactionsRequest(state_filters=["Asleep"])
+    response = side.ask(handle_list_transactions, request)
+    assert (response.unknown_state_filters, response.transaction_states) == (["Asleep"], [])
+
+
+def test_a_pattern_that_is_none_is_refused(side: Side) -> None:
+    response = side.ask(handle_list_transactions, ListTransactionsRequest(transactional_id_pattern="("))
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
