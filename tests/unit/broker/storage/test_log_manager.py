@@ -1,0 +1,470 @@
+"""A data directory: start and end, creation and deletion of logs, checkpoints, and what runs in the background."""
+
+import asyncio
+import errno
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.storage.disk import AlreadyLocked, LocalDisk
+from broker.storage.log_config import LogConfig
+from broker.storage.log_manager import LogManager, LogManagerConfig
+from broker.storage.meta_properties import InvalidMetaProperties
+from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from protocol.records.record_batch import NewRecord, build_batch
+from protocol.topic_partition import TopicPartition
+from tests.simulation.sim_disk import MachineStopped, SimDisk
+from tests.unit.broker.batches import batch
+from tests.unit.broker.storage.logs import append, content, must_append
+from tests.unit.broker.virtual_time import in_virtual_time
+
+A, B = TopicPartition("a", 0), TopicPartition("b-x", 3)
+ID_A, ID_B = b"a" * 16, b"b" * 16
+NOW = 1_000_000
+
+
+class Broker:
+    """A log manager on a disk, and what it reported."""
+
+    def __init__(self, disk: SimDisk, config: LogConfig | None = None, **options: int | bool) -> None:
+        self.disk = disk
+        self.config = config or LogConfig(segment_bytes=700, index_interval_bytes=100)
+        self.now_ms = NOW
+        self.options = LogManagerConfig(**options)  # type: ignore[arg-type]
+        self.manager = self.new_manager()
+
+    def new_manager(self) -> LogManager:
+        self.failed_logs: list[object] = []
+        self.failures: list[OSError] = []
+        manager = LogManager(
+            self.disk,
+            "/data",
+            log_config=lambda topic: self.config,
+            wall_clock=lambda: self.now_ms,
+            rng=Random(1),
+            config=self.options,
+        )
+        manager.on_log_failure = self.failed_logs.append
+        manager.on_directory_failure = self.failures.append
+        return manager
+
+    def start(self) -> LogManager:
+        self.manager.start()
+        return self.manager
+
+    def restart(self) -> LogManager:
+        self.manager.close(broker_epoch=42)
+        self.manager = self.new_manager()
+        return self.start()
+
+    def kill(self) -> LogManager:
+        self.disk.crash("process", Random(0))
+        self.manager = self.new_manager()
+        return self.start()
+
+    def create(self, name: TopicPartition, topic_id: bytes) -> PartitionLog:
+        return self.manager.create(name, self.config, topic_id)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    broker = Broker(SimDisk())
+    broker.start()
+    return broker
+
+
+def fill(log: PartitionLog, count: int = 20, *, pid: int = 7) -> None:
+    entry = log.producer_state.producers.get(pid)
+    first = 0 if entry is None else entry.last_sequence + 1
+    for sequence in range(first, first + count):
+        must_append(log, batch(b"v" * 60, producer_id=pid, epoch=0, sequence=sequence))
+
+
+def log_of(manager: LogManager, name: TopicPartition = A) -> PartitionLog:
+    log = manager.get(name)
+    assert log is not None
+    return log
+
+
+# Start and end
+
+
+def test_an_empty_directory(broker: Broker) -> None:
+    assert (len(broker.manager), broker.manager.previous_broker_epoch) == (0, None)
+    assert broker.disk.list_dir("/data") == [".lock"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_logs_come_back(broker: Broker, clean: bool) -> None:
+    fill(broker.create(A, ID_A))
+    fill(broker.create(B, ID_B), 3)
+    before = {log.topic_partition: content(log) for log in broker.manager}
+    manager = broker.restart() if clean else broker.kill()
+    assert manager.previous_broker_epoch == (42 if clean else None)
+    assert {log.topic_partition: content(log) for log in manager} == before
+    assert (log_of(manager).topic_id, log_of(manager, B).topic_id) == (ID_A, ID_B)
+    assert log_of(manager).recovery_point == (20 if clean else 0)
+
+
+def test_the_mark_of_a_clean_shutdown_counts_once(broker: Broker) -> None:
+    broker.create(A, ID_A)
+    assert broker.restart().previous_broker_epoch == 42
+    assert not broker.disk.exists("/data/.kafka_cleanshutdown")
+    assert broker.kill().previous_broker_epoch is None
+
+
+def test_a_failed_log_leaves_no_mark(broker: Broker) -> None:
+    log = broker.create(A, ID_A)
+    fill(log)
+    broker.disk.fail("append", ".log")
+    append(log, batch())
+    assert broker.failed_logs == [log]
+    assert broker.restart().previous_broker_epoch is None
+    assert log_of(broker.manager).log_end_offset == 20
+
+
+def test_a_close_that_fails_leaves_no_mark(broker: Broker) -> None:
+    fill(broker.create(A, ID_A))
+    broker.disk.fail("append", "recovery-point-offset-checkpoint.tmp")
+    assert broker.restart().previous_broker_epoch is None
+
+
+def test_two_brokers_cannot_have_one_directory(broker: Broker) -> None:
+    other = broker.new_manager()
+    with pytest.raises(AlreadyLocked):
+        other.start()
+    broker.manager.close()
+    other.start()
+    other.close()
+
+
+def test_a_load_that_fails_lets_go_of_the_lock() -> None:
+    broker = Broker(SimDisk())
+    broker.disk.make_dirs("/data")
+    broker.disk.fail("list_dir", "/data")
+    with pytest.raises(OSError, match="list_dir"):
+        broker.start()
+    assert broker.start().get(A) is None
+
+
+def test_whose_directory_it_is(broker: Broker) -> None:
+    broker.manager.claim(1, None)
+    broker.manager.claim(1, "cluster")
+    broker.manager.claim(1, None)
+    assert broker.disk.read("/data/meta.properties") == b"#\nbroker.id=1\nversion=0\ncluster.id=cluster\n"
+    for broker_id, cluster_id in ((2, "cluster"), (1, "other")):
+        with pytest.raises(InvalidMetaProperties):
+            broker.manager.claim(broker_id, cluster_id)
+
+
+def test_what_is_no_partition_is_left_alone(broker: Broker) -> None:
+    broker.disk.make_dirs("/data/lost+found")
+    broker.disk.make_dirs("/data/t-0.abc-future")
+    broker.disk.write_atomic("/data/notes-1", b"a file")
+    broker.disk.write_atomic("/data/recovery-point-offset-checkpoint.3.tmp", b"x")
+    assert len(broker.restart()) == 0
+    names = broker.disk.list_dir("/data")
+    assert {"lost+found", "t-0.abc-future", "notes-1"} <= set(names)
+    assert not [name for name in names if name.endswith(".tmp")]
+
+
+def test_broken_checkpoints_keep_nothing_from_loading(broker: Broker) -> None:
+    log = broker.create(A, ID_A)
+    fill(log)
+    broker.restart()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint"):
+        broker.disk.write_atomic(f"/data/{name}", b"\0\0\0")
+    assert log_of(broker.kill()).log_end_offset == 20
+
+
+# Creation and deletion
+
+
+async def test_a_deleted_log_goes_at_once_and_its_files_later(broker: Broker) -> None:
+    broker.config = LogConfig(file_delete_delay_ms=1000)
+    fill(broker.create(A, ID_A))
+    broker.manager.delete(A)
+    broker.manager.delete(B)
+    assert broker.manager.get(A) is None
+    (name,) = [name for name in broker.disk.list_dir("/data") if name.endswith("-delete")]
+    assert name.startswith("a-0.")
+    await broker.manager.flush_and_remove()
+    assert broker.disk.exists(f"/data/{name}")
+    broker.now_ms += 1000
+    await broker.manager.flush_and_remove()
+    assert not broker.disk.exists(f"/data/{name}")
+
+
+async def test_directories_left_from_a_deletion_go_after_a_restart(broker: Broker) -> None:
+    fill(broker.create(A, ID_A))
+    broker.manager.delete(A)
+    manager = broker.kill()
+    assert manager.get(A) is None
+    await manager.flush_and_remove()
+    assert not [name for name in broker.disk.list_dir("/data") if name.endswith("-delete")]
+
+
+async def test_a_new_log_has_nothing_of_one_that_had_its_name(broker: Broker) -> None:
+    """Checkpoints are about logs, not names: a log start of 30 would empty a new log of 5 records."""
+    log = broker.create(A, ID_A)
+    fill(log, 30)
+    log.update_high_watermark(30)
+    log.advance_log_start_offset(29)
+    log.roll()
+    await broker.manager.flush_and_remove()
+    await broker.manager.checkpoint_recovery_points()
+    await broker.manager.checkpoint_log_starts()
+    broker.manager.delete(A)
+    fill(broker.create(A, ID_B), 5)
+    log = log_of(broker.kill())
+    assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (0, 5, ID_B)
+
+
+# Checkpoints
+
+
+async def test_recovery_points_follow_the_flush_of_closed_segments(broker: Broker) -> None:
+    log = broker.create(A, ID_A)
+    fill(log)
+    assert log.recovery_point == 0
+    await broker.manager.flush_and_remove()
+    assert log.recovery_point == log.segments.active.base_offset > 0
+    await broker.manager.checkpoint_recovery_points()
+    text = broker.disk.read("/data/recovery-point-offset-checkpoint")
+    assert text == b"0\n1\na 0 %d\n" % log.recovery_point
+    writes = broker.disk.calls["rename"]
+    await broker.manager.checkpoint_recovery_points()
+    assert broker.disk.calls["rename"] == writes, "nothing has changed"
+
+
+async def test_a_truncation_below_the_recovery_point_lowers_it_on_disk_first(broker: Broker) -> None:
+    log = broker.create(A, ID_A)
+    fill(log)
+    await broker.manager.flush_and_remove()
+    await broker.manager.checkpoint_recovery_points()
+    log.truncate_to(2)
+    assert broker.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
+
+
+async def test_a_checkpoint_that_is_being_written_gives_way_to_a_truncation(broker: Broker) -> None:
+    log = broker.create(A, ID_A)
+    fill(log)
+    await broker.manager.flush_and_remove()
+
+    async def truncate() -> None:
+        broker.disk.delay = None
+        log.truncate_to(2)
+
+    broker.disk.delay = truncate
+    await broker.manager.checkpoint_recovery_points()
+    assert broker.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
+    fill(log)
+    await broker.manager.checkpoint_recovery_points()
+    assert broker.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
+
+
+async def test_log_starts_are_written_where_they_are_not_plain(broker: Broker) -> None:
+    log = broker.create(A, ID_A)
+    broker.create(B, ID_B)
+    fill(log)
+    log.update_high_watermark(20)
+    log.advance_log_start_offset(9)
+    await broker.manager.checkpoint_log_starts()
+    assert broker.disk.read("/data/log-start-offset-checkpoint") == b"0\n1\na 0 9\n"
+    assert log_of(broker.kill()).log_start_offset == 9
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["append", "append", "flush", "checkpoint", "truncate", "recreate", "restart"]),
+            st.integers(0, 1000),
+        ),
+        max_size=25,
+    ),
+    st.integers(0, 15_000),
+    st.integers(0, 2**32),
+)
+def test_after_a_power_loss_every_log_is_a_prefix_that_has_all_that_was_flushed(
+    steps: list[tuple[str, int]], units: int, seed: int
+) -> None:
+    broker = Broker(SimDisk())
+    broker.disk.make_dirs("/data")
+    broker.disk.sync_dir("/")
+    flushed: list[bytes | None] = []
+    broker.start()
+    broker.disk.stop_after(units)
+    try:
+        broker.create(A, ID_A)
+        for number, (step, argument) in enumerate(steps):
+            log = log_of(broker.manager)
+            if step == "append":
+                must_append(log, batch(b"%d" % number + b"v" * (argument % 200)), number)
+            elif step == "flush":
+                asyncio.run(_flush(broker.manager, log))
+                flushed = [value for offset, _, value in content(log) if offset < log.flushed_offset]
+            elif step == "checkpoint":
+                asyncio.run(broker.manager.checkpoint_recovery_points())
+            elif step == "truncate":
+                offset = log.log_end_offset * (argument % 8) // 8
+                flushed = flushed[:offset]
+                log.truncate_to(offset)
+            elif step == "recreate":
+                flushed = []
+                broker.manager.delete(A)
+                broker.create(A, b"%16d" % number)
+            else:
+                broker.restart()
+                flushed = [value for _, _, value in content(log_of(broker.manager))]
+    except MachineStopped:
+        pass
+    broker.disk.crash("power", Random(seed))
+    broker.manager = broker.new_manager()
+    manager = broker.start()
+    log = manager.get(A)
+    if flushed:
+        assert log is not None
+        assert [value for _, _, value in content(log)][: len(flushed)] == flushed
+    for log in manager:
+        assert isinstance(append(log, batch(b"after"), 10_000), AppendInfo)
+
+
+async def _flush(manager: LogManager, log: PartitionLog) -> None:
+    await manager.flush_and_remove()
+    await log.flush_off_loop()
+
+
+# Failures
+
+
+async def test_a_checkpoint_that_cannot_be_written_fails_the_directory(broker: Broker) -> None:
+    fill(broker.create(A, ID_A))
+    broker.options = LogManagerConfig(recovery_point_checkpoint_interval_ms=1)
+    broker.disk.fail("sync", ".tmp", error=errno.EIO)
+    await broker.manager.flush_and_remove()
+    with pytest.raises(OSError, match="sync"):
+        await broker.manager.checkpoint_recovery_points()
+
+
+@in_virtual_time
+async def test_background_work_reports_what_fails() -> None:
+    broker = Broker(SimDisk(), recovery_point_checkpoint_interval_ms=50)
+    broker.start()
+    fill(broker.create(A, ID_A))
+    broker.disk.fail("open", ".tmp", error=errno.EIO)
+    await run_background(broker.manager, seconds=0.2)
+    assert [error.errno for error in broker.failures] == [errno.EIO]
+    assert broker.restart().previous_broker_epoch is None
+
+
+async def run_background(manager: LogManager, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+            for _, coroutine in manager.background():
+                group.create_task(coroutine)
+    except TimeoutError:
+        pass
+
+
+# Background
+
+
+@in_virtual_time
+async def test_everything_happens_in_its_time() -> None:
+    broker = Broker(SimDisk(), LogConfig(segment_bytes=700, retention_ms=1, file_delete_delay_ms=500))
+    broker.start()
+    log = broker.create(A, ID_A)
+    fill(log)
+    log.update_high_watermark(20)
+    broker.now_ms += 10**9
+    await run_background(broker.manager, seconds=700)
+    assert log.log_start_offset == 20
+    assert log.producer_state.producers == {}
+    assert broker.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\na 0 20\n"
+    assert [name for name in broker.disk.list_dir("/data/a-0") if name.endswith(".deleted")]
+    broker.now_ms += 500
+    await run_background(broker.manager, seconds=2)
+    assert [name for name in broker.disk.list_dir("/data/a-0") if name.endswith((".log", ".deleted"))] == [
+        f"{20:020}.log"
+    ]
+
+
+@in_virtual_time
+async def test_logs_are_flushed_by_time() -> None:
+    broker = Broker(SimDisk(), LogConfig(flush_interval_ms=3000))
+    broker.start()
+    log = broker.create(A, ID_A)
+    fill(log, 5)
+    for expected in (0, 0, 5):
+        broker.now_ms += 1500
+        await broker.manager.flush_and_remove()
+        assert log.flushed_offset == expected
+
+
+async def test_compacted_logs_are_cleaned_and_where_is_remembered() -> None:
+    config = LogConfig(segment_bytes=700, cleanup_policy=frozenset({"compact"}))
+    broker = Broker(SimDisk(), config)
+    broker.start()
+    for name in (A, B):
+        log = broker.create(name, ID_A)
+        for number in range(60):
+            data = build_batch([NewRecord(NOW, b"key%d" % (number % 3), b"value%d" % number)])
+            must_append(log, data, origin=AppendOrigin.COORDINATOR)
+        log.update_high_watermark(60)
+    await broker.manager.flush_and_remove()
+    before = log_of(broker.manager).size
+    await broker.manager.clean()
+    for name in (A, B):
+        assert log_of(broker.manager, name).size < before / 2
+    base = log_of(broker.manager).segments.active.base_offset
+    text = broker.disk.read("/data/cleaner-offset-checkpoint")
+    assert sorted(text.decode().splitlines()) == ["0", "2", f"a 0 {base}", f"b-x 3 {base}"]
+    writes = broker.disk.calls["append"]
+    await broker.manager.clean()
+    assert broker.disk.calls["append"] == writes, "it is clean"
+    manager = broker.restart()
+    await manager.clean()
+    assert {value for _, _, value in content(log_of(manager))} >= {b"value57", b"value58", b"value59"}
+
+
+async def test_idle_segments_give_back_what_they_hold(broker: Broker) -> None:
+    log = broker.create(A, ID_A)
+    fill(log)
+    await broker.manager.flush_and_remove()
+    before = content(log)
+    for _ in range(2):
+        await broker.manager.apply_retention()
+    assert {segment._file is None for segment in log.segments.closed} == {True}
+    assert content(log) == before
+
+
+def test_settings_of_a_topic_reach_its_logs(broker: Broker) -> None:
+    log, other = broker.create(A, ID_A), broker.create(B, ID_B)
+    broker.config = LogConfig(segment_bytes=99)
+    broker.manager.update_config("a")
+    assert (log.config.segment_bytes, other.config.segment_bytes) == (99, 700)
+
+
+def test_a_real_directory(tmp_path) -> None:
+    for expected in (0, 30, 60):
+        manager = LogManager(
+            LocalDisk(),
+            str(tmp_path / "data"),
+            log_config=lambda topic: LogConfig(segment_bytes=700),
+            wall_clock=lambda: NOW,
+            rng=Random(1),
+        )
+        manager.start()
+        log = manager.get(A) or manager.create(A, LogConfig(segment_bytes=700), ID_A)
+        assert log.log_end_offset == len(content(log)) == expected
+        fill(log, 30)
+        manager.close()
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
+        ".kafka_cleanshutdown",
+        ".lock",
+        "a-0",
+        "recovery-point-offset-checkpoint",
+    ]
