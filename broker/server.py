@@ -35,6 +35,7 @@ from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Quotas, Unlimited
 from broker.settings import ConfigError
 from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
+from broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from broker.storage.disk import Disk
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
@@ -63,7 +64,7 @@ logger = logging.getLogger(__name__)
 _FIRST_BROKER_ID: Final = 1
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Broker:
     """What handlers see of the broker that they serve."""
 
@@ -124,6 +125,7 @@ class _Start:
         self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._supervisor = Supervisor()
         self._metadata = MetadataCache()
+        self._running: Controller | None = None
 
     async def run(self) -> Broker:
         config, resources, supervisor = self._config, self._resources, self._supervisor
@@ -146,7 +148,7 @@ class _Start:
         self._metadata.add_listener(configs.forget_deleted_topics)
 
         await self._load(store, logs)
-        resources.callback(lambda: logs.close(controller.broker_epoch))
+        resources.callback(self._close_logs, logs)
         resources.push_async_callback(replicas.stop)
         resources.push_async_callback(supervisor.stop)
         server = SocketServer(config, supervisor)
@@ -155,7 +157,7 @@ class _Start:
         listeners = parse_listeners(config)
         listeners = listeners.with_ports(await server.bind(listeners.bound))
 
-        controller = self._controller(broker_id, store, channel, listeners)
+        controller = self._running = self._controller(broker_id, store, channel, listeners)
         await controller.start()
         for name, work in self._background(logs, replicas, controller, producer_ids):
             supervisor.spawn(work, name)
@@ -240,6 +242,9 @@ class _Start:
         """Read the topics' settings, and then their logs."""
         await self._configs.load(_session_of(store), _nobody)  # The controller reads again, and then listens.
         logs.load()
+
+    def _close_logs(self, logs: LogManager) -> None:
+        logs.close(NO_BROKER_EPOCH if self._running is None else self._running.broker_epoch)
 
     # The parts
 
