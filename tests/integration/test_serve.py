@@ -1,0 +1,156 @@
+"""``oncelog serve`` as a process: what it prints, what it refuses, how it ends."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from protocol.framing import encode_request, parse_response
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+READY = re.compile(r"\[KafkaServer id=(\d+)\] started \(oncelog\) at PLAINTEXT://localhost:(\d+)")
+
+
+def command(*options: object) -> list[str]:
+    return [sys.executable, "-m", "broker", "serve", *map(str, options)]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")} | variables
+
+
+class Running:
+    """A broker process that has said that it is ready."""
+
+    def __init__(self, process: "subprocess.Popen[str]", port: int, broker_id: int) -> None:
+        self.process = process
+        self.port = port
+        self.broker_id = broker_id
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Exit code, and the rest of standard output and error."""
+        self.process.send_signal(number)
+        rest, log = self.process.communicate(timeout=20)
+        return self.process.returncode, rest + log
+
+    def metadata(self, topic: str) -> MetadataResponse:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as client:
+            client.sendall(b"".join(encode_request(1, "test", request, 12)))
+            stream = client.makefile("rb")
+            answer = stream.read(int.from_bytes(stream.read(4), "big"))
+            return parse_response(MetadataResponse, 12, memoryview(answer))[1]
+
+
+@contextmanager
+def serving(options: Sequence[object], **variables: str) -> Iterator[Running]:
+    process = subprocess.Popen(
+        command(*options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**variables)
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        match = READY.match(line)
+        assert match is not None, (line, process.communicate()[1] if process.poll() is not None else "")
+        yield Running(process, int(match[2]), int(match[1]))
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def refused(*options: object, **variables: str) -> tuple[int, str]:
+    done = subprocess.run(
+        command(*options), capture_output=True, text=True, timeout=20, env=environment(**variables), check=False
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_it_says_once_when_it_is_ready_and_ends_cleanly_when_told_to(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    with serving(["--port", 0, "--data-dir", tmp_path / "data", "--ready-file", ready]) as broker:
+        assert ready.read_text() == f"localhost:{broker.port}\n"
+        assert broker.metadata("orders").topics[0].error_code == 0
+        code, rest = broker.end(signal.SIGTERM)
+    assert code == 0
+    assert "shut down completed" in rest
+    assert "one broker on the embedded metadata store" in rest
+    assert "Traceback" not in rest
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_what_was_created_survives_kill_9(tmp_path: Path) -> None:
+    options = ["--port", 0, "--data-dir", tmp_path]
+    with serving(options) as broker:
+        (created,) = broker.metadata("orders").topics
+        assert broker.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    with serving([*options, "--set", "auto.create.topics.enable=false"]) as broker:
+        (found,) = broker.metadata("orders").topics
+        assert found.topic_id == created.topic_id
+        assert broker.end(signal.SIGINT)[0] == 0
+
+
+def test_a_second_start_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    with serving(["--port", 0, "--data-dir", tmp_path]):
+        code, log = refused("--port", 0, "--data-dir", tmp_path)
+    assert code == 1
+    assert f"oncelog: the data directory is in use by another broker: {tmp_path}/.lock is locked" in log
+    assert "Traceback" not in log
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with serving(["--port", 0, "--data-dir", tmp_path / "one"]) as broker:
+        code, log = refused("--port", broker.port, "--data-dir", tmp_path / "two")
+        assert code == 1
+        assert f"{broker.port}" in log
+        assert "address already in use" in log.lower()
+        assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "message"),
+    [
+        (["--set", "num.partitions=0"], {}, "num.partitions='0' is not valid: expected a whole number, at least 1"),
+        ([], {"KAFKA_NUM_PARTITIONS": "x"}, "num.partitions='x' is not valid: expected a whole number, at least 1"),
+        (["--set", "zookeeper.connect=x:1"], {}, "clusters are not served yet"),
+        (["--log-level", "LOUD"], {}, "--log-level LOUD is not valid"),
+    ],
+)
+def test_a_wrong_configuration_is_one_sentence(
+    tmp_path: Path, options: list[str], variables: dict[str, str], message: str
+) -> None:
+    code, log = refused("--port", 0, "--data-dir", tmp_path / "data", *options, **variables)
+    assert code == 2
+    assert message in log
+    assert "Traceback" not in log
+    assert not (tmp_path / "data").exists()
+
+
+def test_every_source_of_configuration_is_read_and_what_is_odd_is_said(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"log.dirs={tmp_path}/data\nlisteners=PLAINTEXT://localhost:0\nnum.partition=9\nbroker.id=3\n"
+    )
+    options = ["--config", properties, "--set", "message.max.bytes=1000"]
+    with serving(options, KAFKA_NUM_PARTITIONS="4", KAFKA_NUM_IO_THREADS="16", KAFKA_HEAP_OPTS="-Xmx1G") as broker:
+        assert broker.broker_id == 3
+        assert len(broker.metadata("orders").topics[0].partitions) == 4
+        _, log = broker.end(signal.SIGTERM)
+    assert "unknown setting num.partition: did you mean num.partitions?" in log
+    assert log.count("num.io.threads has no effect") == 1
+    assert "heap" not in log
+
+
+def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=5\n")
+    code, log = refused("--port", 0, "--data-dir", tmp_path, "--broker-id", 6)
+    assert code == 1
+    assert "belongs to broker 5, not 6" in log
