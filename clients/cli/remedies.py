@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.errors import ErrorCode
+from protocol.errors import RETRIABLE, ErrorCode
 
 _UNSETTLED: Final = "the cluster has not settled: try again, and see `oncelog health`"
 _MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
 
-REMEDIES: Final[Mapping[ErrorCode, str]] = {
+_REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`oncelog topic list` shows what there is, `oncelog topic create` adds to it",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or pass --if-not-exists",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has at most 249 letters, digits, dots, underscores and dashes",
@@ -30,11 +30,8 @@ REMEDIES: Final[Mapping[ErrorCode, str]] = {
     "see `oncelog health`, offsets.topic.replication.factor and transaction.state.log.replication.factor",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is reading its log: try again",
     ErrorCode.LEADER_NOT_AVAILABLE: "no replica can lead now: see `oncelog health`",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: _UNSETTLED,
-    ErrorCode.NOT_CONTROLLER: _UNSETTLED,
     ErrorCode.NETWORK_EXCEPTION: "the leader could not be reached from here at the address that it advertises: "
     "see `oncelog health` and advertised.listeners",
-    ErrorCode.REQUEST_TIMED_OUT: _UNSETTLED,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not do that with this topic",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this client may not do that with this group",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this client may not do that",
@@ -42,6 +39,12 @@ REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "the broker is of a version that cannot do this",
     ErrorCode.UNKNOWN_SERVER_ERROR: "the broker's output says more",
 }
+
+
+def remedy(error: ErrorCode) -> str | None:
+    """What to do about an error; None if there is nothing to say that its name does not."""
+    return _REMEDIES.get(error) or (_UNSETTLED if error in RETRIABLE else None)
+
 
 NO_ANSWER: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 """Errors that mean that nobody answered."""

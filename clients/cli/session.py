@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 import click
 
 from clients.cli.output import Row, format_fields, format_json, format_table
-from clients.cli.remedies import NO_ANSWER, REMEDIES
+from clients.cli.remedies import NO_ANSWER, remedy
 from clients.cluster import Cluster, parse_bootstrap
 from clients.connection import Address
 from clients.errors import (
@@ -107,20 +107,20 @@ class Session:
     def fail(self, refusals: Mapping[str, Refusal]) -> NoReturn:
         """Explain what a broker refused, and end the command."""
         for subject, refused in refusals.items():
-            _complain(f"{subject}: {refused}", REMEDIES.get(refused.error))
+            _complain(f"{subject}: {refused}", remedy(refused.error))
         nobody_answered = all(refused.error in NO_ANSWER for refused in refusals.values())
         raise click.exceptions.Exit(NO_BROKER if nobody_answered else REFUSED)
 
 
-def _end(code: int, message: str, remedy: str | None) -> NoReturn:
-    _complain(message, remedy)
+def _end(code: int, message: str, advice: str | None) -> NoReturn:
+    _complain(message, advice)
     raise click.exceptions.Exit(code)
 
 
-def _complain(message: str, remedy: str | None) -> None:
+def _complain(message: str, advice: str | None) -> None:
     click.echo(f"Error: {message}", err=True)
-    if remedy:
-        click.echo(f"  {remedy}", err=True)
+    if advice:
+        click.echo(f"  {advice}", err=True)
 
 
 def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> list[Address]:

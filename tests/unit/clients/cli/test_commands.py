@@ -1,0 +1,96 @@
+"""What every command has, and what starting one loads."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from clients.cli.commands import commands
+from clients.cli.remedies import remedy
+from protocol.errors import RETRIABLE, ErrorCode
+
+
+def verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from verbs(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+VERBS = dict(verbs(commands))
+
+
+@pytest.mark.parametrize("path", VERBS, ids=" ".join)
+def test_every_verb_shows_an_example_of_itself(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(commands, [*path, "--help"])
+    assert result.exit_code == 0
+    examples = [line.strip() for line in result.output.partition("Example:")[2].splitlines()]
+    assert any(f"oncelog {' '.join(path)}" in line for line in examples)
+
+
+@pytest.mark.parametrize("path", [path for path in VERBS if path != ("version",)], ids=" ".join)
+def test_every_verb_takes_the_common_options(path: tuple[str, ...]) -> None:
+    options = {option for parameter in VERBS[path].params for option in parameter.opts}
+    assert {"--bootstrap", "--timeout", "--format"} <= options
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "list", "--bootstrap", "here:x"],
+        ["topic", "create"],
+        ["topic", "create", "orders", "--config", "retention.ms"],
+        ["topic", "create", "orders", "--partitions", "0"],
+        ["topic", "alter-config", "orders"],
+        ["topic", "trim-prefix", "orders", "--before", "tomorrow"],
+        ["group", "seek", "billing", "--to", "somewhere"],
+        ["group", "seek", "billing", "--to", "end", "--topic", "orders:x"],
+        ["group", "offset-delete", "billing"],
+        ["config", "describe", "broker", "orders"],
+        ["consume", "orders", "--from", "middle"],
+        ["produce", "orders", "--header", "novalue"],
+        ["health", "--timeout", "0"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_refused_before_anybody_is_asked(arguments: list[str]) -> None:
+    result = CliRunner().invoke(commands, arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.output
+
+
+@pytest.mark.parametrize("variable", ["ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"])
+def test_the_environment_says_where_to_look(variable: str) -> None:
+    result = CliRunner().invoke(commands, ["topic", "list"], env={variable: "127.0.0.1:1"})
+    assert result.exit_code == 3
+    assert "127.0.0.1:1: Connection refused" in result.output
+    assert "oncelog serve" in result.output
+
+
+@pytest.mark.parametrize("error", sorted(RETRIABLE))
+def test_an_error_that_may_pass_comes_with_advice(error: ErrorCode) -> None:
+    assert remedy(error)
+
+
+@pytest.mark.parametrize("arguments", ["topic list", "txn list", "group list"])
+def test_a_client_command_loads_neither_broker_nor_records(arguments: str) -> None:
+    script = (
+        "import sys\n"
+        "from broker.__main__ import main\n"
+        "try:\n"
+        f"    main({[*arguments.split(), '--bootstrap', '127.0.0.1:1']!r})\n"
+        "except SystemExit as exit:\n"
+        "    assert exit.code == 3, exit.code\n"
+        "heavy = ('broker.', 'coordinator', 'uvloop', 'aiofiles', 'construct', 'cramjam', 'kazoo', 'crc32c')\n"
+        "loaded = [name for name in sys.modules if name.startswith(heavy) and name != 'broker.__main__']\n"
+        "assert not loaded, loaded\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,317 @@
+"""Finding who is right, and asking again when it was the wrong one or too early. In virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from clients.admin.offsets import LATEST, list_offsets
+from clients.cluster import AnyBroker, Cluster, Controller, Coordinator, Node, parse_bootstrap
+from clients.connection import Address
+from clients.errors import BrokerRefused, NoBrokerReachable
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.find_coordinator import Coordinator as FoundCoordinator
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker, metadata, only_asked
+
+OPERATION_SECONDS = 30.0
+
+
+@asynccontextmanager
+async def cluster_of(
+    *brokers: ScriptedBroker, leaders: Mapping[str, list[int]] | None = None
+) -> AsyncIterator[Cluster]:
+    """A client of brokers that all tell of each other; the first is the bootstrap."""
+    addresses = {broker.node_id: await broker.start() for broker in brokers}
+    told = only_asked(metadata(addresses, leaders or {}))
+    for broker in brokers:
+        broker.script.setdefault(MetadataRequest, told)
+    bootstrap = [addresses[brokers[0].node_id]]
+    async with Cluster(bootstrap, rng=Random(1), operation_seconds=OPERATION_SECONDS) as cluster:
+        yield cluster
+    for broker in brokers:
+        broker.stop()
+
+
+def in_turn(*answers: Answer) -> "Turns":
+    return Turns(answers)
+
+
+class Turns:
+    """Each request gets the next answer; the last one stays."""
+
+    def __init__(self, answers: tuple[Answer, ...]) -> None:
+        self._answers = list(answers)
+
+    def __call__(self, request: Message) -> Answer:
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def created(error: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name="orders", error_code=error)])
+
+
+def topic_errors(response: CreateTopicsResponse) -> list[int]:
+    return [topic.error_code for topic in response.topics]
+
+
+@in_virtual_time
+async def test_the_controller_is_asked() -> None:
+    first = ScriptedBroker({}, node_id=2)
+    controller = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.NONE)}, node_id=1)
+    async with cluster_of(first, controller) as cluster:
+        await cluster.call(Controller(), CreateTopicsRequest(), CreateTopicsResponse, errors=topic_errors)
+        assert len(controller.seen(CreateTopicsRequest)) == 1
+
+
+@in_virtual_time
+async def test_who_is_no_longer_controller_sends_us_back_to_the_metadata() -> None:
+    former = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.NOT_CONTROLLER)}, node_id=1)
+    present = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.NONE)}, node_id=2)
+    async with cluster_of(former, present) as cluster:
+        both = {1: former.address, 2: present.address}
+        former.script[MetadataRequest] = in_turn(
+            metadata(both, {}, controller_id=1), metadata(both, {}, controller_id=2)
+        )
+        response = await cluster.call(Controller(), CreateTopicsRequest(), CreateTopicsResponse, errors=topic_errors)
+        assert topic_errors(response) == [ErrorCode.NONE]
+        assert len(former.seen(CreateTopicsRequest)) == len(present.seen(CreateTopicsRequest)) == 1
+
+
+@in_virtual_time
+async def test_a_final_error_is_returned_at_once() -> None:
+    broker = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.TOPIC_ALREADY_EXISTS)})
+    async with cluster_of(broker) as cluster:
+        response = await cluster.call(Controller(), CreateTopicsRequest(), CreateTopicsResponse, errors=topic_errors)
+        assert topic_errors(response) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+        assert len(broker.seen(CreateTopicsRequest)) == 1
+
+
+@in_virtual_time
+async def test_an_error_that_does_not_pass_in_time_is_returned_then() -> None:
+    broker = ScriptedBroker({CreateTopicsRequest: created(ErrorCode.NOT_CONTROLLER)})
+    async with cluster_of(broker) as cluster:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        response = await cluster.call(Controller(), CreateTopicsRequest(), CreateTopicsResponse, errors=topic_errors)
+        assert topic_errors(response) == [ErrorCode.NOT_CONTROLLER]
+        assert OPERATION_SECONDS - 2 < loop.time() - started <= OPERATION_SECONDS
+        assert len(broker.seen(CreateTopicsRequest)) < 40  # The pauses grow.
+
+
+def found(node_id: int, address: Address, error: ErrorCode = ErrorCode.NONE) -> FindCoordinatorResponse:
+    coordinator = FoundCoordinator(
+        key="group", node_id=node_id, host=address.host, port=address.port, error_code=error, error_message=None
+    )
+    return FindCoordinatorResponse(coordinators=[coordinator])
+
+
+def group_errors(response: ListGroupsResponse) -> list[int]:
+    return [response.error_code]
+
+
+@in_virtual_time
+async def test_a_coordinator_is_looked_up_once_and_again_when_it_has_moved() -> None:
+    refusing = ListGroupsResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    one = ScriptedBroker({ListGroupsRequest: in_turn(ListGroupsResponse(), ListGroupsResponse(), refusing)}, node_id=1)
+    two = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()}, node_id=2)
+    async with cluster_of(one, two) as cluster:
+        one.script[FindCoordinatorRequest] = in_turn(found(1, one.address), found(2, two.address))
+        for _ in range(3):
+            route = Coordinator.of_group("group")
+            response = await cluster.call(route, ListGroupsRequest(), ListGroupsResponse, errors=group_errors)
+            assert response.error_code == ErrorCode.NONE
+        assert len(one.seen(ListGroupsRequest)) == 3
+        assert len(two.seen(ListGroupsRequest)) == 1
+        assert len(one.seen(FindCoordinatorRequest)) == 2
+
+
+@in_virtual_time
+async def test_a_coordinator_that_is_not_available_yet_is_waited_for() -> None:
+    broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()})
+    async with cluster_of(broker) as cluster:
+        unavailable = found(-1, Address("", -1), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        broker.script[FindCoordinatorRequest] = in_turn(unavailable, unavailable, found(1, broker.address))
+        await cluster.call(Coordinator.of_group("group"), ListGroupsRequest(), ListGroupsResponse, errors=group_errors)
+        assert len(broker.seen(FindCoordinatorRequest)) == 3
+
+
+@in_virtual_time
+async def test_a_coordinator_that_is_refused_is_an_error() -> None:
+    broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()})
+    async with cluster_of(broker) as cluster:
+        broker.script[FindCoordinatorRequest] = found(-1, Address("", -1), ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        with pytest.raises(BrokerRefused, match="GROUP_AUTHORIZATION_FAILED"):
+            await cluster.call(Coordinator.of_group("group"), ListGroupsRequest(), ListGroupsResponse)
+
+
+@in_virtual_time
+async def test_a_broker_that_hangs_up_is_asked_again() -> None:
+    broker = ScriptedBroker({ListGroupsRequest: in_turn(Reaction.CLOSE, ListGroupsResponse())})
+    async with cluster_of(broker) as cluster:
+        await cluster.call(Node(1), ListGroupsRequest(), ListGroupsResponse, errors=group_errors)
+        assert len(broker.seen(ListGroupsRequest)) == 2
+
+
+@in_virtual_time
+async def test_the_first_broker_may_be_down() -> None:
+    up = ScriptedBroker({MetadataRequest: MetadataResponse()})
+    address = await up.start()
+    async with Cluster([Address("127.0.0.1", 1), address], rng=Random(1)) as cluster:
+        await cluster.call(AnyBroker(), MetadataRequest(), MetadataResponse)
+        assert len(up.requests) == 1
+
+
+@in_virtual_time
+async def test_nobody_there_is_said_at_once_and_names_everybody() -> None:
+    async with Cluster([Address("127.0.0.1", 1), Address("127.0.0.1", 2)], rng=Random(1)) as cluster:
+        with pytest.raises(NoBrokerReachable, match=r"127\.0\.0\.1:1: .*; 127\.0\.0\.1:2: "):
+            await cluster.call(AnyBroker(), MetadataRequest(), MetadataResponse)
+
+
+@in_virtual_time
+async def test_two_who_want_the_same_broker_share_a_connection() -> None:
+    broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()})
+    async with cluster_of(broker) as cluster:
+        await cluster.refresh(())
+        asked = [cluster.call(Node(1), ListGroupsRequest(), ListGroupsResponse) for _ in range(5)]
+        await asyncio.gather(*asked)
+        assert len(broker.connections) == 1
+
+
+# Requests to leaders
+
+
+class Leader:
+    """Answers ListOffsets for the partitions it leads with an offset of its own, and refuses the others."""
+
+    def __init__(self, offset: int, refuses: Mapping[int, ErrorCode] | None = None) -> None:
+        self.offset = offset
+        self.refuses = dict(refuses or {})
+
+    def __call__(self, request: Message) -> ListOffsetsResponse:
+        assert isinstance(request, ListOffsetsRequest)
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name, partitions=[self._partition(p.partition_index) for p in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _partition(self, index: int) -> ListOffsetsPartitionResponse:
+        error = self.refuses.get(index, ErrorCode.NONE)
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=error, offset=self.offset + index)
+
+
+def partitions(*indexes: int) -> Iterator[TopicPartition]:
+    return (TopicPartition("orders", index) for index in indexes)
+
+
+async def latest(cluster: Cluster, *indexes: int) -> tuple[dict[int, int | None], dict[int, ErrorCode]]:
+    answers = await list_offsets(cluster, dict.fromkeys(partitions(*indexes), LATEST))
+    return (
+        {tp.partition: at.offset for tp, at in answers.found.items()},
+        {tp.partition: error for tp, error in answers.failed.items()},
+    )
+
+
+@in_virtual_time
+async def test_each_leader_is_asked_once_for_what_it_leads() -> None:
+    one = ScriptedBroker({ListOffsetsRequest: Leader(100)}, node_id=1)
+    two = ScriptedBroker({ListOffsetsRequest: Leader(200)}, node_id=2)
+    async with cluster_of(one, two, leaders={"orders": [1, 2, 1]}) as cluster:
+        assert await latest(cluster, 0, 1, 2) == ({0: 100, 1: 201, 2: 102}, {})
+        assert len(one.seen(ListOffsetsRequest)) == len(two.seen(ListOffsetsRequest)) == 1
+
+
+@in_virtual_time
+async def test_a_moved_leader_is_found_and_only_its_partitions_are_asked_for_again() -> None:
+    former = Leader(100, refuses={1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    one = ScriptedBroker({ListOffsetsRequest: former}, node_id=1)
+    two = ScriptedBroker({ListOffsetsRequest: Leader(200)}, node_id=2)
+    async with cluster_of(one, two) as cluster:
+        both = {1: one.address, 2: two.address}
+        one.script[MetadataRequest] = in_turn(metadata(both, {"orders": [1, 1]}), metadata(both, {"orders": [1, 2]}))
+        assert await latest(cluster, 0, 1) == ({0: 100, 1: 201}, {})
+        (request,) = two.seen(ListOffsetsRequest)
+        assert isinstance(request, ListOffsetsRequest)
+        assert [partition.partition_index for partition in request.topics[0].partitions] == [1]
+
+
+@in_virtual_time
+async def test_a_final_error_of_one_partition_does_not_hold_up_the_others() -> None:
+    leader = Leader(100, refuses={1: ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    broker = ScriptedBroker({ListOffsetsRequest: leader})
+    async with cluster_of(broker, leaders={"orders": [1, 1]}) as cluster:
+        assert await latest(cluster, 0, 1) == ({0: 100}, {1: ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+        assert len(broker.seen(ListOffsetsRequest)) == 1
+
+
+@in_virtual_time
+async def test_a_leader_that_has_not_heard_of_its_new_partition_is_asked_again() -> None:
+    leader = Leader(100, refuses={0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    broker = ScriptedBroker({ListOffsetsRequest: leader})
+    async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
+        asyncio.get_running_loop().call_later(0.5, leader.refuses.clear)
+        assert await latest(cluster, 0) == ({0: 100}, {})
+
+
+@in_virtual_time
+async def test_a_partition_that_does_not_exist_is_said_so() -> None:
+    broker = ScriptedBroker({ListOffsetsRequest: Leader(100)})
+    async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
+        assert await latest(cluster, 0, 7) == ({0: 100}, {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+        answers = await list_offsets(cluster, {TopicPartition("nothing", 0): LATEST})
+        assert answers.failed == {TopicPartition("nothing", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@in_virtual_time
+async def test_a_partition_without_a_leader_fails_when_the_time_is_up() -> None:
+    broker = ScriptedBroker({ListOffsetsRequest: Leader(100)})
+    async with cluster_of(broker, leaders={"orders": [1, -1]}) as cluster:
+        assert await latest(cluster, 0, 1) == ({0: 100}, {1: ErrorCode.LEADER_NOT_AVAILABLE})
+
+
+@in_virtual_time
+async def test_a_leader_that_cannot_be_reached_fails_its_own_partitions_only() -> None:
+    one = ScriptedBroker({ListOffsetsRequest: Leader(100)}, node_id=1)
+    async with cluster_of(one) as cluster:
+        both = {1: one.address, 2: Address("127.0.0.1", 1)}
+        one.script[MetadataRequest] = metadata(both, {"orders": [1, 2]})
+        assert await latest(cluster, 0, 1) == ({0: 100}, {1: ErrorCode.NETWORK_EXCEPTION})
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("localhost", [("localhost", 9092)]),
+        ("a:1,b:2", [("a", 1), ("b", 2)]),
+        (" a:1 , b ", [("a", 1), ("b", 9092)]),
+        ("[::1]:9093", [("::1", 9093)]),
+        ("[::1]", [("::1", 9092)]),
+    ],
+)
+def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
+    assert parse_bootstrap(text) == addresses
+
+
+@pytest.mark.parametrize("text", ["", ",", "a:", ":1", "a:b", "a:0", "a:65536", "a:-1"])
+def test_what_is_no_bootstrap_address(text: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        parse_bootstrap(text)

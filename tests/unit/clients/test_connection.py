@@ -1,0 +1,255 @@
+"""One connection against a broker that says what the test wants, in virtual time and over loopback."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from clients.connection import Address, Connection, connect
+from clients.errors import BadResponse, ConnectionLost, RequestTimedOut, Unreachable, VersionNotSupported
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.produce import ProduceRequest
+from protocol.schema import Message, Versions
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker
+
+Test = Callable[[], Awaitable[None]]
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "virtual": lambda: VirtualLoop(Random(1)),
+}
+
+
+def on_both_loops(test: Test) -> Callable[[str], None]:
+    """Run a test over loopback sockets, and in virtual time with random segmentation."""
+
+    @pytest.mark.parametrize("loop", LOOPS)
+    @functools.wraps(test)
+    def run(loop: str) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(10):
+                await test()
+
+        with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+            runner.run(bounded())
+
+    del run.__wrapped__  # pytest reads the signature from here.
+    return run
+
+
+@asynccontextmanager
+async def serving(broker: ScriptedBroker) -> AsyncIterator[ScriptedBroker]:
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@asynccontextmanager
+async def connected(broker: ScriptedBroker, request_seconds: float = 5.0) -> AsyncIterator[Connection]:
+    async with serving(broker):
+        connection = await connect(broker.address, connect_seconds=5.0, request_seconds=request_seconds)
+        try:
+            yield connection
+        finally:
+            connection.close()
+            await connection.closed
+
+
+def find(key: str) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key=key, coordinator_keys=[key])
+
+
+def echoing() -> ScriptedBroker:
+    """Answers with the key it was asked for, in version 3 at most: later ones have no place for it."""
+
+    def answer(request: Message) -> FindCoordinatorResponse:
+        assert isinstance(request, FindCoordinatorRequest)
+        return FindCoordinatorResponse(host=request.key)
+
+    broker = ScriptedBroker({FindCoordinatorRequest: answer})
+    broker.versions[ApiKey.FIND_COORDINATOR] = Versions(0, 3)
+    return broker
+
+
+@on_both_loops
+async def test_a_request_goes_out_in_the_newest_common_version() -> None:
+    broker = ScriptedBroker({MetadataRequest: MetadataResponse(cluster_id="here")})
+    broker.versions[ApiKey.METADATA] = Versions(0, 9)
+    async with connected(broker) as connection:
+        response = await connection.send(MetadataRequest(topics=None), MetadataResponse)
+        assert response.cluster_id == "here"
+        assert connection.versions.range_of(ApiKey.METADATA) == Versions(0, 9)
+
+
+@on_both_loops
+async def test_answers_meet_their_requests_in_order() -> None:
+    async with connected(echoing()) as connection:
+        keys = [f"key-{number}" for number in range(200)]
+        sent = [connection.send(find(key), FindCoordinatorResponse) for key in keys]
+        assert [answer.host for answer in await asyncio.gather(*sent)] == keys
+
+
+@on_both_loops
+async def test_a_waiter_that_goes_away_leaves_the_others_their_answers() -> None:
+    async with connected(echoing()) as connection:
+        first, second = (connection.send(find(key), FindCoordinatorResponse) for key in ("first", "second"))
+        first.cancel()
+        assert (await second).host == "second"
+
+
+@on_both_loops
+async def test_an_older_broker_is_asked_again_in_its_version() -> None:
+    """KIP-511."""
+    broker = echoing()
+    broker.refuse_api_versions_above = 2
+    async with connected(broker) as connection:
+        assert (await connection.send(find("key"), FindCoordinatorResponse)).host == "key"
+
+
+@on_both_loops
+async def test_an_api_that_is_not_served_is_refused_here() -> None:
+    async with connected(echoing()) as connection:
+        with pytest.raises(VersionNotSupported, match="no version of PRODUCE"):
+            connection.send(ProduceRequest(), MetadataResponse)
+        with pytest.raises(VersionNotSupported, match="only versions 0 to 3 of FIND_COORDINATOR"):
+            connection.send(find("key"), FindCoordinatorResponse, at_most=-1)
+
+
+@on_both_loops
+async def test_silence_ends_the_connection_and_everybody_hears_of_it() -> None:
+    broker = ScriptedBroker({MetadataRequest: Reaction.SILENCE})
+    async with connected(broker, request_seconds=0.05) as connection:
+        slow = connection.send(MetadataRequest(), MetadataResponse, timeout=60)
+        quick = connection.send(MetadataRequest(), MetadataResponse)
+        with pytest.raises(RequestTimedOut):
+            await quick
+        with pytest.raises(RequestTimedOut):  # Answers come in order: this one cannot come any more.
+            await slow
+        assert not connection.is_open
+        with pytest.raises(ConnectionLost):
+            connection.send(MetadataRequest(), MetadataResponse)
+
+
+@on_both_loops
+async def test_an_answered_request_does_not_time_out_later_ones() -> None:
+    async with connected(echoing(), request_seconds=0.05) as connection:
+        for _ in range(3):
+            await connection.send(find("key"), FindCoordinatorResponse)
+            await asyncio.sleep(0.03)
+        assert connection.is_open
+
+
+@on_both_loops
+async def test_a_broker_that_hangs_up_fails_what_is_under_way() -> None:
+    broker = ScriptedBroker({MetadataRequest: Reaction.CLOSE})
+    async with connected(broker) as connection:
+        with pytest.raises(ConnectionLost, match="closed the connection"):
+            await connection.send(MetadataRequest(), MetadataResponse)
+        assert isinstance(await connection.closed, ConnectionLost)
+
+
+@on_both_loops
+async def test_closing_tells_those_who_wait() -> None:
+    async with connected(ScriptedBroker({MetadataRequest: Reaction.SILENCE})) as connection:
+        waiting = connection.send(MetadataRequest(), MetadataResponse)
+        connection.close()
+        with pytest.raises(ConnectionLost, match="was closed"):
+            await waiting
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "a frame of 1213486160 bytes"),
+        (b"\x00\x00\x00\x04\x7f\x00\x00\x00", "an answer to request|ends"),
+        (b"\x00\x00\x00\x05\x00\x00\x00\x01\x00", "ends"),
+    ],
+)
+def test_bytes_that_are_no_answer_end_the_connection(frame: bytes, reason: str) -> None:
+    async def test() -> None:
+        async with connected(ScriptedBroker({MetadataRequest: frame})) as connection:
+            with pytest.raises(BadResponse, match=reason):
+                await connection.send(MetadataRequest(), MetadataResponse)
+            assert not connection.is_open
+
+    asyncio.run(test())
+
+
+@on_both_loops
+async def test_an_answer_to_another_request_ends_the_connection() -> None:
+    wrong = b"\x00\x00\x00\x0b" + (77).to_bytes(4, "big") + bytes(7)
+    broker = ScriptedBroker({FindCoordinatorRequest: wrong})
+    broker.versions[ApiKey.FIND_COORDINATOR] = Versions(0, 0)
+    async with connected(broker) as connection:
+        with pytest.raises(BadResponse):
+            await connection.send(find("key"), FindCoordinatorResponse)
+
+
+@on_both_loops
+async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+    broker = ScriptedBroker({ProduceRequest: bytes(8)})
+    async with connected(broker) as connection:
+        connection.send_without_answer(ProduceRequest(acks=0), at_most=9)
+        assert isinstance(await connection.closed, BadResponse)
+
+
+@on_both_loops
+async def test_a_request_without_an_answer_keeps_the_order_of_the_others() -> None:
+    broker = echoing()
+    broker.script[ProduceRequest] = Reaction.SILENCE
+    async with connected(broker) as connection:
+        connection.send_without_answer(ProduceRequest(acks=0), at_most=9)
+        assert (await connection.send(find("key"), FindCoordinatorResponse)).host == "key"
+        assert len(broker.seen(ProduceRequest)) == 1
+
+
+@on_both_loops
+async def test_what_was_written_leaves_before_a_close() -> None:
+    broker = ScriptedBroker({ProduceRequest: Reaction.SILENCE})
+    async with serving(broker):
+        connection = await connect(broker.address)
+        for _ in range(50):
+            connection.send_without_answer(ProduceRequest(acks=0), at_most=9)
+        connection.close()
+        await connection.closed
+        await asyncio.gather(*(side.lost for side in broker.connections))
+        assert len(broker.requests) == 50
+
+
+@on_both_loops
+async def test_nobody_listens() -> None:
+    async with serving(ScriptedBroker({})) as broker:
+        address = broker.address
+    with pytest.raises(Unreachable, match="Connection refused"):
+        await connect(address)
+
+
+@on_both_loops
+async def test_somebody_listens_and_says_nothing() -> None:
+    async with serving(ScriptedBroker({})) as broker:
+        broker.api_versions = Reaction.SILENCE
+        with pytest.raises(Unreachable, match="no answer within"):
+            await connect(broker.address, connect_seconds=0.05)
+
+
+@on_both_loops
+async def test_a_broker_that_will_not_tell_its_versions() -> None:
+    async with serving(ScriptedBroker({})) as broker:
+        broker.api_versions = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        with pytest.raises(BadResponse, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await connect(broker.address)
+
+
+def test_addresses_read_as_they_are_written() -> None:
+    assert str(Address("broker1", 9092)) == "broker1:9092"
+    assert str(Address("::1", 9092)) == "[::1]:9092"

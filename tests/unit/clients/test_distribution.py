@@ -1,0 +1,9 @@
+"""What clients say about themselves."""
+
+from importlib.metadata import version
+
+from clients import VERSION
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert version("oncelog") == VERSION

@@ -1,0 +1,69 @@
+"""Which version is sent to whom."""
+
+import pytest
+
+from clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_ask_again
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.framing import encode_response
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.produce import ProduceRequest
+
+
+def versions(first: int, last: int, api_key: int = ApiKey.FETCH) -> BrokerVersions:
+    served = ApiVersion(api_key=api_key, min_version=first, max_version=last)
+    return BrokerVersions(ApiVersionsResponse(api_keys=[served]))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "at_most", "chosen"),
+    [
+        (0, 6, None, 6),
+        (0, 99, None, 18),
+        (0, 99, 12, 12),
+        (0, 6, 12, 6),
+        (4, 4, None, 4),
+        (0, 3, None, None),  # Older than anything we can write.
+        (19, 25, None, None),  # Newer than anything we can write.
+        (13, 17, 12, None),
+    ],
+)
+def test_the_newest_common_version(first: int, last: int, at_most: int | None, chosen: int | None) -> None:
+    assert versions(first, last).choose(FetchRequest, at_most) == chosen
+
+
+def test_an_api_that_the_broker_does_not_have() -> None:
+    assert versions(0, 9).choose(ProduceRequest) is None
+
+
+def test_finalised_features_are_kept() -> None:
+    feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=0)
+    told = BrokerVersions(ApiVersionsResponse(finalized_features=[feature], finalized_features_epoch=7))
+    assert told.finalized_features == {"transaction.version": 2}
+    assert told.finalized_features_epoch == 7
+
+
+def frame(response: ApiVersionsResponse, version: int) -> memoryview:
+    return memoryview(b"".join(encode_response(5, response, version)))[4:]
+
+
+def test_a_refusal_is_read_in_version_0_whatever_was_asked() -> None:
+    """KIP-511: the broker answers in the only version that every client reads."""
+    served = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=2)
+    refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
+    assert parse_api_versions_response(frame(refused, 0), 4) == (5, refused)
+
+
+def test_an_answer_is_read_in_the_version_asked() -> None:
+    answer = ApiVersionsResponse(throttle_time_ms=3, finalized_features_epoch=9)
+    assert parse_api_versions_response(frame(answer, 4), 4) == (5, answer)
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "next_version"),
+    [((0, 2), 4, 2), ((0, 9), 4, 3), ((4, 9), 4, None), (None, 4, 0), (None, 0, None), ((0, 0), 0, None)],
+)
+def test_what_to_ask_after_a_refusal(told: tuple[int, int] | None, asked: int, next_version: int | None) -> None:
+    keys = [ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=told[0], max_version=told[1])] if told else []
+    assert version_to_ask_again(ApiVersionsResponse(api_keys=keys), asked) == next_version
