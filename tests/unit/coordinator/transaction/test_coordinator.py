@@ -87,7 +87,7 @@ def test_a_restarted_producer_gets_the_next_epoch_and_the_old_one_is_fenced() ->
 
 
 def test_a_restarted_producer_aborts_what_it_left_open() -> None:
-    """The whole of it in one turn: fence and abort, marker, completion, the next epoch."""
+    """B22: the abort marker is written before anybody gets the new epoch; here all of it in one turn."""
     with world() as w:
         w.cluster.add_topic("invoices")
         old = w.producer()
@@ -195,6 +195,7 @@ def test_partitions_of_a_topic_that_does_not_exist_are_refused_for_good_in_the_e
 
 
 def test_nothing_is_answered_or_shown_before_it_is_replicated() -> None:
+    """B21: the beginning of a transaction is durable before a producer may write to its partition."""
     with world() as w:
         w.log.replicates_at_once = False
         call = w.init()

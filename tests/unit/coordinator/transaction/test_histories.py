@@ -248,6 +248,7 @@ class Histories(RuleBasedStateMachine):
             self.known[asked.transactional_id].append(producer)
 
     def check_add(self, asked: Asked, records: list[TransactionMetadata]) -> None:
+        """B21: the beginning of a transaction is durable before a producer may write to its partition."""
         if asked.call.answer is ErrorCode.NONE:
             assert any(
                 r.producer == asked.producer and r.state is TransactionState.ONGOING and asked.argument in r.partitions
@@ -255,7 +256,6 @@ class Histories(RuleBasedStateMachine):
             )
 
     def check_end(self, asked: Asked, records: list[TransactionMetadata]) -> None:
-        """B21: and so is the abort of a transaction that never was."""
         wanted = TransactionState.PREPARE_COMMIT if asked.argument else TransactionState.PREPARE_ABORT
         old = self.known["nearly exhausted"][0]
         if asked.call.answer is ErrorCode.NONE and asked.producer != old:
