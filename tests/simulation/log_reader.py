@@ -1,36 +1,58 @@
 """Reading a partition over the wire, with the aborted-range filter that every read_committed client has."""
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.fetch import AbortedTransaction
 from protocol.records.control_records import parse_end_txn_marker
-from protocol.records.record_batch import iter_batches, iter_records
+from protocol.records.record_batch import BatchHeader, iter_batches, iter_records
+from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
+from tests.simulation import requests
 from tests.simulation.wire_client import WireClient
 
-_VERSION = 11
 _MAX_BYTES = 1 << 20
+
+Call = Callable[[Message, int], Awaitable[Any]]
+
+
+class PositionedValue(NamedTuple):
+    """A record: where it is, and what it says."""
+
+    offset: int
+    value: bytes
+
+
+class SeenBatch(NamedTuple):
+    """A batch as it lies in the log; ``commits`` is None for data."""
+
+    header: BatchHeader
+    commits: bool | None
 
 
 @dataclass
 class PartitionContent:
     """What a consumer that reads a whole partition sees."""
 
-    values: list[bytes]
-    high_watermark: int
-    last_stable_offset: int
+    records: list[PositionedValue] = field(default_factory=list)
+    batches: list[SeenBatch] = field(default_factory=list)
+    """Everything that was fetched, aborted or not."""
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+
+    @property
+    def values(self) -> list[bytes]:
+        return [record.value for record in self.records]
 
 
 class AbortedRanges:
     """Follows the fetch answer's aborted list: which producers' data is to be dropped at the current offset."""
 
-    def __init__(self) -> None:
-        self._pending: list[AbortedTransaction] = []
-        self._aborting: set[int] = set()
-
-    def extend(self, aborted: list[AbortedTransaction]) -> None:
+    def __init__(self, aborted: list[AbortedTransaction]) -> None:
         self._pending = sorted(aborted, key=lambda entry: entry.first_offset)
+        self._aborting: set[int] = set()
 
     def drops(self, producer_id: int, last_offset: int) -> bool:
         while self._pending and self._pending[0].first_offset <= last_offset:
@@ -43,35 +65,47 @@ class AbortedRanges:
 
 async def read_partition(client: WireClient, partition: TopicPartition, *, read_committed: bool) -> PartitionContent:
     """Fetch from the beginning to the end of what is visible at this isolation level."""
-    content = PartitionContent([], -1, -1)
+    content = PartitionContent()
     offset = 0
     while True:
-        wanted = FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=_MAX_BYTES)
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=_MAX_BYTES,
-            isolation_level=int(read_committed),
-            topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
-        )
-        answer = await client.call(request, _VERSION)
-        data = answer.responses[0].partitions[0]
-        assert data.error_code == ErrorCode.NONE, ErrorCode(data.error_code)
-        content.high_watermark, content.last_stable_offset = data.high_watermark, data.last_stable_offset
-        if not data.records:
+        after = await _read_once(client.call, partition, offset, read_committed, content)
+        if after == offset:
             return content
-        ranges = AbortedRanges()
-        ranges.extend(data.aborted_transactions or [])
-        for position, header in iter_batches(data.records):
-            offset = header.next_offset
-            if header.is_control:
-                marker = parse_end_txn_marker(data.records, position, header)
-                if marker is not None and not marker.commit:
-                    ranges.ended(header.producer_id)
-                continue
-            dropped = header.is_transactional and ranges.drops(header.producer_id, header.last_offset)
-            if read_committed and dropped:
-                continue
-            for record in iter_records(data.records, position, header, max_decompressed_bytes=_MAX_BYTES):
-                assert record.value is not None
-                content.values.append(record.value)
+        offset = after
+
+
+async def read_from(call: Call, partition: TopicPartition, offset: int) -> list[PositionedValue]:
+    """One read_committed fetch from ``offset`` on."""
+    content = PartitionContent()
+    await _read_once(call, partition, offset, True, content)
+    return [record for record in content.records if record.offset >= offset]
+
+
+async def _read_once(
+    call: Call, partition: TopicPartition, offset: int, read_committed: bool, content: PartitionContent
+) -> int:
+    """Add what one fetch brings, and return the offset after it."""
+    request = requests.fetch(partition, offset, read_committed=read_committed, max_bytes=_MAX_BYTES)
+    answer = await call(request, requests.FETCH_VERSION)
+    data = answer.responses[0].partitions[0]
+    assert data.error_code in (ErrorCode.NONE, *requests.RETRIABLE), ErrorCode(data.error_code)
+    content.high_watermark, content.last_stable_offset = data.high_watermark, data.last_stable_offset
+    ranges = AbortedRanges(data.aborted_transactions or [])
+    for position, header in iter_batches(data.records or b""):
+        offset = header.next_offset
+        if header.is_control:
+            marker = parse_end_txn_marker(data.records, position, header)
+            assert marker is not None
+            content.batches.append(SeenBatch(header, marker.commit))
+            ranges.drops(header.producer_id, header.last_offset)  # A range may begin before what this fetch holds.
+            if not marker.commit:
+                ranges.ended(header.producer_id)
+            continue
+        content.batches.append(SeenBatch(header, None))
+        dropped = header.is_transactional and ranges.drops(header.producer_id, header.last_offset)
+        if read_committed and dropped:
+            continue
+        for record in iter_records(data.records, position, header, max_decompressed_bytes=_MAX_BYTES):
+            assert record.value is not None
+            content.records.append(PositionedValue(record.offset, record.value))
+    return offset

@@ -4,10 +4,10 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from broker.server import Broker, start_broker
-
 from broker.config_sources import load_config
-from tests.simulation.sim_disk import CrashKind, SimDisk
+from broker.server import Broker, start_broker
+from tests.simulation.sim_disk import CrashKind
+from tests.simulation.stopping_disk import StoppingDisk
 from tests.simulation.virtual_loop import SimProcess, VirtualLoop
 
 PORT = 9092
@@ -29,7 +29,7 @@ class SimulatedBroker:
     def __init__(self, loop: VirtualLoop, rng: random.Random, settings: Mapping[str, str] | None = None) -> None:
         self._loop = loop
         self._rng = rng
-        self.disk = SimDisk()
+        self.disk = StoppingDisk()
         self.settings = {**SMALL, **(settings or {})}
         self.process: SimProcess | None = None
         self.broker: Broker | None = None

@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def advance(self, seconds: float) -> None:
         self._now += seconds
 
-    def create_task(
+    def create_task(  # type: ignore[override]
         self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None
     ) -> "asyncio.Task[Any]":
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
@@ -97,10 +97,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             process.tasks.append(task)
         return task
 
-    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
         return super().call_soon(self._of_process(callback, context), *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         return super().call_at(when, self._of_process(callback, context), *args, context=context)
@@ -119,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         raise AssertionError(f"{func} leaves the loop: not simulable")
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:

@@ -59,6 +59,7 @@ class WireClient(asyncio.Protocol):
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(NoAnswer(str(exc)))
+                answer.exception()  # Who has given a request up is not reminded of it.
         self._waiting.clear()
 
     def close(self) -> None:
@@ -69,11 +70,17 @@ class WireClient(asyncio.Protocol):
         answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         if self.closed:
             answer.set_exception(NoAnswer("not connected"))
+            answer.exception()
             return answer
         self._correlation_id += 1
         self._waiting[self._correlation_id] = answer
         self._transport.writelines(encode_request(self._correlation_id, "test", request, version))
         return answer
+
+    def encode(self, request: Message, version: int) -> bytes:
+        """The frame of a request, for a test that sends it in its own way with ``send_bytes``."""
+        self._correlation_id += 1
+        return b"".join(encode_request(self._correlation_id, "test", request, version))
 
     def send_bytes(self, data: bytes) -> None:
         self._transport.write(data)

@@ -1,0 +1,111 @@
+"""An idempotent producer with up to five batches in flight on one connection, which loses connections and retries.
+
+It behaves as the clients do whose retries must never show. Batches leave in order without waiting for one another;
+whatever was not acknowledged when a connection breaks, an answer is late or an earlier batch was refused is sent again,
+in order, as it was. A late request of a connection that it has given up may still reach the broker, before or after
+its repetition.
+
+It knows for every batch at which offset the broker said it was. A retry may be told another offset than the first
+attempt only if nobody ever heard of the first: then there is only one answer.
+"""
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProduceRequest
+from protocol.topic_partition import TopicPartition
+from tests.simulation import requests
+from tests.simulation.patient_client import PatientClient, produce_errors
+from tests.simulation.wire_client import NoAnswer, WireClient
+
+MAX_IN_FLIGHT = 5
+
+
+@dataclass
+class Batch:
+    """A batch from its making until it is acknowledged."""
+
+    sequence: int
+    values: list[bytes]
+    offset: int = -1
+
+
+@dataclass(eq=False)
+class PipelinedProducer:
+    """Writes ``total`` values to one partition. ``done`` holds what was acknowledged, in order."""
+
+    name: str
+    port: int
+    partition: TopicPartition
+    rng: random.Random
+    total: int
+    answer_within: float
+    done: list[Batch] = field(default_factory=list)
+    retries: int = 0
+    stopping: bool = False
+    _made: int = 0
+    _in_flight: deque[Batch] = field(default_factory=deque)
+    _producer_id: int = -1
+
+    async def run(self) -> None:
+        client = PatientClient(self.port, self.rng, answer_within=self.answer_within)
+        answer = await client.succeed(
+            requests.init_producer_id(None),
+            requests.INIT_PRODUCER_ID_VERSION,
+            lambda answer: {ErrorCode(answer.error_code)},
+        )
+        self._producer_id = answer.producer_id
+        while not self.stopping and (self._made < self.total or self._in_flight):
+            try:
+                await self._send_and_settle(await client.connection())
+            except NoAnswer:
+                self.retries += 1
+                await client.disconnect()
+
+    async def _send_and_settle(self, connection: WireClient) -> None:
+        """Send everything that is in flight, then go on until an answer is a refusal."""
+        sent = [(batch, self._send(connection, batch)) for batch in self._in_flight]
+        waiting = deque(sent)
+        while waiting or self._made < self.total:
+            while len(self._in_flight) < MAX_IN_FLIGHT and self._made < self.total:
+                batch = self._next_batch()
+                waiting.append((batch, self._send(connection, batch)))
+            batch, frame = waiting.popleft()
+            if not await self._settle(connection, batch, frame):
+                self.retries += 1
+                for _, other in waiting:  # Those behind it are refused too: their predecessor is missing.
+                    await asyncio.wait([other])
+                await asyncio.sleep(self.rng.uniform(0.005, 0.05))
+                return
+
+    def _next_batch(self) -> Batch:
+        count = min(self.rng.randint(1, 3), self.total - self._made)
+        values = [b"%s-%d" % (self.name.encode(), self._made + number) for number in range(count)]
+        batch = Batch(self._made, values)
+        self._made += count
+        self._in_flight.append(batch)
+        return batch
+
+    def _send(self, connection: WireClient, batch: Batch) -> "asyncio.Future[memoryview]":
+        return connection.send(self._request(batch), requests.PRODUCE_VERSION)
+
+    def _request(self, batch: Batch) -> ProduceRequest:
+        records = requests.batch(
+            batch.values, producer_id=self._producer_id, epoch=0, sequence=batch.sequence, transactional=False
+        )
+        return requests.produce(self.partition, records)
+
+    async def _settle(self, connection: WireClient, batch: Batch, frame: "asyncio.Future[memoryview]") -> bool:
+        """Whether the oldest batch in flight is acknowledged now."""
+        answer = await connection.answer_to(self._request(batch), requests.PRODUCE_VERSION, frame)
+        (code,) = produce_errors(answer)
+        if code is not ErrorCode.NONE:
+            assert code in requests.RETRIABLE, f"{self.name}: the oldest batch in flight was refused with {code.name}"
+            return False
+        assert self._in_flight.popleft() is batch
+        batch.offset = answer.responses[0].partition_responses[0].base_offset
+        self.done.append(batch)
+        return True

@@ -1,0 +1,210 @@
+"""The requests of a version-1 transactional client, each from the few values that matter to a test.
+
+Beside each builder is the version that the tests send, and what its answer says in short.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NewRecord, build_batch
+from protocol.schema import Buffer
+from protocol.topic_partition import TopicPartition
+
+FIND_COORDINATOR_VERSION: Final = 2
+INIT_PRODUCER_ID_VERSION: Final = 4
+ADD_PARTITIONS_VERSION: Final = 3
+ADD_OFFSETS_VERSION: Final = 3
+TXN_OFFSET_COMMIT_VERSION: Final = 3
+END_TXN_VERSION: Final = 3
+PRODUCE_VERSION: Final = 9
+OFFSET_FETCH_VERSION: Final = 8
+FETCH_VERSION: Final = 11
+RECORD_TIMESTAMP: Final = 1_750_000_000_000
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""What a client waits out."""
+
+
+def find_coordinator(key: str, *, transactional: bool) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key=key, key_type=int(transactional))
+
+
+def init_producer_id(
+    transactional_id: str | None,
+    *,
+    timeout_ms: int = 60_000,
+    producer_id: int = NO_PRODUCER_ID,
+    epoch: int = NO_PRODUCER_EPOCH,
+) -> InitProducerIdRequest:
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+    )
+
+
+def add_partitions(
+    transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=t, partitions=p) for t, p in topics.items()],
+    )
+
+
+def added_partitions(answer: Any) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
+        for topic in answer.results_by_topic_v3_and_below
+        for partition in topic.results_by_partition
+    }
+
+
+def add_offsets(transactional_id: str, producer_id: int, epoch: int, group: str) -> AddOffsetsToTxnRequest:
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, group_id=group
+    )
+
+
+def txn_offset_commit(
+    transactional_id: str,
+    producer_id: int,
+    epoch: int,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    generation: int = -1,
+    member_id: str = "",
+) -> TxnOffsetCommitRequest:
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for (topic, partition), offset in offsets.items():
+        asked = TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        topics.setdefault(topic, []).append(asked)
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        generation_id=generation,
+        member_id=member_id,
+        topics=[TxnOffsetCommitRequestTopic(name=t, partitions=p) for t, p in topics.items()],
+    )
+
+
+def committed_partitions(answer: Any) -> dict[TopicPartition, ErrorCode]:
+    """Of TxnOffsetCommit, and of OffsetCommit."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+def end_txn(transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> EndTxnRequest:
+    return EndTxnRequest(
+        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commit
+    )
+
+
+def batch(
+    values: Sequence[bytes],
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    epoch: int = NO_PRODUCER_EPOCH,
+    sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+) -> bytearray:
+    return build_batch(
+        [NewRecord(timestamp=RECORD_TIMESTAMP, key=None, value=value) for value in values],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=transactional,
+    )
+
+
+def produce(
+    partition: TopicPartition, records: Buffer | None, *, transactional_id: str | None = None, acks: int = -1
+) -> ProduceRequest:
+    data = PartitionProduceData(index=partition.partition, records=records)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=5_000,
+        topic_data=[TopicProduceData(name=partition.topic, partition_data=[data])],
+    )
+
+
+def fetch(
+    partition: TopicPartition,
+    offset: int,
+    *,
+    read_committed: bool,
+    max_wait_ms: int = 0,
+    min_bytes: int = 0,
+    max_bytes: int = 1 << 20,
+) -> FetchRequest:
+    wanted = FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=int(read_committed),
+        topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+    )
+
+
+def offset_fetch(group: str, partition: TopicPartition, *, require_stable: bool) -> OffsetFetchRequest:
+    topics = [OffsetFetchRequestTopics(name=partition.topic, partition_indexes=[partition.partition])]
+    return OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=require_stable
+    )
+
+
+class FetchedPosition(NamedTuple):
+    """What OffsetFetch says of one partition."""
+
+    error: ErrorCode
+    offset: int
+    """-1 if nothing is committed."""
+
+
+def fetched_position(answer: Any) -> FetchedPosition:
+    """Of the one partition that was asked for."""
+    group = answer.groups[0]
+    if group.error_code:
+        return FetchedPosition(ErrorCode(group.error_code), -1)
+    partition = group.topics[0].partitions[0]
+    return FetchedPosition(ErrorCode(partition.error_code), partition.committed_offset)

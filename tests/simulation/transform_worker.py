@@ -1,0 +1,79 @@
+"""Consume, transform, produce: positions and outputs in one transaction.
+
+A worker owns one input partition. It starts from the group's committed position, reads a few records, writes for each
+of them one output value to every output partition, commits the new position in the same transaction, and ends it.
+After anything that breaks the transaction it begins again, from the position that is committed then. Its successor,
+started while it still works, makes it a zombie.
+"""
+
+import random
+from collections.abc import Sequence
+
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from tests.simulation import requests
+from tests.simulation.log_reader import PositionedValue, read_from
+from tests.simulation.patient_client import Broken, PatientClient, TransactionalSession
+
+GROUP = "transformers"
+
+
+def output_of(source: TopicPartition, value: bytes) -> bytes:
+    """What becomes of an input value."""
+    return b"%d:%s" % (source.partition, value)
+
+
+class TransformWorker:
+    """Works until it is told to stop, or until a successor has fenced it."""
+
+    def __init__(
+        self, port: int, source: TopicPartition, targets: Sequence[TopicPartition], rng: random.Random
+    ) -> None:
+        self.source = source
+        self.stopping = False
+        self.commits = 0
+        self._targets = targets
+        self._rng = rng
+        self._client = PatientClient(port, rng)
+        self._session = TransactionalSession(f"transform-{source.partition}", self._client)
+
+    async def run(self) -> None:
+        while not self.stopping:
+            try:
+                await self._session.begin()
+                while not self.stopping:
+                    await self._one_round()
+            except Broken:
+                continue
+
+    async def _one_round(self) -> None:
+        position = await self._position()
+        records = await self._read(position)
+        if not records:
+            await self._client.pause()
+            return
+        await self._session.add_partitions(self._targets)
+        for target in self._targets:
+            await self._session.produce(target, [output_of(self.source, record.value) for record in records])
+        await self._session.commit_offsets(GROUP, {self.source: records[-1].offset + 1})
+        commit = self._rng.random() < 0.8
+        await self._session.end(commit=commit)
+        self.commits += commit
+
+    async def _position(self) -> int:
+        """The group's position; what a transaction may still change is waited for."""
+        request = requests.offset_fetch(GROUP, self.source, require_stable=True)
+        find = requests.find_coordinator(GROUP, transactional=False)
+        while True:
+            position = requests.fetched_position(await self._client.call(request, requests.OFFSET_FETCH_VERSION))
+            if position.error is ErrorCode.NONE:
+                return max(position.offset, 0)
+            if position.error not in requests.RETRIABLE:
+                raise Broken(position.error.name)
+            await self._client.call(find, requests.FIND_COORDINATOR_VERSION)
+            await self._client.pause()
+
+    async def _read(self, position: int) -> list[PositionedValue]:
+        limit = self._rng.randint(1, 4)
+        records = await read_from(self._client.call, self.source, position)
+        return records[:limit]

@@ -1,0 +1,200 @@
+"""The clients of one simulated history, and what must be true when they are done.
+
+Three kinds of clients, some of each: writers, whose transactions are all or nothing; pipelined idempotent producers,
+whose retries must not show; and workers that transform what those produce, with positions and outputs in one
+transaction. Some of them die in the middle and are never seen again.
+
+The checks are those of a history of transactional operations, as far as one broker can break them: nothing acknowledged
+is lost, nothing is there twice, no transaction is torn, no aborted value is read, positions and outputs agree, the last
+stable offset reaches the high watermark, and each log by itself makes sense.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.records.record_batch import increment_sequence
+from protocol.topic_partition import TopicPartition
+from tests.simulation import requests
+from tests.simulation.log_reader import PartitionContent, SeenBatch, read_partition
+from tests.simulation.pipelined_producer import PipelinedProducer
+from tests.simulation.transactional_writer import Fate, Transaction, TransactionalWriter
+from tests.simulation.transform_worker import GROUP, TransformWorker, output_of
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.wire_client import WireClient
+
+PURCHASES, INVOICES, SHIPMENTS, JOURNAL = "purchases", "invoices", "shipments", "journal"
+_PARTITION_COUNTS = {PURCHASES: 2, INVOICES: 1, SHIPMENTS: 1, JOURNAL: 2}
+SOURCES = [TopicPartition(PURCHASES, index) for index in range(2)]
+TARGETS = [TopicPartition(INVOICES, 0), TopicPartition(SHIPMENTS, 0)]
+JOURNALS = [TopicPartition(JOURNAL, index) for index in range(2)]
+ALL = [*SOURCES, *TARGETS, *JOURNALS]
+_SETTLE_SECONDS = 8.0
+"""Longer than the transaction time-out and the sweep that follows it."""
+
+
+class Client(Protocol):
+    """An application."""
+
+    stopping: bool
+
+    async def run(self) -> None: ...
+
+
+@dataclass
+class Seen:
+    """A partition at the end, at both isolation levels."""
+
+    committed: PartitionContent
+    everything: PartitionContent
+
+
+class Workload:
+    """``setup``, ``start``, ``finish``, ``check``, in this order."""
+
+    def __init__(self, loop: VirtualLoop, port: int, rng: random.Random) -> None:
+        self._loop = loop
+        self._port = port
+        self._rng = rng
+        self.writers = [TransactionalWriter(f"w{n}", port, JOURNALS, rng) for n in range(rng.randint(0, 2))]
+        self.producers = [
+            PipelinedProducer(
+                f"p{n}", port, rng.choice(SOURCES), rng, rng.randint(5, 40), answer_within=rng.choice([0.01, 0.05, 5.0])
+            )
+            for n in range(rng.randint(1, 3))
+        ]
+        self.workers = [TransformWorker(port, source, TARGETS, rng) for source in SOURCES[: rng.randint(0, 2)]]
+        self._tasks: dict[Client, asyncio.Task[None]] = {}
+
+    async def setup(self) -> None:
+        client = await WireClient.connect(self._port)
+        topics = [
+            CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+            for name, count in _PARTITION_COUNTS.items()
+        ]
+        await client.call(CreateTopicsRequest(topics=topics, timeout_ms=5000), 5)
+        client.close()
+
+    def start(self) -> None:
+        clients: list[Client] = [*self.writers, *self.producers, *self.workers]
+        for client in clients:
+            self._tasks[client] = self._loop.create_task(client.run())
+
+    def kill_some(self) -> None:
+        """Applications die: they neither end their transactions nor say goodbye."""
+        for task in self._tasks.values():
+            if self._rng.random() < 0.3:
+                task.cancel()
+
+    async def replace_a_worker(self) -> None:
+        """Start a second worker for a partition whose first one is still at work."""
+        if self.workers:
+            worker = TransformWorker(self._port, self.workers[0].source, TARGETS, self._rng)
+            self._tasks[worker] = self._loop.create_task(worker.run())
+            self.workers.append(worker)
+            await asyncio.sleep(self._rng.uniform(0.0, 0.3))
+
+    async def finish(self) -> None:
+        """Let those that live come to an end, and transactions of those that do not time out."""
+        for client in self._tasks:
+            client.stopping = client not in self.producers
+        done, _ = await asyncio.wait(self._tasks.values(), timeout=120)
+        assert len(done) == len(self._tasks), "a client hangs"
+        for task in done:
+            if not task.cancelled():
+                task.result()
+        await asyncio.sleep(_SETTLE_SECONDS)
+
+    async def check(self) -> None:
+        client = await WireClient.connect(self._port)
+        seen = {partition: await _see(client, partition) for partition in ALL}
+        positions = {source: await _position(client, source) for source in SOURCES}
+        client.close()
+        for partition, both in seen.items():
+            _check_log(partition, both)
+        for writer in self.writers:
+            for transaction in writer.transactions:
+                _check_atomicity(transaction, seen)
+        for producer in self.producers:
+            _check_idempotence(producer, seen[producer.partition].everything)
+        for source in SOURCES:
+            _check_transformation(source, positions[source], seen)
+
+
+async def _see(client: WireClient, partition: TopicPartition) -> Seen:
+    committed = await read_partition(client, partition, read_committed=True)
+    return Seen(committed, await read_partition(client, partition, read_committed=False))
+
+
+async def _position(client: WireClient, source: TopicPartition) -> int:
+    find = requests.find_coordinator(GROUP, transactional=False)
+    await client.call(find, requests.FIND_COORDINATOR_VERSION)
+    while True:
+        request = requests.offset_fetch(GROUP, source, require_stable=True)
+        position = requests.fetched_position(await client.call(request, requests.OFFSET_FETCH_VERSION))
+        if position.error is ErrorCode.NONE:
+            return max(position.offset, 0)
+        assert position.error in requests.RETRIABLE, position.error.name
+        await asyncio.sleep(0.01)
+
+
+def _check_log(partition: TopicPartition, seen: Seen) -> None:
+    """One log by itself: everything is decided, sequences have no gap, and no producer's epoch goes back."""
+    everything = seen.everything
+    assert seen.committed.last_stable_offset == everything.high_watermark, f"{partition} hangs"
+    counts = Counter(everything.values)
+    assert max(counts.values(), default=1) == 1 or partition in TARGETS, f"{partition} has a batch twice"
+    by_producer: dict[int, list[SeenBatch]] = {}
+    for batch in everything.batches:
+        by_producer.setdefault(batch.header.producer_id, []).append(batch)
+    for producer_id, batches in by_producer.items():
+        _check_producer(f"{partition}, producer {producer_id}", batches)
+
+
+def _check_producer(name: str, batches: Iterable[SeenBatch]) -> None:
+    epoch, expected, open_transaction = -1, 0, False
+    for header, commits in batches:
+        assert header.producer_epoch >= epoch, f"{name}: epoch {header.producer_epoch} after {epoch}"
+        if header.producer_epoch > epoch:
+            assert commits is False or not open_transaction, f"{name}: a new epoch inside a transaction"
+            epoch, expected = header.producer_epoch, 0
+        if commits is not None:
+            open_transaction = False
+            continue
+        assert header.base_sequence == expected, f"{name}: sequence {header.base_sequence} instead of {expected}"
+        expected = increment_sequence(header.last_sequence, 1)
+        open_transaction = header.is_transactional
+    assert not open_transaction, f"{name}: a transaction without an end"
+
+
+def _check_atomicity(transaction: Transaction, seen: dict[TopicPartition, Seen]) -> None:
+    visible = [value in seen[partition].committed.values for partition, value in transaction.values]
+    if transaction.fate is Fate.COMMITTED:
+        assert all(visible), f"lost or torn: {transaction} {visible}"
+    elif transaction.fate is Fate.ABORTED:
+        assert not any(visible), f"aborted but visible: {transaction} {visible}"
+    else:
+        # The last produce of a broken transaction may have had no effect, so only visibility is all or nothing.
+        assert not any(visible) or all(visible), f"torn: {transaction} {visible}"
+
+
+def _check_idempotence(producer: PipelinedProducer, content: PartitionContent) -> None:
+    """What was acknowledged is where the broker said; what was not is there at most once, in its order."""
+    mine = [record for record in content.records if record.value.startswith(b"%s-" % producer.name.encode())]
+    assert [record.value for record in mine] == [b"%s-%d" % (producer.name.encode(), n) for n in range(len(mine))]
+    by_offset = {record.offset: record.value for record in mine}
+    for batch in producer.done:
+        assert [by_offset.get(batch.offset + n) for n in range(len(batch.values))] == batch.values, f"lost: {batch}"
+
+
+def _check_transformation(source: TopicPartition, position: int, seen: dict[TopicPartition, Seen]) -> None:
+    """The position covers an input exactly if its outputs are visible, and they are visible once."""
+    covered = [output_of(source, record.value) for record in seen[source].committed.records if record.offset < position]
+    for target in TARGETS:
+        outputs = [value for value in seen[target].committed.values if value.startswith(b"%d:" % source.partition)]
+        assert outputs == covered, f"{source} up to {position} and its outputs in {target} disagree"
