@@ -69,7 +69,8 @@ def _decode(types: _KeysAndValues, record: Record) -> tuple[str, str]:
             return _json("type", key_type, _fields(decoded_key, _KEY_VERSION)), _unknown("version", version)
         data = None if value is None else _fields(parse(value_class, version, value), version)
     except (struct.error, ConstructError, UnicodeDecodeError) as error:
-        return f"<not decodable: {error}>", _text(record.value)
+        reason = " ".join(str(error).split())
+        return f"<not decodable: {reason}>", _text(record.value)
     return (
         _json("type", key_type, _fields(decoded_key, _KEY_VERSION)),
         "null" if data is None else _json("version", version, data),

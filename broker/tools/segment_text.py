@@ -66,9 +66,12 @@ def _dump_batch(position: int, header: BatchHeader, batch: bytes, decode: Record
     yield line if is_valid else Complaint(line)
     if decode is None or not is_valid:
         return
-    for record in iter_records(batch, 0, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES):
-        shown = _marker(batch, header, record) if header.is_control else _contents(record, decode)
-        yield f"{_record_line(header, record)} {shown}"
+    try:
+        for record in iter_records(batch, 0, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES):
+            shown = _marker(batch, header, record) if header.is_control else _contents(record, decode)
+            yield f"{_record_line(header, record)} {shown}"
+    except CorruptRecord as error:
+        yield Complaint(f"| {error}")
 
 
 def _flag(value: bool) -> str:
