@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from coordinator.controller.cluster_image import (
     GROUP_METADATA_TOPIC_NAME,
@@ -39,7 +39,7 @@ from protocol.records.record_batch import BatchHeader, iter_records, read_header
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
-from tests.unit.coordinator.transaction.world import Log, Tasks
+from tests.unit.coordinator.transaction.world import Log, Tasks, Term
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -68,6 +68,28 @@ class Call(Generic[R]):
         return answer
 
 
+class OffsetsTerm(Term):
+    """Reads like a log: what does not fit ends the read, also when something smaller follows."""
+
+    def read(self, start_offset: int, max_bytes: int) -> bytes:
+        found = bytearray()
+        for _, batch in self.log.batches:
+            if found and len(found) + len(batch) > max_bytes:
+                break
+            if read_header(batch).next_offset > start_offset:
+                found += batch
+        return bytes(found)
+
+
+class OffsetsLog(Log):
+    """One partition of the offsets topic, over all its leaders."""
+
+    def elect(self, *, lost_records: int = 0) -> OffsetsTerm:
+        super().elect(lost_records=lost_records)
+        self.term = term = OffsetsTerm(self, self.epoch)
+        return term
+
+
 class Metadata:
     """``TopicMetadata``: the offsets topic, and epochs of other topics' leaders."""
 
@@ -91,9 +113,12 @@ class GroupWorld:
 
     def __init__(self, *, partitions: int = 1, settings: GroupSettings | None = None) -> None:
         self.loop = VirtualLoop(random.Random(0))
+        self.loop.set_exception_handler(lambda loop, context: self.failures.append(context))
+        self.failures: list[dict[str, Any]] = []
+        """What went wrong in callbacks of the loop, where no caller could see it."""
         self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=0)
         self.metadata = Metadata(partitions)
-        self.logs = [Log() for _ in range(partitions)]
+        self.logs = [OffsetsLog() for _ in range(partitions)]
         self.tasks = Tasks(self.loop)
         self.coordinator = GroupCoordinator(
             settings=self.settings,
@@ -104,7 +129,7 @@ class GroupWorld:
         )
 
     @property
-    def log(self) -> Log:
+    def log(self) -> OffsetsLog:
         (log,) = self.logs
         return log
 
@@ -159,6 +184,9 @@ class GroupWorld:
 
     def hold_replication(self) -> None:
         self.log.replicates_at_once = False
+
+    def log_size(self) -> int:
+        return sum(len(batch) for _, batch in self.log.batches)
 
     def refuse(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """The log's answer to the next append."""
@@ -293,9 +321,12 @@ class GroupWorld:
         self.do(lambda: self.coordinator.on_metadata_change(change))
 
     def stop(self) -> None:
+        """Nothing may be left that runs on, or that went wrong unseen."""
         try:
             self.do(self.coordinator.stop)
             self.loop.run_until_complete(self.tasks.stop())
+            assert not self.failures
+            assert not [timer for timer in self.loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
         finally:
             self.loop.close()
 
