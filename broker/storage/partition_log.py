@@ -446,11 +446,20 @@ class PartitionLog(ReadableLog):
         self.producer_state.on_log_start(offset)
 
     def delete_expired_segments(self, now_ms: int) -> int:
-        """Do what retention asks; returns how many segments went. Their files are in ``garbage``."""
+        """Do what retention asks; returns how many segments went. Their files are in ``garbage``.
+
+        Only what has been flushed goes, since the producer snapshot that comes after it must be on the medium: it is
+        then all that is known of the producers. So an active segment that has expired is closed now and goes later.
+        """
         if self.failed:
             return 0
         try:
-            return self._delete_oldest(self._count_expired(now_ms))
+            count = self._count_expired(now_ms)
+            if count == len(self.segments):
+                self._roll(self.log_end_offset)
+            while count and self.segments[count].base_offset > self.recovery_point:
+                count -= 1
+            return self._delete_oldest(count)
         except OSError as error:
             self.mark_failed(error)
             return 0
@@ -477,8 +486,6 @@ class PartitionLog(ReadableLog):
     def _delete_oldest(self, count: int) -> int:
         if count == 0:
             return 0
-        if count == len(self.segments):
-            self._roll(self.log_end_offset)
         start = self.segments[count].base_offset
         if start > self.log_start_offset:
             self._advance_log_start(start)

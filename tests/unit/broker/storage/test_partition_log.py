@@ -242,6 +242,7 @@ async def test_a_cold_read_survives_retention() -> None:
     log = open_log(disk, LogConfig(segment_bytes=1000, retention_bytes=1))
     fill(log, 40)
     log.update_high_watermark(40)
+    log.flush()
 
     async def expire() -> None:
         disk.delay = None

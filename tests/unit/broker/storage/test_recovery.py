@@ -414,6 +414,75 @@ def test_an_older_history_that_comes_back_is_recognised_by_its_epoch() -> None:
     assert open_log(disk, LogConfig()).log_end_offset == 3
 
 
+def test_a_snapshot_of_another_history_is_not_trusted() -> None:
+    """B37: one that was removed by a truncation may come back after a power loss."""
+    disk, other = new_disk(), new_disk()
+    log = filled(disk)
+    before, offset = producers(log), log.segments[1].base_offset
+    stranger = open_log(other, CONFIG)
+    for number in range(offset):
+        must_append(stranger, batch(producer_id=99, epoch=7, sequence=number))
+    stranger.roll()
+    disk.crash("process", Random(0))
+    name = f"{DIRECTORY}/{offset:020}.snapshot"
+    disk.write_atomic(name, other.read(name))
+    assert producers(open_log(disk, CONFIG)) == before
+
+
+def test_what_a_truncation_removes_does_not_come_back() -> None:
+    for seed in range(20):
+        disk = new_disk()
+        log = filled(disk, 40)
+        log.flush()
+        removed = [path for segment in list(log.segments)[2:] for path in segment.paths()]
+        log.truncate_to(log.segments[1].base_offset + 1)
+        disk.crash("power", Random(seed))
+        assert not [path for path in removed if disk.exists(path)]
+
+
+def test_a_flush_after_a_truncation_covers_the_segment_that_was_cut() -> None:
+    for seed in range(20):
+        disk = new_disk()
+        log = filled(disk)
+        log.flush()
+        offset = log.segments[1].base_offset + 2
+        log.truncate_to(offset)
+        cut = log.segments[1]
+        assert cut is log.segments.active
+        log.roll()
+        must_append(log, batch(b"new"))
+        with pytest.raises(StopIteration):
+            log.flush_off_loop().send(None)
+        assert log.flushed_offset == log.log_end_offset == offset + 1
+        disk.crash("power", Random(seed))
+        assert disk.file_size(cut.path(".log")) == cut.size
+
+
+def test_a_segment_ends_where_the_next_one_begins() -> None:
+    disk = new_disk()
+    log = filled(disk)
+    stale = batch(b"stale", producer_id=5, epoch=0, sequence=7)
+    patch_offset_and_epoch(stale, 0, log.segments[1].base_offset, 0)
+    whole = stored_batches(log)
+    disk.crash("process", Random(0))
+    disk.open(log.segments[0].path(".log")).append((stale,))
+    assert stored_batches(open_log(disk, CONFIG)) == whole
+
+
+def test_what_recovery_cuts_off_does_not_come_back() -> None:
+    for seed in range(20):
+        disk = new_disk()
+        log = filled(disk, 3)
+        file = log.segments.active.file
+        file.append((bytes(300),))
+        file.sync()
+        disk.sync_dir(DIRECTORY)
+        disk.crash("process", Random(0))
+        size = open_log(disk, CONFIG).size
+        disk.crash("power", Random(seed))
+        assert disk.file_size(f"{DIRECTORY}/{0:020}.log") == size
+
+
 def test_a_clean_restart_reads_little() -> None:
     disk = new_disk()
     log = open_log(disk, LogConfig(index_interval_bytes=150))

@@ -79,7 +79,15 @@ def aged_log(config: LogConfig) -> PartitionLog:
             log, batch(b"v" * 100, timestamp=1000 * number, producer_id=5, epoch=0, sequence=number), number // 8
         )
     log.update_high_watermark(log.log_end_offset)
+    log.flush()
     return log
+
+
+def expire(log: PartitionLog, now_ms: int) -> int:
+    """Retention, the flusher, and retention again."""
+    count = log.delete_expired_segments(now_ms)
+    log.flush()
+    return count + log.delete_expired_segments(now_ms)
 
 
 def test_old_segments_go_and_the_log_begins_later() -> None:
@@ -97,35 +105,61 @@ def test_old_segments_go_and_the_log_begins_later() -> None:
 
 def test_a_log_of_which_everything_is_old() -> None:
     log = aged_log(LogConfig(segment_bytes=800, retention_ms=1))
-    log.delete_expired_segments(10**6)
+    expire(log, 10**6)
     assert (log.log_start_offset, log.log_end_offset, log.size, len(log.segments)) == (20, 20, 0, 1)
     assert must_append(log, batch(producer_id=5, epoch=0, sequence=20)).base_offset == 20
     assert log.delete_expired_segments(10**6) == 0, "it is not replicated"
     log.update_high_watermark(21)
-    assert log.delete_expired_segments(10**6) == 1
+    assert expire(log, 10**6) == 1
 
 
-@pytest.mark.parametrize("end", ["none", "clean", "crash"])
+@pytest.mark.parametrize("end", ["none", "clean", "process", "power"])
 def test_retention_forgets_no_live_producer(end: str) -> None:
-    """B32: its records are gone, yet its sequence and epoch are known, also after a restart."""
+    """B32, B36: its records are gone, yet its sequence and epoch are known, also after any crash."""
     config = LogConfig(segment_bytes=800, retention_ms=1)
     disk = new_disk()
     log = open_log(disk, config)
     for sequence in range(20):
         must_append(log, batch(b"v" * 100, timestamp=1, producer_id=5, epoch=3, sequence=sequence))
     log.update_high_watermark(20)
-    log.delete_expired_segments(10**6)
+    expire(log, 10**6)
+    assert log.size == 0
     before = producers(log)
     if end == "clean":
         log.close()
         log = open_log(disk, config, recovery_point=20, clean_shutdown=True)
-    elif end == "crash":
-        disk.crash("process", Random(0))
-        log = open_log(disk, config, log_start_offset=log.log_start_offset)
+    elif end != "none":
+        disk.crash(end, Random(0))  # type: ignore[arg-type]
+        log = open_log(disk, config, recovery_point=20)
     assert producers(log) == before
     assert must_append(log, batch(b"v" * 100, producer_id=5, epoch=3, sequence=19)).duplicate
     assert append(log, batch(producer_id=5, epoch=2, sequence=20)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert must_append(log, batch(producer_id=5, epoch=3, sequence=20)).base_offset == 20
+
+
+def test_producers_survive_whatever_a_power_loss_leaves_of_retention() -> None:
+    """B36: no segment goes before the snapshot of what it says about producers is on the medium."""
+    for seed in range(60):
+        disk, random = new_disk(), Random(seed)
+        config = LogConfig(segment_bytes=800, retention_ms=1)
+        log = open_log(disk, config)
+        for sequence in range(random.randrange(6, 20)):
+            must_append(log, batch(b"v" * 100, timestamp=1, producer_id=5, epoch=3, sequence=sequence))
+        log.update_high_watermark(log.log_end_offset)
+        recovery_point = 0
+        for _ in range(random.randrange(4)):
+            if random.random() < 0.5:
+                with pytest.raises(StopIteration):
+                    log.flush_closed_segments_off_loop().send(None)
+                recovery_point = log.recovery_point
+            else:
+                log.delete_expired_segments(10**6)
+        flushed = log.flushed_offset
+        disk.crash("power", random)
+        again = open_log(disk, config, recovery_point=recovery_point)
+        assert again.log_end_offset >= flushed
+        if again.log_end_offset:
+            assert producers(again) == {5: (3, again.log_end_offset - 1, again.log_end_offset - 1, -1, None)}
 
 
 def test_deleted_records() -> None:
