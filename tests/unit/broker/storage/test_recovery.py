@@ -426,7 +426,10 @@ def test_a_snapshot_of_another_history_is_not_trusted() -> None:
     disk.crash("process", Random(0))
     name = f"{DIRECTORY}/{offset:020}.snapshot"
     disk.write_atomic(name, other.read(name))
-    assert producers(open_log(disk, CONFIG)) == before
+    log = open_log(disk, CONFIG)
+    assert producers(log) == before
+    log.truncate_to(offset + 2)
+    assert producers(log) == {5: (0, offset + 1, offset + 1, -1, None)}
 
 
 def test_what_a_truncation_removes_does_not_come_back() -> None:
