@@ -1,70 +1,19 @@
 """``oncelog consume``: records to standard output."""
 
-import base64
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final
 
 import click
 
 from clients.admin.groups import commit_offsets, committed_offsets
-from clients.cli.output import format_json_line
+from clients.cli.record_writers import TABLE_HEAD, WRITERS, Writer, write_table_row
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
 from clients.consumer.log_reader import LogReader
 from clients.consumer.positions import BEGINNING, END, Position, parse_position, resolve_position
 from clients.errors import BrokerRefused, Refusal, error_code
-from protocol.records.record_batch import Record
 from protocol.topic_partition import TopicPartition
-
-Writer = Callable[[TopicPartition, Record], None]
-_TABLE_HEAD: Final = "PARTITION      OFFSET  TIMESTAMP                 KEY  VALUE"
-
-
-def _text(data: bytes | None) -> str:
-    return "-" if data is None else data.decode("utf-8", "backslashreplace")
-
-
-def _write_table_row(topic_partition: TopicPartition, record: Record) -> None:
-    try:
-        time = datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
-    except (OverflowError, ValueError):
-        time = str(record.timestamp)
-    click.echo(
-        f"{topic_partition.partition:>9}  {record.offset:>10}  {time:<24}  {_text(record.key)}  {_text(record.value)}"
-    )
-
-
-def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text as it is, anything else as base64 under a name that says so."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
-
-
-def _write_json(topic_partition: TopicPartition, record: Record) -> None:
-    fields: dict[str, Any] = {
-        "topic": topic_partition.topic,
-        "partition": topic_partition.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        **_json_bytes("key", record.key),
-        **_json_bytes("value", record.value),
-        "headers": [{"name": name, **_json_bytes("value", value)} for name, value in record.headers],
-    }
-    click.echo(format_json_line(fields))
-
-
-def _write_value(topic_partition: TopicPartition, record: Record) -> None:
-    click.echo(record.value or b"")
-
-
-_WRITERS: Final[Mapping[str, Writer]] = {"table": _write_table_row, "json": _write_json, "value": _write_value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +34,11 @@ class _Consumption:
         start = await self._start(cluster, partitions)
         ends = await self._ends(cluster, partitions) if self.until_end else None
         delivered = dict(start)
-        if self.write is _write_table_row:
-            click.echo(_TABLE_HEAD)
+        if self.write is write_table_row:
+            click.echo(TABLE_HEAD)
+        unread = {tp: offset for tp, offset in start.items() if ends is None or offset < ends[tp]}
         try:
-            await self._deliver(LogReader(cluster, start, read_committed=self.read_committed), ends, delivered)
+            await self._deliver(LogReader(cluster, unread, read_committed=self.read_committed), ends, delivered)
         finally:
             moved = {tp: offset for tp, offset in delivered.items() if offset != start[tp]}
             if self.group_id is not None and moved:
@@ -197,7 +147,7 @@ def consume(
         until_end=until_end,
         read_committed=isolation == "read_committed",
         group_id=group,
-        write=_WRITERS[session.output],
+        write=WRITERS[session.output],
     )
     try:
         session.run(consumption.run)

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BufferedReader
 from typing import Final, cast
@@ -10,6 +10,7 @@ from typing import Final, cast
 import click
 
 from clients.cli.arguments import parse_assignments
+from clients.cli.lines import LineFormat, LineSplitter
 from clients.cli.session import Session, example, wall_clock, with_session
 from clients.cluster import Cluster
 from clients.errors import BrokerRefused, Refusal, error_code
@@ -27,24 +28,6 @@ from protocol.topic_partition import TopicPartition
 
 _ACKS: Final = {"all": ACKS_ALL, "1": ACKS_LEADER, "0": ACKS_NONE}
 _READ_BYTES: Final = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Format:
-    """How a line becomes a record."""
-
-    key: bytes | None
-    key_separator: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
-    empty_is_null: bool
-
-    def record(self, line: bytes, now_ms: int) -> NewRecord:
-        key, value = self.key, line
-        if self.key_separator is not None:
-            before, separator, after = line.partition(self.key_separator)
-            if separator:
-                key, value = before, after
-        return NewRecord(now_ms, key, None if self.empty_is_null and not value else value, self.headers)
 
 
 @dataclass(slots=True)
@@ -65,7 +48,7 @@ class _LineProducer:
     partition: int | None
     acks: int
     compression: Compression
-    format: _Format
+    format: LineFormat
     partition_count: int = 0
     progress: dict[int, _Progress] = field(default_factory=dict)
 
@@ -112,24 +95,6 @@ class _LineProducer:
         progress.last_offset = base_offset + count - 1
 
 
-class _LineSplitter:
-    """Cuts what was read into lines; the last one may go on in the next read."""
-
-    __slots__ = ("_rest",)
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[bytes]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [line.removesuffix(b"\r") for line in lines]
-
-    def finish(self) -> Iterator[bytes]:
-        """The last line, if the input did not end with a line's end."""
-        if self._rest:
-            yield self._rest.removesuffix(b"\r")
-
-
 async def _read_input() -> bytes:
     """What is there, as soon as something is; empty at the end."""
     stream = cast(BufferedReader, sys.stdin.buffer)
@@ -153,7 +118,7 @@ async def _until_readable(stream: BufferedReader) -> None:
 
 async def _produce_input(producer: _LineProducer) -> None:
     await producer.find_topic()
-    lines = _LineSplitter()
+    lines = LineSplitter()
     while data := await _read_input():
         whole = lines.feed(data)
         if whole:
@@ -202,7 +167,7 @@ def produce(
 
     Each is written at least once: one whose acknowledgement is lost is written again.
     """
-    line_format = _Format(
+    line_format = LineFormat(
         key=None if key is None else key.encode(),
         key_separator=key_separator.encode() if key_separator else None,
         headers=tuple((name, value.encode()) for name, value in parse_assignments(headers, "--header").items()),

@@ -1,0 +1,57 @@
+"""How ``consume`` prints a record: as a row of a table, as a line of JSON, or its bare value."""
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from clients.cli.output import format_json_line
+from protocol.records.record_batch import Record
+from protocol.topic_partition import TopicPartition
+
+Writer = Callable[[TopicPartition, Record], None]
+TABLE_HEAD: Final = f"{'PARTITION':<16}  {'OFFSET':>10}  {'TIMESTAMP':<24}  KEY  VALUE"
+
+
+def _text(data: bytes | None) -> str:
+    return "-" if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def write_table_row(topic_partition: TopicPartition, record: Record) -> None:
+    try:
+        time = datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    except (OverflowError, ValueError):
+        time = str(record.timestamp)
+    click.echo(f"{topic_partition!s:<16}  {record.offset:>10}  {time:<24}  {_text(record.key)}  {_text(record.value)}")
+
+
+def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Text as it is, anything else as base64 under a name that says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def write_json(topic_partition: TopicPartition, record: Record) -> None:
+    fields: dict[str, Any] = {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        **_json_bytes("key", record.key),
+        **_json_bytes("value", record.value),
+        "headers": [{"name": name, **_json_bytes("value", value)} for name, value in record.headers],
+    }
+    click.echo(format_json_line(fields))
+
+
+def write_value(topic_partition: TopicPartition, record: Record) -> None:
+    click.echo(record.value or b"")
+
+
+WRITERS: Final[Mapping[str, Writer]] = {"table": write_table_row, "json": write_json, "value": write_value}

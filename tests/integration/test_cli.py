@@ -1,0 +1,371 @@
+"""The command line against a broker process, each verb as a user types it.
+
+``INTEROP_BROKER=kafka`` runs the same against Apache Kafka, to prove that the verbs ask nothing special of a broker.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess, free_port
+
+SECONDS = 30.0
+IS_KAFKA = os.environ.get("INTEROP_BROKER") == "kafka"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    kind = KafkaProcess if IS_KAFKA else OncelogProcess
+    with kind(tmp_path_factory.mktemp("broker")) as process:
+        yield process
+
+
+class Oncelog:
+    """The command ``oncelog``, pointed at the broker."""
+
+    def __init__(self, address: str) -> None:
+        self.environment = {**os.environ, "ONCELOG_BOOTSTRAP": address}
+
+    def run(self, words: str | Sequence[str], text: str = "") -> "subprocess.CompletedProcess[str]":
+        arguments = words.split() if isinstance(words, str) else words
+        return subprocess.run(
+            [sys.executable, "-m", "broker", *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def __call__(self, words: str | Sequence[str], text: str = "") -> str:
+        """Run it, and have it succeed."""
+        done = self.run(words, text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def json(self, words: str) -> Any:
+        return json.loads(self(f"{words} --format json"))
+
+    def fails(self, words: str, exit_code: int = 1) -> str:
+        done = self.run(words)
+        assert done.returncode == exit_code, done.stdout + done.stderr
+        return done.stderr
+
+
+@pytest.fixture(scope="module")
+def oncelog(broker: BrokerProcess) -> Oncelog:
+    return Oncelog(broker.address)
+
+
+@pytest.fixture
+def topic(oncelog: Oncelog, request: pytest.FixtureRequest) -> str:
+    """A topic of two partitions, named like the test."""
+    name: str = request.node.name.replace("[", "-").replace("]", "")
+    oncelog(f"topic create {name} --partitions 2 --replication-factor 1")
+    return name
+
+
+def test_topics_are_created_listed_described_and_deleted(oncelog: Oncelog) -> None:
+    oncelog("topic create alpha beta -p 3 -c retention.ms=60000")
+    listed = {topic["topic"]: topic for topic in oncelog.json("topic list")}
+    assert listed["alpha"]["partitions"] == listed["beta"]["partitions"] == 3
+    described = oncelog.json("topic describe alpha --offsets")
+    assert described["replication_factor"] == 1
+    assert [(p["partition"], p["begin"], p["end"]) for p in described["partitions"]] == [(i, 0, 0) for i in range(3)]
+    assert all(p["isr"] == p["replicas"] == [p["leader"]] for p in described["partitions"])
+    oncelog("topic delete alpha beta")
+    assert not {"alpha", "beta"} & {topic["topic"] for topic in oncelog.json("topic list")}
+
+
+def test_a_topic_that_exists_is_refused_unless_that_is_wanted(oncelog: Oncelog, topic: str) -> None:
+    said = oncelog.fails(f"topic create {topic}")
+    assert "TOPIC_ALREADY_EXISTS" in said
+    assert "--if-not-exists" in said
+    oncelog(f"topic create {topic} --if-not-exists")
+
+
+def test_a_topic_that_would_be_refused_is_not_created_by_asking(oncelog: Oncelog) -> None:
+    assert "INVALID_REPLICATION_FACTOR" in oncelog.fails("topic create gamma -r 99 --validate-only")
+    oncelog("topic create gamma --validate-only")
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in oncelog.fails("topic describe gamma")
+
+
+def test_partitions_are_added(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"topic add-partitions {topic} --num 3")
+    assert len(oncelog.json(f"topic describe {topic}")["partitions"]) == 5
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in oncelog.fails("topic add-partitions nothing --num 1")
+
+
+def test_configurations_are_changed_and_tell_their_sources(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"topic alter-config {topic} --set retention.ms=60000 --set segment.bytes=1048576")
+    oncelog(f"config alter topic {topic} --delete segment.bytes --append cleanup.policy=compact")
+    changed = {entry["name"]: entry for entry in oncelog.json(f"config describe topic {topic}")}
+    assert changed["retention.ms"]["value"] == "60000"
+    assert changed["retention.ms"]["source"] == "DYNAMIC_TOPIC_CONFIG"
+    assert changed["cleanup.policy"]["value"] == "delete,compact"
+    assert "segment.bytes" not in changed
+    (documented,) = oncelog.json(f"config describe topic {topic} --key retention.ms --docs")
+    assert documented["documentation"]
+    assert "INVALID_CONFIG" in oncelog.fails(f"config alter topic {topic} --set retention.ms=soon")
+
+
+def test_a_broker_tells_its_configuration(oncelog: Oncelog) -> None:
+    broker_id = oncelog.json("health")["brokers"][0]["broker"]
+    names = {entry["name"] for entry in oncelog.json(f"config describe broker {broker_id} --all")}
+    assert {"log.retention.ms", "num.partitions", "message.max.bytes"} <= names
+
+
+def test_lines_become_records_and_lines_again(oncelog: Oncelog, topic: str) -> None:
+    lines = [f"line {number}" for number in range(100)]
+    oncelog(f"produce {topic}", "\n".join(lines))
+    assert sorted(oncelog(f"consume {topic} --until-end --format value").splitlines()) == sorted(lines)
+
+
+def test_keys_headers_and_nulls(oncelog: Oncelog, topic: str) -> None:
+    oncelog(["produce", topic, "-K", ":", "-H", "trace=7", "-Z", "--partition", "1"], "k1:v1\nk2:\nno key\n")
+    records = [json.loads(line) for line in oncelog(f"consume {topic} -n 3 --format json").splitlines()]
+    assert [(r["partition"], r["offset"], r["key"], r["value"]) for r in records] == [
+        (1, 0, "k1", "v1"),
+        (1, 1, "k2", None),
+        (1, 2, None, "no key"),
+    ]
+    assert records[0]["headers"] == [{"name": "trace", "value": "7"}]
+
+
+def test_equal_keys_share_a_partition(oncelog: Oncelog, topic: str) -> None:
+    oncelog(["produce", topic, "-K", ":"], "".join(f"{number % 10}:v\n" for number in range(100)))
+    records = [json.loads(line) for line in oncelog(f"consume {topic} -e --format json").splitlines()]
+    assert len(records) == 100
+    assert len({(record["key"], record["partition"]) for record in records}) == 10
+    assert {record["partition"] for record in records} == {0, 1}
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_compression(oncelog: Oncelog, topic: str, compression: str) -> None:
+    oncelog(f"produce {topic} -z {compression} -p 0", "the same\n" * 50)
+    assert oncelog(f"consume {topic} -e --format value") == "the same\n" * 50
+
+
+@pytest.mark.parametrize("acks", ["all", "1", "0"])
+def test_acks(oncelog: Oncelog, topic: str, acks: str) -> None:
+    oncelog(f"produce {topic} --acks {acks} -p 0", "one\ntwo\n")
+    assert oncelog(f"consume {topic} -n 2 --format value") == "one\ntwo\n"
+
+
+def test_producing_tells_where_records_are(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 1", "a\nb\n")
+    (row,) = json.loads(oncelog(f"produce {topic} -p 1 --format json", "c\nd\ne\n"))
+    assert row == {"topic": topic, "partition": 1, "records": 3, "first_offset": 2, "last_offset": 4}
+
+
+def test_producing_creates_a_topic_where_brokers_do(oncelog: Oncelog) -> None:
+    oncelog("produce created-by-producing", "first\n")
+    assert oncelog("consume created-by-producing -e --format value") == "first\n"
+
+
+def test_a_record_that_is_too_large_is_refused_with_a_remedy(oncelog: Oncelog, topic: str) -> None:
+    done = oncelog.run(f"produce {topic}", "x" * 2_000_000)
+    assert done.returncode == 1
+    assert "MESSAGE_TOO_LARGE" in done.stderr
+    assert "max.message.bytes" in done.stderr
+
+
+def test_where_consuming_begins(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "".join(f"{number}\n" for number in range(10)))
+    stamps = [json.loads(line)["timestamp"] for line in oncelog(f"consume {topic} -e --format json").splitlines()]
+
+    def values(position: str) -> list[str]:
+        return oncelog(["consume", topic, "-e", "--format", "value", "--from", position]).split()
+
+    assert values("beginning") == [str(number) for number in range(10)]
+    assert values("7") == ["7", "8", "9"]
+    assert values("-2") == ["8", "9"]
+    assert values("end") == []
+    assert values(f"@{stamps[0]}") == [str(number) for number in range(10)]
+    assert values(f"@{stamps[-1] + 60_000}") == []
+    assert "OFFSET_OUT_OF_RANGE" in oncelog.fails(f"consume {topic} -p 0 --from 99 -n 1")
+
+
+def test_prefixes_are_trimmed(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "".join(f"{number}\n" for number in range(10)))
+    oncelog(f"topic trim-prefix {topic} --before 4 --partition 0")
+    assert oncelog(f"consume {topic} -e --format value").split() == [str(number) for number in range(4, 10)]
+    oncelog(f"topic trim-prefix {topic} --before end")
+    assert [p["begin"] for p in oncelog.json(f"topic describe {topic} --offsets")["partitions"]] == [10, 0]
+    assert "OFFSET_OUT_OF_RANGE" in oncelog.fails(f"topic trim-prefix {topic} --before 99")
+
+
+def test_a_group_is_followed_moved_and_forgotten(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "".join(f"{number}\n" for number in range(10)))
+    group = f"{topic}-group"
+    assert oncelog(f"consume {topic} --group {group} -n 4 --format value").split() == ["0", "1", "2", "3"]
+    assert oncelog(f"consume {topic} --group {group} -n 2 --format value").split() == ["4", "5"]
+    described = oncelog.json(f"group describe {group}")
+    assert (described["state"], described["members"], described["lag"]) == ("Empty", 0, 4)
+    assert [(p["partition"], p["committed"], p["end"]) for p in described["partitions"]] == [(0, 6, 10)]
+    assert group in {listed["group"] for listed in oncelog.json("group list --state Empty")}
+
+    oncelog(f"group seek {group} --to 1 --dry-run")
+    assert oncelog.json(f"group describe {group}")["lag"] == 4
+    oncelog(f"group seek {group} --to -1 --topic {topic}:0")
+    assert oncelog.json(f"group describe {group}")["lag"] == 1
+    oncelog(f"group seek {group} --to beginning --topic {topic}")
+    assert [p["committed"] for p in oncelog.json(f"group describe {group}")["partitions"]] == [0, 0]
+
+    oncelog(f"group offset-delete {group} --topic {topic}:1")
+    assert [p["partition"] for p in oncelog.json(f"group describe {group}")["partitions"]] == [0]
+    oncelog(f"group delete {group}")
+    assert "GROUP_ID_NOT_FOUND" in oncelog.fails(f"group describe {group}")
+    assert "oncelog group list" in oncelog.fails(f"group delete {group}")
+
+
+def test_a_group_that_has_read_everything_has_no_lag(oncelog: Oncelog, topic: str) -> None:
+    """Markers at the end are passed, too."""
+    oncelog(f"produce {topic} -p 0", "before\n")
+    transact(oncelog, topic, "committed", commit=True)
+    oncelog(f"consume {topic} --group {topic} --until-end --format value")
+    assert oncelog.json(f"group describe {topic}")["lag"] == 0
+
+
+def make_producer(oncelog: Oncelog, transactional_id: str) -> Producer:
+    producer = Producer(
+        {"bootstrap.servers": oncelog.environment["ONCELOG_BOOTSTRAP"], "transactional.id": transactional_id}
+    )
+    producer.init_transactions(SECONDS)
+    return producer
+
+
+def transact(oncelog: Oncelog, topic: str, value: str, *, commit: bool) -> None:
+    producer = make_producer(oncelog, f"{topic}-id")
+    producer.begin_transaction()
+    producer.produce(topic, value, partition=0)
+    producer.flush(SECONDS)
+    if commit:
+        producer.commit_transaction(SECONDS)
+    else:
+        producer.abort_transaction(SECONDS)
+
+
+def test_aborted_records_are_seen_only_by_those_who_ask(oncelog: Oncelog, topic: str) -> None:
+    transact(oncelog, topic, "first", commit=True)
+    transact(oncelog, topic, "aborted", commit=False)
+    transact(oncelog, topic, "last", commit=True)
+    assert oncelog(f"consume {topic} -e --format value").split() == ["first", "last"]
+    everything = oncelog(f"consume {topic} -e --format value --isolation read_uncommitted").split()
+    assert everything == ["first", "aborted", "last"]
+
+
+def test_an_open_transaction_is_shown_and_holds_readers_back(oncelog: Oncelog, topic: str) -> None:
+    producer = make_producer(oncelog, "open-one")
+    producer.begin_transaction()
+    producer.produce(topic, "pending", partition=1)
+    producer.flush(SECONDS)
+    (listed,) = [t for t in oncelog.json("txn list --state Ongoing") if t["transactional_id"] == "open-one"]
+    described = oncelog.json("txn describe open-one")
+    assert described["state"] == "Ongoing"
+    assert described["producer_id"] == listed["producer_id"]
+    assert described["partitions"] == [{"topic": topic, "partition": 1}]
+    assert 0 <= described["open_for_ms"] < SECONDS * 1000
+    (active,) = oncelog.json(f"txn producers {topic}")
+    assert (active["partition"], active["producer_id"], active["transaction_start_offset"]) == (
+        1,
+        listed["producer_id"],
+        0,
+    )
+    assert oncelog(f"consume {topic} -e --format value") == ""
+    producer.abort_transaction(SECONDS)
+    assert oncelog.json("txn describe open-one")["state"] == "CompleteAbort"
+    assert oncelog.json(f"txn producers {topic} -p 1")[0]["transaction_start_offset"] is None
+
+
+def test_a_transactional_id_that_nobody_used(oncelog: Oncelog) -> None:
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in oncelog.fails("txn describe nobody")
+
+
+def test_health_readiness_and_waiting(oncelog: Oncelog, topic: str) -> None:
+    health = oncelog.json("health")
+    assert health["healthy"] is True
+    assert health["partitions"] >= 2
+    assert [broker["reached"] for broker in health["brokers"]] == [True]
+    assert oncelog("health --ready").strip() == "ready"
+    assert oncelog("wait --brokers 1").strip() == "1 broker and a controller"
+    assert "1 of 2 brokers" in oncelog.fails("wait --brokers 2 --timeout 0.5", exit_code=3)
+
+
+def test_nobody_there(oncelog: Oncelog) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    for words in ("topic list", "health --ready", "wait --timeout 0.3"):
+        assert "Connection refused" in oncelog.fails(f"{words} --bootstrap {nobody}", exit_code=3)
+
+
+def test_a_listener_that_is_no_broker(oncelog: Oncelog, tmp_path: Path) -> None:
+    """A web server, say: its answer is not taken for a frame of a gigabyte."""
+    script = (
+        "import socket\n"
+        "with socket.create_server(('127.0.0.1', 0)) as server:\n"
+        "    print(server.getsockname()[1], flush=True)\n"
+        "    client, _ = server.accept()\n"
+        "    client.sendall(b'HTTP/1.1 400 Bad Request\\r\\n\\r\\n')\n"
+        "    client.recv(1000)\n"
+        "    client.close()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        said = oncelog.fails(f"topic list --bootstrap 127.0.0.1:{port}", exit_code=3)
+    assert "does not answer as a Kafka broker does" in said
+
+
+def test_reading_without_end_stops_at_ctrl_c_and_commits(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "one\ntwo\n")
+    words = [sys.executable, "-u", "-m", "broker", "consume", topic, "--group", topic, "--format", "value"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=oncelog.environment) as reader:
+        assert reader.stdout is not None
+        assert [reader.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+        reader.send_signal(signal.SIGINT)
+        assert reader.wait(SECONDS) == 0
+    assert oncelog.json(f"group describe {topic}")["lag"] == 0
+
+
+def test_producing_line_by_line(oncelog: Oncelog, topic: str) -> None:
+    """A line is sent when it is there, not when the input ends."""
+    words = [sys.executable, "-m", "broker", "produce", topic, "-p", "0"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=oncelog.environment) as writer:
+        assert writer.stdin is not None
+        for number in range(2):
+            writer.stdin.write(f"line {number}\n".encode())
+            writer.stdin.flush()
+            assert oncelog(f"consume {topic} -p 0 --from {number} -n 1 --format value") == f"line {number}\n"
+        writer.stdin.close()
+        assert writer.wait(SECONDS) == 0
+
+
+def test_the_files_of_a_broker_are_dumped_without_complaint(
+    oncelog: Oncelog, broker: BrokerProcess, topic: str
+) -> None:
+    transact(oncelog, topic, "kept", commit=True)
+    transact(oncelog, topic, "dropped", commit=False)
+    assert isinstance(broker, OncelogProcess | KafkaProcess)
+    directory = broker.data_directory / f"{topic}-0"
+    shown = oncelog(["dump-log", "--print-data-log", *map(str, sorted(directory.glob("0*")))])
+    assert [word for word in ("payload: kept", "payload: dropped", "endTxnMarker: ABORT") if word in shown] == [
+        "payload: kept",
+        "payload: dropped",
+        "endTxnMarker: ABORT",
+    ]
+    logs = [str(path) for path in broker.data_directory.glob("__transaction_state-*/*.log") if path.stat().st_size]
+    assert f'"transactionalId":"{topic}-id"' in oncelog(["dump-log", "--transaction-log-decoder", *logs])
+
+
+def test_the_state_machine_and_the_version_are_printed(oncelog: Oncelog) -> None:
+    assert "PrepareCommit" in oncelog("txn states")
+    assert oncelog("version").startswith("oncelog ")
