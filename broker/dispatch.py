@@ -13,8 +13,8 @@ all. What a handler returns, its ``Outcome``, says how the connection goes on:
 * None: there is no answer (a produce with acks=0);
 * a future of one of these: every effect of the request is done and only the answer comes later, so the connection
   begins its next request at once (a produce that waits for its followers, a fetch that waits for records);
-* a coroutine of one of these: the connection's next request waits until it is done (a produce that must first be
-  verified). It costs a task, so it is for what really waits.
+* a coroutine of any of these: the connection's next request waits until it is done (a produce that must first be
+  verified, and may then leave a future). It costs a task, so it is for what really waits.
 
 Expected errors are fields of answers. Raising ``CloseConnection`` ends the connection. Any other exception is a bug of
 ours and ends here: it is logged and counted, and answered with UNKNOWN_SERVER_ERROR in whatever form the API has for
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Outcome: TypeAlias = (
-    Message | None | asyncio.Future[Any] | Coroutine[Any, Any, Message | None]
-)  # Future[Any]: futures are invariant, and handlers make futures of their own response type.
+Later: TypeAlias = asyncio.Future[Any]
+"""Of a message or None. Futures are invariant, and handlers make futures of their own response type, hence Any."""
+Outcome: TypeAlias = Message | None | Later | Coroutine[Any, Any, Message | None | Later]
 Answer: TypeAlias = list[Buffer]
 """The buffers of one response frame; empty when the request is not answered."""
 
@@ -200,7 +200,7 @@ class Unfinished:
         route: _Route,
         context: RequestContext,
         request: Message,
-        awaitable: asyncio.Future[Any] | Coroutine[Any, Any, Message | None],
+        awaitable: Later | Coroutine[Any, Any, Message | None | Later],
     ) -> None:
         self._dispatcher = dispatcher
         self._route = route

@@ -31,6 +31,7 @@ from broker.part_settings import group_settings, log_manager_config, transaction
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Quotas, Unlimited
 from broker.settings import ConfigError
@@ -85,6 +86,8 @@ class Broker:
     producer_ids: ProducerIds
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
+    transaction_verifier: TransactionVerifier | None
+    """None when verification is switched off."""
     authorizer: Authorizer
     quotas: Quotas
     supervisor: Supervisor
@@ -180,6 +183,11 @@ class _Start:
             producer_ids=producer_ids,
             group_coordinator=groups,
             transaction_coordinator=transactions,
+            transaction_verifier=(
+                TransactionVerifier(replicas, transactions)
+                if config.transaction_partition_verification_enable
+                else None
+            ),
             authorizer=AllowAll(),
             quotas=Unlimited(),
             supervisor=supervisor,

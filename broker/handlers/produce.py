@@ -6,16 +6,16 @@ answered like the first time, with its original offset.
 
 acks: 0 is not answered at all, and an error closes the connection instead, which is the only way to tell; 1 is answered
 when the leader has the records; -1 when all in-sync replicas have them, in the same call if this broker is the only
-one. Anything else is INVALID_REQUIRED_ACKS. Nothing here awaits: a request that must wait leaves a future behind with
-all its records appended.
+one. Anything else is INVALID_REQUIRED_ACKS. A request that must wait for replicas leaves a future behind, with all of
+its records appended.
 
 Whatever goes wrong unexpectedly is told as KAFKA_STORAGE_ERROR, never UNKNOWN_SERVER_ERROR: producers take the first
 for "try again", and the second for the end of their idempotence.
 
 Transactions: a transactional batch needs a transactional id that the client may write to, and one request carries one
-producer's. The check with the coordinator that the partition belongs to an ongoing transaction (KIP-890) will stand
-between ``_refusal`` and the appends, and make this handler return a coroutine for the first batch of a transaction on
-a partition.
+producer's. Before the first batch of a transaction on a partition its coordinator is asked whether the partition
+belongs to it (``broker.replication.transaction_verification``). While the coordinator cannot say, this handler is a
+coroutine, and nothing of the connection overtakes it.
 
 Internal topics are written by their coordinators only: INVALID_TOPIC_EXCEPTION. (Kafka makes an exception for a client
 that calls itself ``__admin_client``; here nobody is believed.)
@@ -27,9 +27,10 @@ messages; 9 is flexible; 10 answers the current leader (KIP-951); 11 may be answ
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import CloseConnection, Outcome, RequestContext, handles
+from broker.dispatch import CloseConnection, Later, Outcome, RequestContext, handles
 from broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from broker.replication.leader_hint import leader_hint
+from broker.replication.transaction_verification import Errors, TransactionVerifier
 from broker.security.authorizer import Operation, ResourceType
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendOrigin
@@ -63,6 +64,8 @@ _ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
 _PRODUCER_ID: Final = slice(43, 51)
 """Where a batch has its producer id."""
 
+_NO_ERRORS: Final[Errors] = {}
+
 _CODECS: Final = {
     "uncompressed": Compression.NONE,
     "gzip": Compression.GZIP,
@@ -76,6 +79,9 @@ _MESSAGES: Final = {
     ErrorCode.INVALID_RECORD: "The batch, or a record in it, is not what the topic accepts",
     ErrorCode.INVALID_TIMESTAMP: "A timestamp lies outside of what the topic accepts",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Internal topics are written by the broker only",
+    ErrorCode.INVALID_TXN_STATE: "The partition was not added to the transaction",
+    ErrorCode.TRANSACTION_ABORTABLE: "The partition was not added to the transaction",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "Not enough replicas, or the transaction could not be verified yet",
 }
 
 
@@ -91,7 +97,30 @@ def handle_produce(broker: "Broker", context: RequestContext, request: ProduceRe
     refusal = _refusal(broker, context, request)
     if refusal:
         return _answered(broker, context, request, _refused(request, refusal))
-    appends = _Appends(broker, context, request)
+    verifier, transactional_id = broker.transaction_verifier, request.transactional_id
+    if verifier is None or transactional_id is None:
+        return _append(broker, context, request, _NO_ERRORS)
+    errors = verifier.verify(transactional_id, request, context.api_version)
+    if errors is None:
+        return _append_when_verified(broker, context, request, verifier, transactional_id)
+    return _append(broker, context, request, errors)
+
+
+async def _append_when_verified(
+    broker: "Broker",
+    context: RequestContext,
+    request: ProduceRequest,
+    verifier: TransactionVerifier,
+    transactional_id: str,
+) -> ProduceResponse | Later | None:
+    errors = await verifier.verify_patiently(transactional_id, request, context.api_version)
+    return _append(broker, context, request, errors)
+
+
+def _append(
+    broker: "Broker", context: RequestContext, request: ProduceRequest, unverified: Errors
+) -> ProduceResponse | Later | None:
+    appends = _Appends(broker, context, request, unverified)
     response = appends.run()
     response.throttle_time_ms = broker.quotas.record_produce(context, appends.size)
     if not appends.unacknowledged:
@@ -105,9 +134,10 @@ def handle_produce(broker: "Broker", context: RequestContext, request: ProduceRe
 class _Appends:
     """The appends of one request."""
 
-    __slots__ = ("_broker", "_context", "_now_ms", "_request", "size", "unacknowledged")
+    __slots__ = ("_broker", "_context", "_now_ms", "_request", "_unverified", "size", "unacknowledged")
 
-    def __init__(self, broker: "Broker", context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(self, broker: "Broker", context: RequestContext, request: ProduceRequest, unverified: Errors) -> None:
+        self._unverified = unverified
         self._broker = broker
         self._context = context
         self._request = request
@@ -140,6 +170,8 @@ class _Appends:
         valid = self._validated(data, log.config)
         if isinstance(valid, ErrorCode):
             return _error(data.index, valid)
+        if self._unverified and (error := self._unverified.get((topic, data.index))):
+            return _error(data.index, error)
         batch, header = valid
         acks = self._request.acks
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)

@@ -18,7 +18,7 @@ from collections import deque
 from functools import partial
 from typing import Final, Protocol, cast
 
-from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Unfinished
+from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
 from broker.network.frames import BadFrame, FrameReader
 from broker.supervisor import Supervisor
 from protocol.schema import Message
@@ -196,11 +196,17 @@ class Connection(asyncio.BufferedProtocol):
             self._blocked = True
             self._supervisor.spawn(request.awaitable, request.name, on_done=partial(self._unblock, request, slot))
 
-    def _unblock(self, request: Unfinished, slot: _Slot, done: "asyncio.Future[Message | None]") -> None:
+    def _unblock(self, request: Unfinished, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
+        """The coroutine is done: the next request may begin, also if this one's answer comes later still."""
         self._blocked = False
-        self._finish(request, slot, done)
+        later = None if task.cancelled() or task.exception() is not None else task.result()
+        if isinstance(later, asyncio.Future):
+            later.add_done_callback(partial(self._finish, request, slot))
+            self._process()
+        else:
+            self._finish(request, slot, task)
 
-    def _finish(self, request: Unfinished, slot: _Slot, done: "asyncio.Future[Message | None]") -> None:
+    def _finish(self, request: Unfinished, slot: _Slot, done: Later) -> None:
         try:
             slot.answer = request.finish(done)
         except CloseConnection as error:

@@ -59,6 +59,7 @@ class ReplicaSide:
         self.config = replace(BrokerConfig(), **config)
         self.authorizer: Authorizer = AllowAll()
         self.quotas = Unlimited()
+        self.transaction_verifier = None
         self.supervisor = Supervisor()
         self.metadata = MetadataCache()
         self.log_configs: dict[str, LogConfig] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.dispatch import ApiHandler, CloseConnection, Outcome, RequestContext, handles
+from broker.dispatch import ApiHandler, CloseConnection, Later, Outcome, RequestContext, handles
 from protocol.api_keys import ApiKey
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.produce import (
@@ -57,11 +57,14 @@ class Script:
                 raise CloseConnection("the handler said so")
         return HeartbeatResponse()
 
-    def _gated(self, group: str) -> Coroutine[Any, Any, HeartbeatResponse]:
-        async def wait() -> HeartbeatResponse:
+    def _gated(self, group: str) -> Coroutine[Any, Any, HeartbeatResponse | Later]:
+        async def wait() -> HeartbeatResponse | Later:
             await self.gates[group].wait()
             self.begun.append(group)
-            return HeartbeatResponse()
+            if not group.endswith("later"):
+                return HeartbeatResponse()
+            self.futures[group] = asyncio.get_running_loop().create_future()
+            return self.futures[group]
 
         return wait()
 
@@ -171,6 +174,25 @@ def test_five_produces_of_which_the_first_waits_are_appended_in_order(loop_name:
 def produce(index: int) -> ProduceRequest:
     data = PartitionProduceData(index=index, records=bytes(70))
     return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+
+
+@every_loop
+def test_a_coroutine_may_leave_a_future_and_then_only_its_answer_is_waited_for(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("gated-later", "now", "now"))
+            await until(lambda: "gated-later" in script.gates)
+            await settle()
+            assert script.begun == []
+            script.gates["gated-later"].set()
+            await until(lambda: len(script.begun) == 3)
+            assert client.frames == []
+            script.futures["gated-later"].set_result(HeartbeatResponse())
+            assert await client.correlation_ids(3) == [1, 2, 3]
+
+    run(loop_name, scenario)
 
 
 @every_loop
