@@ -34,6 +34,8 @@ _ASYNCIO: Final = "one event loop does this work; there are no threads to count"
 _NO_KRAFT: Final = "the cluster is coordinated by ZooKeeper or by the embedded store, not by KRaft"
 _KERNEL: Final = "the kernel sizes socket buffers by itself"
 _FORMAT: Final = "there is one message format, version 2"
+_ALONE: Final = "clusters are not served yet"
+_SLICES: Final = "what is read at once is small and fixed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -44,12 +46,16 @@ class BrokerConfig:
     broker_id: int = integer(-1, "This broker's id. -1: the id that its data directory has, or a new one.", low=-1)
     node_id: int | None = integer(None, "Another name of broker.id.", low=0)
     broker_rack: str | None = string(None, "The rack that this broker stands in.")
-    reserved_broker_max_id: int = integer(1000, "The largest broker.id that is not generated.", low=0)
-    broker_id_generation_enable: bool = boolean(True, "Whether a broker without an id may get a generated one.")
+    reserved_broker_max_id: int = integer(1000, "The largest broker.id that is not generated.", low=0, unused=_ALONE)
+    broker_id_generation_enable: bool = boolean(
+        True, "Whether a broker without an id may get a generated one.", unused=_ALONE
+    )
     zookeeper_connect: str = string("", "ZooKeeper's host:port,…/chroot. Empty: the embedded store, one broker.")
-    zookeeper_session_timeout_ms: int = integer(18_000, "How long ZooKeeper waits for a silent broker.", low=1)
+    zookeeper_session_timeout_ms: int = integer(
+        18_000, "How long ZooKeeper waits for a silent broker.", low=1, unused=_ALONE
+    )
     zookeeper_connection_timeout_ms: int | None = integer(
-        None, "How long to wait for the first connection; the session time-out if not set.", low=1
+        None, "How long to wait for the first connection; the session time-out if not set.", low=1, unused=_ALONE
     )
     zookeeper_set_acl: bool = boolean(False, "Protect znodes by ACLs.", unused="znodes are left open")
     process_roles: tuple[str, ...] = strings((), "KRaft's roles.", unused=_NO_KRAFT)
@@ -96,9 +102,11 @@ class BrokerConfig:
     default_replication_factor: int = integer(1, "Replicas of a topic for which nobody says it.", low=1)
     min_insync_replicas: int = integer(1, "In-sync replicas that acks=all demands.", low=1)
     unclean_leader_election_enable: bool = boolean(False, "Whether a replica out of sync may lead: loses records.")
-    auto_leader_rebalance_enable: bool = boolean(True, "Whether leadership returns to preferred replicas.")
-    leader_imbalance_check_interval_seconds: int = long(300, "How often that is looked at.", low=1)
-    leader_imbalance_per_broker_percentage: int = integer(10, "The imbalance that is tolerated.", low=0)
+    auto_leader_rebalance_enable: bool = boolean(
+        True, "Whether leadership returns to preferred replicas.", unused=_ALONE
+    )
+    leader_imbalance_check_interval_seconds: int = long(300, "How often that is looked at.", low=1, unused=_ALONE)
+    leader_imbalance_per_broker_percentage: int = integer(10, "The imbalance that is tolerated.", low=0, unused=_ALONE)
 
     # Logs
     log_dir: str = string("oncelog-data", "The data directory, if log.dirs is not set.")
@@ -158,19 +166,25 @@ class BrokerConfig:
     )
 
     # Replication
-    replica_lag_time_max_ms: int = long(30_000, "A follower that is behind for so long leaves the ISR.", low=1)
-    replica_fetch_max_bytes: int = integer(1 << 20, "What a follower fetches of one partition.", low=0)
-    replica_fetch_response_max_bytes: int = integer(10 << 20, "What a follower fetches at once.", low=0)
-    replica_fetch_min_bytes: int = integer(1, "What a follower waits for.")
-    replica_fetch_wait_max_ms: int = integer(500, "How long a follower's fetch waits.")
-    replica_fetch_backoff_ms: int = integer(1000, "How long a follower rests after an error.", low=0)
-    replica_socket_timeout_ms: int = integer(30_000, "How long a follower waits for an answer.", low=1)
+    replica_lag_time_max_ms: int = long(
+        30_000, "A follower that is behind for so long leaves the ISR.", low=1, unused=_ALONE
+    )
+    replica_fetch_max_bytes: int = integer(1 << 20, "What a follower fetches of one partition.", low=0, unused=_ALONE)
+    replica_fetch_response_max_bytes: int = integer(10 << 20, "What a follower fetches at once.", low=0, unused=_ALONE)
+    replica_fetch_min_bytes: int = integer(1, "What a follower waits for.", unused=_ALONE)
+    replica_fetch_wait_max_ms: int = integer(500, "How long a follower's fetch waits.", unused=_ALONE)
+    replica_fetch_backoff_ms: int = integer(1000, "How long a follower rests after an error.", low=0, unused=_ALONE)
+    replica_socket_timeout_ms: int = integer(30_000, "How long a follower waits for an answer.", low=1, unused=_ALONE)
     replica_high_watermark_checkpoint_interval_ms: int = long(5_000, "How often high watermarks are written.", low=1)
-    num_replica_fetchers: int = integer(1, "Connections to each other broker.", low=1)
-    controlled_shutdown_enable: bool = boolean(True, "Whether leadership moves away before a broker stops.")
-    controlled_shutdown_max_retries: int = integer(3, "How often that is tried.")
-    controlled_shutdown_retry_backoff_ms: int = long(5_000, "How long between two tries.")
-    controller_socket_timeout_ms: int = integer(30_000, "How long the controller waits for a broker.", low=1)
+    num_replica_fetchers: int = integer(1, "Connections to each other broker.", low=1, unused=_ALONE)
+    controlled_shutdown_enable: bool = boolean(
+        True, "Whether leadership moves away before a broker stops.", unused=_ALONE
+    )
+    controlled_shutdown_max_retries: int = integer(3, "How often that is tried.", unused=_ALONE)
+    controlled_shutdown_retry_backoff_ms: int = long(5_000, "How long between two tries.", unused=_ALONE)
+    controller_socket_timeout_ms: int = integer(
+        30_000, "How long the controller waits for a broker.", low=1, unused=_ALONE
+    )
     request_timeout_ms: int = integer(30_000, "How long a broker waits for another.", low=1)
 
     # Fetching
@@ -192,7 +206,9 @@ class BrokerConfig:
     offsets_topic_compression_codec: int = integer(
         0, "Compression of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", low=0, high=4
     )
-    offsets_load_buffer_size: int = integer(5_242_880, "How much of __consumer_offsets is read at once.", low=1)
+    offsets_load_buffer_size: int = integer(
+        5_242_880, "How much of __consumer_offsets is read at once.", low=1, unused=_SLICES
+    )
     offsets_retention_minutes: int = integer(10_080, "How long the offsets of an empty group stay.", low=1)
     offsets_retention_check_interval_ms: int = long(600_000, "How often that is looked at.", low=1)
     offsets_commit_timeout_ms: int = integer(5_000, "How long a commit may take to replicate.", low=1)
@@ -207,7 +223,7 @@ class BrokerConfig:
         2, "In-sync replicas that __transaction_state demands.", low=1, embedded=1
     )
     transaction_state_log_load_buffer_size: int = integer(
-        5_242_880, "How much of __transaction_state is read at once.", low=1
+        5_242_880, "How much of __transaction_state is read at once.", low=1, unused=_SLICES
     )
     transaction_max_timeout_ms: int = integer(900_000, "The longest transaction that a producer may ask for.", low=1)
     transactional_id_expiration_ms: int = integer(604_800_000, "When an unused transactional id is forgotten.", low=1)

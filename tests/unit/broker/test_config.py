@@ -1,10 +1,15 @@
 """Configuration comes from where Kafka's users keep it, and nothing in it is ignored in silence."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import broker
 from broker.config import BROKER_SETTINGS, BrokerConfig, attribute
 from broker.config_sources import load_config, nearest_key, parse_properties, settings_in_environment
 from broker.settings import ConfigError
+from broker.topic_config import SYNONYMS
 
 
 def test_every_default_is_a_valid_value_of_its_own_setting() -> None:
@@ -148,3 +153,18 @@ def test_node_id_is_another_name_of_broker_id() -> None:
 def test_keys_are_attributes_with_dots() -> None:
     config = BrokerConfig()
     assert all(hasattr(config, attribute(key)) for key in BROKER_SETTINGS)
+
+
+def test_a_setting_is_used_or_says_why_not() -> None:
+    """A default of a topic is used through its table; any other is read somewhere as an attribute."""
+    sources = (
+        "".join(path.read_text() for path in Path(broker.__path__[0]).rglob("*.py") if path.name != "config.py")
+        + Path(broker.config.__file__).read_text().partition("given: Mapping")[2]
+    )
+    defaults = {synonym.key for synonyms in SYNONYMS.values() for synonym in synonyms}
+    unread = [
+        key
+        for key, row in BROKER_SETTINGS.items()
+        if not row.unused and key not in defaults and not re.search(rf"\b{attribute(key)}\b", sources)
+    ]
+    assert unread == []
