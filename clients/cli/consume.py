@@ -40,6 +40,7 @@ class _Consumption:
         try:
             await self._deliver(LogReader(cluster, unread, read_committed=self.read_committed), ends, delivered)
         finally:
+            sys.stdout.flush()  # What is committed as printed has been.
             moved = {tp: offset for tp, offset in delivered.items() if offset != start[tp]}
             if self.group_id is not None and moved:
                 await _commit(cluster, self.group_id, moved)

@@ -1,11 +1,10 @@
-"""How ``consume`` prints a record: as a row of a table, as a line of JSON, or its bare value."""
+"""How ``consume`` prints a record: as a row of a table, as a line of JSON, or its bare value. The caller flushes."""
 
 import base64
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
-
-import click
 
 from clients.cli.output import format_json_line
 from protocol.records.record_batch import Record
@@ -24,7 +23,8 @@ def write_table_row(topic_partition: TopicPartition, record: Record) -> None:
         time = datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
     except (OverflowError, ValueError):
         time = str(record.timestamp)
-    click.echo(f"{topic_partition!s:<16}  {record.offset:>10}  {time:<24}  {_text(record.key)}  {_text(record.value)}")
+    texts = (f"{topic_partition!s:<16}", f"{record.offset:>10}", f"{time:<24}", _text(record.key), _text(record.value))
+    sys.stdout.write("  ".join(texts) + "\n")
 
 
 def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
@@ -47,11 +47,11 @@ def write_json(topic_partition: TopicPartition, record: Record) -> None:
         **_json_bytes("value", record.value),
         "headers": [{"name": name, **_json_bytes("value", value)} for name, value in record.headers],
     }
-    click.echo(format_json_line(fields))
+    sys.stdout.write(format_json_line(fields) + "\n")
 
 
 def write_value(topic_partition: TopicPartition, record: Record) -> None:
-    click.echo(record.value or b"")
+    sys.stdout.buffer.write((record.value or b"") + b"\n")
 
 
 WRITERS: Final[Mapping[str, Writer]] = {"table": write_table_row, "json": write_json, "value": write_value}

@@ -66,10 +66,10 @@ def test_json_shows_bytes_that_are_no_text_as_base64(capsys: pytest.CaptureFixtu
     }
 
 
-def test_values_are_printed_byte_for_byte(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_values_are_printed_byte_for_byte(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     write_value(ORDERS, Record(7, NOW, None, b"\xff\x00", []))
     write_value(ORDERS, Record(8, NOW, None, None, []))
-    assert capfdbinary.readouterr().out == b"\xff\x00\n\n"
+    assert capsysbinary.readouterr().out == b"\xff\x00\n\n"
 
 
 @pytest.mark.parametrize(
