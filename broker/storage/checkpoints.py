@@ -67,7 +67,10 @@ class OffsetCheckpoint:
         """The offsets; None if there is no usable file."""
         if not self._disk.exists(self._path):
             return None
-        entries = decode_checkpoint(self._disk.read(self._path), 3)
+        data = self._disk.read(self._path)
+        if not data:
+            return {}  # Kafka makes such a file before it has anything to write.
+        entries = decode_checkpoint(data, 3)
         try:
             if entries is not None:
                 return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in entries}

@@ -32,6 +32,8 @@ def test_offset_checkpoint(disk: SimDisk) -> None:
     checkpoint.write({A: 5, B: 2**40})
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n2\na 0 5\nb.c_d 12 1099511627776\n"
     assert checkpoint.read() == {A: 5, B: 2**40}
+    disk.write_atomic("/data/recovery-point-offset-checkpoint", b"")
+    assert checkpoint.read() == {}
     checkpoint.write({})
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n0\n"
 
@@ -39,7 +41,6 @@ def test_offset_checkpoint(disk: SimDisk) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
         b"0\n",
         b"1\n0\n",
         b"0\n2\na 0 5\n",
