@@ -8,7 +8,7 @@ impossible length or format version; CRC                         CORRUPT_MESSAGE
 codec unknown, or zstd in Produce before version 7               UNSUPPORTED_COMPRESSION_TYPE
 base offset not 0                                                INVALID_RECORD
 larger than the topic's ``max.message.bytes``                    MESSAGE_TOO_LARGE
-records count < 1 or not last offset delta + 1                   INVALID_RECORD
+records count < 1, not last offset delta + 1, or more than fit   INVALID_RECORD
 a control batch, a delete horizon                                INVALID_RECORD
 producer id, epoch, sequence, transactional bit disagree         INVALID_RECORD
 timestamp out of the topic's bounds, or "log append time"        INVALID_TIMESTAMP
@@ -37,6 +37,7 @@ from protocol.records.record_batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
@@ -57,6 +58,8 @@ _BATCH_LENGTH_POSITION: Final = 8
 _MAGIC_POSITION: Final = 16
 _LEGACY_MIN_LENGTH: Final = 14
 """The least that may follow the length field in format version 0: CRC, magic, attributes and two null lengths."""
+_LEAST_RECORD_SIZE: Final = 7
+"""Length, attributes, two deltas, a null key, a null value and no headers, in a byte each."""
 _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1
 
@@ -166,16 +169,19 @@ def _frame_error(records: memoryview, header: BatchHeader, max_message_bytes: in
 
 
 def _header_error(header: BatchHeader) -> ErrorCode:
-    if header.records_count < 1 or header.last_offset_delta != header.records_count - 1:
+    count, attributes = header.records_count, header.attributes
+    if count < 1 or header.last_offset_delta != count - 1:
         return ErrorCode.INVALID_RECORD
-    if header.attributes & _BROKER_ONLY_BITS:
+    if count * _LEAST_RECORD_SIZE > header.size - HEADER_SIZE and not attributes & COMPRESSION_MASK:
+        return ErrorCode.INVALID_RECORD
+    if attributes & _BROKER_ONLY_BITS:
         return ErrorCode.INVALID_RECORD
     if header.producer_id > NO_PRODUCER_ID:
         if header.producer_epoch < 0 or header.base_sequence < 0:
             return ErrorCode.INVALID_RECORD
-    elif header.producer_id != NO_PRODUCER_ID or header.attributes & TRANSACTIONAL_BIT:
+    elif header.producer_id != NO_PRODUCER_ID or attributes & TRANSACTIONAL_BIT:
         return ErrorCode.INVALID_RECORD
-    if header.attributes & LOG_APPEND_TIME_BIT:
+    if attributes & LOG_APPEND_TIME_BIT:
         return ErrorCode.INVALID_TIMESTAMP
     return ErrorCode.NONE
 
