@@ -240,6 +240,8 @@ def _added_replicas(
             f"The topic {request.topic} currently has {count} partition(s); {request.total_count} would not be an "
             "increase.",
         )
+    if added > MOST_PARTITIONS_PER_REQUEST:
+        return ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     factor = len(existing[0].replicas)
     if request.assignments is None:
         brokers = cluster.brokers_and_racks()

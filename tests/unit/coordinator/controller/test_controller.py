@@ -384,6 +384,7 @@ class TestPartitionsAreAdded:
             (NewPartitions(topic="unknown", total_count=3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             (NewPartitions(topic="t", total_count=2), ErrorCode.INVALID_PARTITIONS),
             (NewPartitions(topic="t", total_count=1), ErrorCode.INVALID_PARTITIONS),
+            (NewPartitions(topic="t", total_count=2**31 - 1), ErrorCode.POLICY_VIOLATION),
             (NewPartitions(topic="t", total_count=3, assignments=[]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (NewPartitions(topic="t", total_count=3, assignments=[(1,)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (NewPartitions(topic="t", total_count=3, assignments=[(1, 9)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
