@@ -17,7 +17,7 @@ is, of a checkpoint, is ``on_directory_failure``. There is one data directory.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import getLogger
 from random import Random
 from typing import Any, Final
@@ -169,9 +169,9 @@ class LogManager:
             if None not in (found.cluster_id, cluster_id) and found.cluster_id != cluster_id:
                 raise InvalidMetaProperties(f"{self.log_dir} belongs to cluster {found.cluster_id}, not {cluster_id}")
             cluster_id = cluster_id or found.cluster_id
-        wanted = MetaProperties(
-            broker_id=broker_id, cluster_id=cluster_id, others={} if found is None else found.others
-        )
+        wanted = MetaProperties(broker_id=broker_id, cluster_id=cluster_id)
+        if found is not None:
+            wanted = replace(found, broker_id=broker_id, cluster_id=cluster_id)
         if wanted != found:
             write_meta_properties(self._disk, self.log_dir, wanted)
 

@@ -1,7 +1,8 @@
 """``meta.properties``: whose data a data directory holds.
 
-Kafka's version 0 (ZooKeeper mode), in Java's properties format: ``broker.id``, ``cluster.id`` and ``version``. Keys
-that are not known are kept, so that a directory can go back to the broker that wrote it.
+Kafka's version 0 (ZooKeeper mode), in Java's properties format: ``broker.id``, ``cluster.id`` and ``version``. Of a
+directory that was KRaft's the version stays 1, where the broker's id is called ``node.id``; and keys that are not known
+are kept, so that a directory can go back to the broker that wrote it.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ FILE_NAME: Final = "meta.properties"
 
 _VERSION_KEY: Final = "version"
 _BROKER_ID_KEYS: Final = ("broker.id", "node.id")
+"""By version."""
 _CLUSTER_ID_KEY: Final = "cluster.id"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -29,6 +31,7 @@ class MetaProperties:
 
     broker_id: int | None
     cluster_id: str | None
+    version: int = 0
     others: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
 
@@ -41,19 +44,22 @@ def read_meta_properties(disk: Disk, log_dir: str) -> MetaProperties | None:
     version = values.pop(_VERSION_KEY, "0")
     if version not in ("0", "1"):
         raise InvalidMetaProperties(f"{path} has version {version}")
-    ids = [values.pop(key) for key in _BROKER_ID_KEYS if key in values]
-    if any(not id_.lstrip("-").isdecimal() for id_ in ids):
-        raise InvalidMetaProperties(f"{path} has the broker id {ids[0]!r}")
+    broker_id = values.pop(_BROKER_ID_KEYS[int(version)], None)
+    if broker_id is not None and not broker_id.isdecimal():
+        raise InvalidMetaProperties(f"{path} has the broker id {broker_id!r}")
     return MetaProperties(
-        broker_id=int(ids[0]) if ids else None, cluster_id=values.pop(_CLUSTER_ID_KEY, None), others=values
+        broker_id=None if broker_id is None else int(broker_id),
+        cluster_id=values.pop(_CLUSTER_ID_KEY, None),
+        version=int(version),
+        others=values,
     )
 
 
 def write_meta_properties(disk: Disk, log_dir: str, properties: MetaProperties) -> None:
     values = dict(properties.others)
     if properties.broker_id is not None:
-        values["broker.id"] = str(properties.broker_id)
-    values[_VERSION_KEY] = "0"
+        values[_BROKER_ID_KEYS[properties.version]] = str(properties.broker_id)
+    values[_VERSION_KEY] = str(properties.version)
     if properties.cluster_id is not None:
         values[_CLUSTER_ID_KEY] = properties.cluster_id
     text = "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in values.items())

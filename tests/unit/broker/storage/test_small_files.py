@@ -105,6 +105,14 @@ def test_meta_properties_of_kafka(disk: SimDisk) -> None:
     assert read_meta_properties(disk, "/data") == found
 
 
+def test_meta_properties_of_kraft_stay_kraft(disk: SimDisk) -> None:
+    disk.write_atomic("/data/meta.properties", b"#\nnode.id=1\ndirectory.id=x\nversion=1\ncluster.id=c\n")
+    found = read_meta_properties(disk, "/data")
+    assert found == MetaProperties(broker_id=1, cluster_id="c", version=1, others={"directory.id": "x"})
+    write_meta_properties(disk, "/data", found)
+    assert disk.read("/data/meta.properties") == b"#\ndirectory.id=x\nnode.id=1\nversion=1\ncluster.id=c\n"
+
+
 @pytest.mark.parametrize("data", [b"version=2\nbroker.id=1\n", b"version=0\nbroker.id=one\n"])
 def test_meta_properties_that_are_not_ours(disk: SimDisk, data: bytes) -> None:
     disk.write_atomic("/data/meta.properties", data)
