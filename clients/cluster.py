@@ -23,6 +23,7 @@ from clients.errors import (
     NoBrokerReachable,
     RequestTimedOut,
     Unreachable,
+    VersionNotSupported,
     error_code,
     require_success,
 )
@@ -264,34 +265,40 @@ class Cluster:
                 leader: build({topic_partition: items[topic_partition] for topic_partition in partitions})
                 for leader, partitions in by_leader.items()
             }
-            for response in await self._ask_each(requests, response_type, at_most, retry.remaining_seconds):
+            answers = await self._ask_each(requests, response_type, at_most, retry.remaining_seconds)
+            for leader, response in answers.items():
+                if isinstance(response, ErrorCode):
+                    errors |= dict.fromkeys(by_leader[leader], response)
+                    continue
+                errors |= dict.fromkeys(by_leader[leader], ErrorCode.UNKNOWN_SERVER_ERROR)  # If it is left out.
                 for topic_partition, error, answer in split(response):
+                    errors[topic_partition] = error_code(error)
                     if error == ErrorCode.NONE:
                         found[topic_partition] = answer
-                    else:
-                        errors[topic_partition] = error_code(error)
-            unanswered = pending.keys() - found.keys() - errors.keys()
-            failed = failed | errors | dict.fromkeys(unanswered, ErrorCode.NETWORK_EXCEPTION)
-            pending = await self._worth_asking_again(
-                {tp: items[tp] for tp in pending if tp not in found}, failed, retry
-            )
+            failed |= errors
+            pending = {topic_partition: items[topic_partition] for topic_partition in pending.keys() - found.keys()}
+            pending = await self._worth_asking_again(pending, failed, retry)
         return LeaderAnswers(found, {tp: error for tp, error in failed.items() if tp not in found})
 
     async def _ask_each(
         self, requests: Mapping[int, Message], response_type: type[R], at_most: int | None, seconds: float
-    ) -> list[R]:
-        """The answers of brokers to one request each, at the same time; those that gave none are left out."""
+    ) -> dict[int, R | ErrorCode]:
+        """The answers of brokers to one request each, at the same time, or why there is none."""
+        answers: dict[int, R | ErrorCode] = {}
 
-        async def ask(node_id: int, request: Message) -> R | None:
+        async def ask(node_id: int, request: Message) -> None:
             try:
                 connection = await self.connection_to(node_id)
-                return await connection.send(request, response_type, at_most=at_most, timeout=seconds)
-            except (Unreachable, ConnectionLost, RequestTimedOut):
-                return None
+                answers[node_id] = await connection.send(request, response_type, at_most=at_most, timeout=seconds)
+            except VersionNotSupported:
+                answers[node_id] = ErrorCode.UNSUPPORTED_VERSION
+            except ClientError:
+                answers[node_id] = ErrorCode.NETWORK_EXCEPTION
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ask(node_id, request)) for node_id, request in requests.items()]
-        return [response for task in tasks if (response := task.result()) is not None]
+            for node_id, request in requests.items():
+                group.create_task(ask(node_id, request))
+        return answers
 
     async def _worth_asking_again(
         self, items: dict[TopicPartition, Item], failed: Mapping[TopicPartition, ErrorCode], retry: Retry
@@ -302,8 +309,8 @@ class Cluster:
             self._topics.pop(topic_partition.topic, None)
         if not passing or not await retry.pause():
             return {}
-        known = await self.topics({topic_partition.topic for topic_partition in passing})
-        return {tp: item for tp, item in passing.items() if find_partition(known[tp.topic], tp.partition) is not None}
+        known = _partitions(await self.topics({topic_partition.topic for topic_partition in passing}))
+        return {topic_partition: item for topic_partition, item in passing.items() if topic_partition in known}
 
     async def _group_by_leader(
         self, partitions: Iterable[TopicPartition]
@@ -311,13 +318,14 @@ class Cluster:
         """The partitions of each leader, and an error for those that have none."""
         partitions = list(partitions)
         topics = await self.topics({topic_partition.topic for topic_partition in partitions})
+        known = _partitions(topics)
         by_leader: dict[int, list[TopicPartition]] = {}
         failed: dict[TopicPartition, ErrorCode] = {}
         for topic_partition in partitions:
-            topic = topics[topic_partition.topic]
-            partition = find_partition(topic, topic_partition.partition)
+            partition = known.get(topic_partition)
             if partition is None:
-                failed[topic_partition] = error_code(topic.error_code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                error = topics[topic_partition.topic].error_code
+                failed[topic_partition] = error_code(error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif partition.leader_id not in self.brokers:
                 failed[topic_partition] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
@@ -352,10 +360,6 @@ class Cluster:
             if topic.name is not None and topic.error_code == ErrorCode.NONE:
                 self._topics[topic.name] = topic
         return response
-
-    def forget_topics(self) -> None:
-        """Ask anew about every topic."""
-        self._topics.clear()
 
     async def coordinator(self, of: Coordinator) -> int:
         """The id of the broker that coordinates a group or a transactional id."""
@@ -415,6 +419,14 @@ class Cluster:
 def find_partition(topic: MetadataResponseTopic, index: int) -> MetadataResponsePartition | None:
     """What metadata says about one partition of a topic."""
     return next((partition for partition in topic.partitions if partition.partition_index == index), None)
+
+
+def _partitions(topics: Mapping[str, MetadataResponseTopic]) -> dict[TopicPartition, MetadataResponsePartition]:
+    return {
+        TopicPartition(name, partition.partition_index): partition
+        for name, topic in topics.items()
+        for partition in topic.partitions
+    }
 
 
 def _coordinator_errors(response: FindCoordinatorResponse) -> list[int]:

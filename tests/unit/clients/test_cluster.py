@@ -297,6 +297,20 @@ async def test_a_leader_that_cannot_be_reached_fails_its_own_partitions_only() -
         assert await latest(cluster, 0, 1) == ({0: 100}, {1: ErrorCode.NETWORK_EXCEPTION})
 
 
+@in_virtual_time
+async def test_a_leader_that_does_not_serve_the_request_is_said_so() -> None:
+    broker = ScriptedBroker({})
+    async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
+        assert await latest(cluster, 0) == ({}, {0: ErrorCode.UNSUPPORTED_VERSION})
+
+
+@in_virtual_time
+async def test_a_partition_that_an_answer_leaves_out_has_failed() -> None:
+    broker = ScriptedBroker({ListOffsetsRequest: ListOffsetsResponse()})
+    async with cluster_of(broker, leaders={"orders": [1]}) as cluster:
+        assert await latest(cluster, 0) == ({}, {0: ErrorCode.UNKNOWN_SERVER_ERROR})
+
+
 @pytest.mark.parametrize(
     ("text", "addresses"),
     [
