@@ -373,6 +373,11 @@ class GroupCoordinator:
         count = self._metadata.partition_count(GROUP_METADATA_TOPIC_NAME)
         return None if count is None else partition_for(group_id, count)
 
+    def availability(self, group_id: str) -> ErrorCode:
+        """Why this broker cannot be asked about the members of a group now; NONE if it can."""
+        shard = self._shard_of_named_group(group_id)
+        return shard if isinstance(shard, ErrorCode) else ErrorCode.NONE
+
     def _shard_of(self, group_id: str) -> GroupShard | ErrorCode:
         """For offsets, and for looking at groups and deleting them, a group id may be empty."""
         partition = self.partition_for(group_id)

@@ -7,12 +7,15 @@ from typing import Any, TypeVar
 import pytest
 
 from broker.dispatch import ApiHandler
+from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from broker.handlers.create_topics import handle_create_topics
 from broker.handlers.delete_groups import handle_delete_groups
 from broker.handlers.delete_topics import handle_delete_topics
 from broker.handlers.describe_groups import handle_describe_groups
+from broker.handlers.end_txn import handle_end_txn
 from broker.handlers.find_coordinator import handle_find_coordinator
 from broker.handlers.heartbeat import handle_heartbeat
+from broker.handlers.init_producer_id import handle_init_producer_id
 from broker.handlers.join_group import handle_join_group
 from broker.handlers.leave_group import handle_leave_group
 from broker.handlers.list_groups import handle_list_groups
@@ -25,12 +28,15 @@ from broker.security.authorizer import Operation
 from broker.server import Broker
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -89,8 +95,9 @@ async def group_broker(**settings: str) -> AsyncIterator[Broker]:
     async with running_broker(offsets_topic_num_partitions="1", **settings) as broker:
         topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in "tu"]
         await ask(broker, handle_create_topics, CreateTopicsRequest(topics=topics), CreateTopicsResponse)
-        find = FindCoordinatorRequest(coordinator_keys=[GROUP])
-        await ask(broker, handle_find_coordinator, find, FindCoordinatorResponse)
+        for key_type in (0, 1):
+            find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
+            await ask(broker, handle_find_coordinator, find, FindCoordinatorResponse)
         await settle()
         yield broker
 
@@ -205,12 +212,34 @@ async def fetch(
     }
 
 
-def txn_request(group: str = GROUP, topic: str = "t", producer_id: int = 7) -> TxnOffsetCommitRequest:
+async def begin(broker: Broker) -> tuple[int, int]:
+    """The next transaction of the transactional id, to which the group's offsets belong."""
+    init = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=60_000)
+    producer = await ask(broker, handle_init_producer_id, init, InitProducerIdResponse)
+    assert producer.error_code == OK
+    add = AddOffsetsToTxnRequest(
+        transactional_id="id",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        group_id=GROUP,
+    )
+    assert (await ask(broker, handle_add_offsets_to_txn, add, AddOffsetsToTxnResponse)).error_code == OK
+    return producer.producer_id, producer.producer_epoch
+
+
+async def end(broker: Broker, producer: tuple[int, int], *, committed: bool) -> None:
+    request = EndTxnRequest(
+        transactional_id="id", producer_id=producer[0], producer_epoch=producer[1], committed=committed
+    )
+    assert (await ask(broker, handle_end_txn, request, EndTxnResponse)).error_code == OK
+
+
+def txn_request(producer: tuple[int, int], group: str = GROUP, topic: str = "t") -> TxnOffsetCommitRequest:
     return TxnOffsetCommitRequest(
         transactional_id="id",
         group_id=group,
-        producer_id=producer_id,
-        producer_epoch=0,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
         topics=[
             TxnOffsetCommitRequestTopic(
                 name=topic,
@@ -388,32 +417,73 @@ async def test_several_groups_are_fetched_in_one_request() -> None:
         assert nothing.groups == []
 
 
+async def txn_commit(broker: Broker, request: TxnOffsetCommitRequest, version: int = -1) -> int:
+    answer = await call(broker, handle_txn_offset_commit, request, TxnOffsetCommitResponse, version)
+    return answer.topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("version", handle_txn_offset_commit.versions)
-async def test_transactional_commits_in_every_version(version: int) -> None:
-    """B71: positions that the transaction may change are unstable to whoever insists on stable ones."""
+async def test_transactional_commits_in_every_version(version: int, committed: bool) -> None:
+    """B17, B71: unstable until the end of the transaction is answered, and decided from then on."""
     async with group_broker() as broker:
-
-        async def txn_commit(request: TxnOffsetCommitRequest) -> int:
-            answer = await call(broker, handle_txn_offset_commit, request, TxnOffsetCommitResponse, version)
-            return answer.topics[0].partitions[0].error_code
-
         await commit(broker)
-        assert await txn_commit(txn_request()) == OK
+        producer = await begin(broker)
+        assert await txn_commit(broker, txn_request(producer), version) == OK
         assert await fetch(broker, stable=True) == (OK, {("t", 0): (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)})
         assert await fetch(broker) == (OK, {("t", 0): (5, OK)})
-        assert await txn_commit(txn_request(topic="x")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await txn_commit(txn_request(group="")) == ErrorCode.INVALID_GROUP_ID
-        broker.group_coordinator.on_resigned(0)
-        assert await txn_commit(txn_request()) == ErrorCode.NOT_COORDINATOR
+        await end(broker, producer, committed=committed)
+        assert await fetch(broker, stable=True) == (OK, {("t", 0): (9 if committed else 5, OK)})
+
+
+@pytest.mark.parametrize("version", handle_txn_offset_commit.versions)
+async def test_a_commit_that_comes_after_its_transaction_is_refused(version: int) -> None:
+    """B71: no marker would ever come for it. (B04: it is verified in the same step as it is appended.)"""
+    async with group_broker() as broker:
+        producer = await begin(broker)
+        await end(broker, producer, committed=True)
+        late = ErrorCode.TRANSACTION_ABORTABLE if version >= 4 else ErrorCode.INVALID_TXN_STATE
+        assert await txn_commit(broker, txn_request(producer), version) == late
+        assert await fetch(broker, stable=True) == (OK, {("t", 0): (-1, OK)})
+
+
+async def test_a_commit_without_a_transaction_is_refused() -> None:
+    async with group_broker() as broker:
+        producer_id, epoch = await begin(broker)
+        mapping = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await txn_commit(broker, txn_request((producer_id + 1, epoch))) == mapping
+        assert await txn_commit(broker, txn_request((-1, -1))) == mapping
+        other = txn_request((producer_id, epoch))
+        other.transactional_id = "another"
+        assert await txn_commit(broker, other) == mapping
 
 
 async def test_a_producer_with_an_older_epoch_is_fenced_from_the_offsets_too() -> None:
+    for verification in ("true", "false"):
+        async with group_broker(transaction_partition_verification_enable=verification) as broker:
+            older = await begin(broker)
+            newer = await begin(broker)
+            assert await txn_commit(broker, txn_request(newer)) == OK
+            assert await txn_commit(broker, txn_request(older)) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+async def test_what_concerns_the_group_is_told_before_the_transaction_is_looked_at() -> None:
     async with group_broker() as broker:
-        newer = txn_request()
-        newer.producer_epoch = 1
-        for request, expected in ((newer, OK), (txn_request(), ErrorCode.INVALID_PRODUCER_EPOCH)):
-            answer = await call(broker, handle_txn_offset_commit, request, TxnOffsetCommitResponse)
-            assert answer.topics[0].partitions[0].error_code == expected
+        request = txn_request((7, 0))
+        unknown = txn_request((7, 0), topic="x")
+        assert await txn_commit(broker, unknown) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await txn_commit(broker, txn_request((7, 0), group="")) == ErrorCode.INVALID_GROUP_ID
+        broker.group_coordinator.on_resigned(0)
+        assert await txn_commit(broker, request) == ErrorCode.NOT_COORDINATOR
+
+
+async def test_while_the_transactions_coordinator_cannot_say_the_commit_is_tried_again() -> None:
+    async with group_broker() as broker:
+        producer = await begin(broker)
+        for index in range(50):
+            broker.transaction_coordinator.on_resigned(index)
+        assert await txn_commit(broker, txn_request(producer)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await txn_commit(broker, txn_request(producer), 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_deleting_offsets() -> None:
@@ -453,9 +523,8 @@ async def test_a_deleted_topic_takes_its_offsets_along() -> None:
 async def test_old_producers_do_not_hear_of_loading(version: int) -> None:
     async with group_broker() as broker:
         broker.group_coordinator._shards[0].is_open = False
-        answer = await call(broker, handle_txn_offset_commit, txn_request(), TxnOffsetCommitResponse, version)
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert answer.topics[0].partitions[0].error_code == loading
+        assert await txn_commit(broker, txn_request((7, 0)), version) == loading
 
 
 @pytest.mark.parametrize("version", handle_offset_fetch.versions)
@@ -474,6 +543,7 @@ async def test_errors_of_a_fetch_stand_where_the_version_has_room_for_them(versi
 async def test_each_api_asks_before_it_does_anything(operation: Operation) -> None:
     async with group_broker() as broker:
         await commit(broker)
+        producer = await begin(broker)
         broker.authorizer = Denies({operation})
         refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
         may_read = OK if operation is not Operation.READ else refused
@@ -488,8 +558,7 @@ async def test_each_api_asks_before_it_does_anything(operation: Operation) -> No
         assert (await call(broker, handle_heartbeat, beat, HeartbeatResponse)).error_code == (may_read or unknown)
         leave = LeaveGroupRequest(group_id=GROUP)
         assert (await call(broker, handle_leave_group, leave, LeaveGroupResponse)).error_code == may_read
-        txn = await call(broker, handle_txn_offset_commit, txn_request(), TxnOffsetCommitResponse)
-        assert txn.topics[0].partitions[0].error_code == may_read
+        assert await txn_commit(broker, txn_request(producer)) == may_read
         assert (await fetch(broker))[0] == may_describe
         describe = DescribeGroupsRequest(groups=[GROUP])
         described = await call(broker, handle_describe_groups, describe, DescribeGroupsResponse)
@@ -513,7 +582,7 @@ async def test_an_unexpected_failure_has_an_answer_in_every_version(
     async with group_broker() as broker:
         filled: dict[type[Message], Message] = {
             OffsetCommitRequest: commit_request(broker),
-            TxnOffsetCommitRequest: txn_request(),
+            TxnOffsetCommitRequest: txn_request((7, 0)),
             DescribeGroupsRequest: DescribeGroupsRequest(groups=[GROUP]),
             DeleteGroupsRequest: DeleteGroupsRequest(groups_names=[GROUP]),
         }
