@@ -31,6 +31,10 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 """Up to where compacted logs have been cleaned."""
 
+CHECKPOINTS: Final = frozenset(
+    {RECOVERY_POINT_CHECKPOINT, REPLICATION_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT}
+)
+
 _VERSION: Final = "0"
 
 _log = getLogger(__name__)

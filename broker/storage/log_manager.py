@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from broker.storage import clean_shutdown
 from broker.storage.checkpoints import (
+    CHECKPOINTS,
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -149,7 +150,7 @@ class LogManager:
             path = f"{self.log_dir}/{name}"
             if name.endswith(DELETE_DIRECTORY_SUFFIX):
                 self._garbage.append(_Garbage(0, path, True))
-            elif name.endswith(TEMPORARY_SUFFIX) and not self._disk.is_dir(path):
+            elif name.endswith(TEMPORARY_SUFFIX) and name.partition(".")[0] in CHECKPOINTS:
                 self._disk.remove(path)
             elif (topic_partition := parse_directory_name(name)) is not None and self._disk.is_dir(path):
                 self._add(

@@ -164,10 +164,11 @@ def test_what_is_no_partition_is_left_alone(broker: Broker) -> None:
     broker.disk.make_dirs("/data/t-0.abc-future")
     broker.disk.write_atomic("/data/notes-1", b"a file")
     broker.disk.write_atomic("/data/recovery-point-offset-checkpoint.3.tmp", b"x")
+    broker.disk.write_atomic("/data/somebody-elses.tmp", b"x")
     assert len(broker.restart()) == 0
     names = broker.disk.list_dir("/data")
-    assert {"lost+found", "t-0.abc-future", "notes-1"} <= set(names)
-    assert not [name for name in names if name.endswith(".tmp")]
+    assert {"lost+found", "t-0.abc-future", "notes-1", "somebody-elses.tmp"} <= set(names)
+    assert "recovery-point-offset-checkpoint.3.tmp" not in names
 
 
 def test_broken_checkpoints_keep_nothing_from_loading(broker: Broker) -> None:
