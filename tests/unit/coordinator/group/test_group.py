@@ -57,6 +57,19 @@ def test_assignments_count_only_when_the_leader_hands_them_in() -> None:
     assert driver.sync(follower).result.assignment == b"", "whom the leader forgets has an empty assignment"
 
 
+def test_another_subscription_starts_another_generation() -> None:
+    """B74: whoever of the members wants something else now, and however quiet the others are."""
+    for changed in (0, 1):
+        driver = Driver()
+        members = driver.stable(2)
+        call = driver.join(members[changed], protocols=[("range", b"other topics")])
+        assert call.is_parked
+        assert driver.heartbeat(members[1 - changed]) is ErrorCode.REBALANCE_IN_PROGRESS
+        driver.join(members[1 - changed])
+        assert call.result.generation == 3
+        assert driver.group.roster[members[changed]].metadata("range") == b"other topics"
+
+
 def test_the_protocol_with_most_votes_among_those_all_support_wins() -> None:
     driver = Driver()
     first = driver.join(protocols=("a", "b", "c"))
