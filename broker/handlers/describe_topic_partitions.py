@@ -2,7 +2,7 @@
 
 Topics come in the order of their names, at most ``response_partition_limit`` partitions at a time; ``next_cursor`` says
 where the next page begins. An empty list asks for all topics. Version 0 is the only one. There are no eligible leader
-replicas besides the in-sync ones here, so those fields are null.
+replicas besides the in-sync ones here, so those lists are empty: null, though allowed, crashes Java's admin client.
 """
 
 from collections.abc import Iterator
@@ -117,6 +117,8 @@ class _Page:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
                 offline_replicas=list(partition.offline_replicas),
             )
 

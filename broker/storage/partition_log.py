@@ -23,8 +23,9 @@ Two offsets say what would survive a power loss:
 from bisect import bisect_right
 from collections.abc import Callable
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker.storage.append_info import AppendInfo as AppendInfo
 from broker.storage.batch_scan import ScannedBatch
 from broker.storage.disk import Disk
 from broker.storage.flush_state import FlushPlan, FlushState
@@ -57,18 +58,6 @@ from protocol.topic_partition import TopicPartition
 
 _NO_TIMESTAMP: Final = -1
 _NO_EPOCH: Final = -1
-
-
-class AppendInfo(NamedTuple):
-    """What an append did, or did before when ``duplicate``."""
-
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time: int
-    """-1 unless the topic uses it."""
-    log_start_offset: int
-    duplicate: bool
 
 
 class PartitionLog(ReadableLog):
