@@ -81,7 +81,7 @@ class PartitionLog(ReadableLog):
         self.flush_state = FlushState(disk, directory, loaded.recovery_point)
         self.garbage: list[str] = []
         """Files that are no longer part of the log; who removes them takes them from here."""
-        self.on_recovery_point_lowered: Callable[[PartitionLog], None] = _nothing
+        self.on_recovery_point_lowered: Callable[[PartitionLog], None] = lambda _: None
         """Called before a truncation below what is checkpointed: it must be on disk when this returns."""
 
     @classmethod
@@ -596,7 +596,3 @@ class PartitionLog(ReadableLog):
         self.config = config
         for segment in self.segments:
             segment.update_config(config)
-
-
-def _nothing(log: PartitionLog) -> None:
-    """Nobody has asked to be told."""

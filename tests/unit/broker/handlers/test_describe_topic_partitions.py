@@ -88,7 +88,7 @@ async def test_a_partition_in_detail() -> None:
         assert topic.is_internal
         first = topic.partitions[0]
         assert (first.leader_id, first.leader_epoch, first.replica_nodes, first.isr_nodes) == (1, 5, [1, 3], [1])
-        assert (first.offline_replicas, first.eligible_leader_replicas, first.last_known_elr) == ([3], None, None)
+        assert (first.offline_replicas, first.eligible_leader_replicas, first.last_known_elr) == ([3], [], [])
         assert [told.error_code for told in topic.partitions] == [
             ErrorCode.NONE,
             ErrorCode.LISTENER_NOT_FOUND,
