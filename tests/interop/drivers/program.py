@@ -37,6 +37,15 @@ def parse(line: str) -> Consumed:
     return Consumed(int(partition), int(offset), None if key == "null" else key, value)
 
 
+def lacking_peer(peer: str, program: str) -> str | None:
+    """What is missing to run a peer of ``.peers``, with the command that installs it."""
+    if shutil.which(program) is None:
+        return f"{program} is not installed: apt-get install openjdk-17-jdk-headless maven nodejs npm kcat"
+    if not (PEERS / peer).is_dir():
+        return f"{peer} is not installed: make peers"
+    return None
+
+
 class Program:
     """A client program that understands the verbs of ``programs/InteropClient.java``."""
 
@@ -45,6 +54,10 @@ class Program:
     compressions: Sequence[str]
 
     def call(self, verb: str, *words: object, lines: Sequence[str] = ()) -> list[str]:
+        raise NotImplementedError
+
+    def lacking(self) -> str | None:
+        """What is missing on this machine, with the command that installs it."""
         raise NotImplementedError
 
     def create_topic(self, address: str, topic: str, partitions: int) -> None:
@@ -83,6 +96,9 @@ class JavaClient(Program):
         self.name = peer
         self._home = PEERS / peer
 
+    def lacking(self) -> str | None:
+        return lacking_peer(self.name, "java")
+
     def _compiled(self) -> str:
         classes = self._home / "classes"
         source = PROGRAMS / "InteropClient.java"
@@ -102,6 +118,9 @@ class KafkaJs(Program):
     name = "kafkajs"
     compressions = ("none", "gzip")
 
+    def lacking(self) -> str | None:
+        return lacking_peer(self.name, "node")
+
     def call(self, verb: str, *words: object, lines: Sequence[str] = ()) -> list[str]:
         environment = {"NODE_PATH": str(PEERS / "kafkajs" / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
         command = ["node", str(PROGRAMS / "interop_client.js"), verb, *map(str, words)]
@@ -115,6 +134,9 @@ class Kcat:
     transactional = False
     compressions = ("none", "gzip", "snappy", "lz4", "zstd")
     _format = r"%p\t%o\t%k\t%s\n"
+
+    def lacking(self) -> str | None:
+        return None if shutil.which("kcat") else "kcat is not installed: apt-get install kcat"
 
     def create_topic(self, address: str, topic: str, partitions: int) -> None:
         # kcat creates a topic by asking for it; its partition count is the broker's `num.partitions`.
