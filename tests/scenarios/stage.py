@@ -184,7 +184,7 @@ def scenario(*, settings: Mapping[str, str] | None = None, seeds: Sequence[int] 
 
         parameters = list(inspect.signature(play).parameters.values())[1:]
         test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        del test.__wrapped__  # type: ignore[attr-defined]
+        del test.__wrapped__
         return test
 
     return decorate

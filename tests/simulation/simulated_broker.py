@@ -50,6 +50,11 @@ class SimulatedBroker:
         rng = random.Random(self._rng.getrandbits(64))
         return await start_broker(config, disk=self.disk, wall_clock=self.wall_clock, rng=rng)
 
+    @property
+    def is_down(self) -> bool:
+        """Whether the machine has stopped, or the broker says that it cannot go on."""
+        return self.disk.stopped or (self.broker is not None and self.broker.failure.done())
+
     def crash(self, kind: CrashKind) -> None:
         """kill -9 (``process``), or the machine loses power."""
         assert self.process is not None

@@ -4,7 +4,9 @@ This is how a test brings a broker down at one step of its work: "before the mar
 of ``append`` on that partition's log.
 """
 
-from tests.simulation.sim_disk import MachineStopped, SimDisk
+import random
+
+from tests.simulation.sim_disk import CrashKind, MachineStopped, SimDisk
 
 
 class StoppingDisk(SimDisk):
@@ -26,6 +28,10 @@ class StoppingDisk(SimDisk):
         ``skip`` lets so many of these calls pass first.
         """
         self._target = (operation, path_part, skip)
+
+    def crash(self, kind: CrashKind, rng: random.Random) -> None:
+        self._target = None
+        super().crash(kind, rng)
 
     def enter(self, operation: str, path: str) -> None:
         if self._target is not None and operation == self._target[0] and self._target[1] in path:

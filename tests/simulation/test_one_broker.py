@@ -34,6 +34,37 @@ def disturb_network(loop: VirtualLoop, rng: random.Random) -> None:
     """Choose how bad the network is."""
     loop.network.delay_seconds = (0.000_05, rng.choice([0.001, 0.001, 0.02]))
     loop.network.segment_bytes = rng.choice([64 * 1024, 64 * 1024, 200])
+    loop.network.stall_probability = rng.choice([0.0, 0.0, 0.005, 0.02])
+
+
+def disturb_disk(broker: SimulatedBroker, rng: random.Random) -> None:
+    """Choose how slow the disk is, and how little of it is in the page cache."""
+
+    async def delay() -> None:
+        await asyncio.sleep(rng.uniform(0.0, slowest))
+
+    slowest = rng.choice([0.0, 0.002, 0.03])
+    if slowest:
+        broker.disk.delay = delay
+    if rng.random() < 0.3:
+        broker.disk.cold = lambda: rng.random() < 0.2
+
+
+async def bring_down(broker: SimulatedBroker, rng: random.Random, *, with_power_loss: bool) -> None:
+    """End the broker: between two steps, in the middle of one, or by a disk that does not take a write."""
+    match rng.choice(["now", "within a write", "at a log", "disk error"]):
+        case "within a write":
+            broker.disk.stop_after(rng.randint(0, 2000))
+        case "at a log":
+            log = rng.choice(["__transaction_state-", "__consumer_offsets-", "invoices-", "shipments-", "journal-"])
+            broker.disk.stop_before("append", log, skip=rng.randint(0, 3))
+        case "disk error":
+            broker.disk.fail(rng.choice(["append", "sync"]), ".log")
+    for _ in range(rng.randint(0, 50)):
+        if broker.is_down:
+            break
+        await asyncio.sleep(0.005)
+    broker.crash("power" if with_power_loss and rng.random() < 0.7 else "process")
 
 
 async def history(loop: VirtualLoop, rng: random.Random) -> None:
@@ -43,10 +74,11 @@ async def history(loop: VirtualLoop, rng: random.Random) -> None:
     workload = Workload(loop, PORT, rng)
     await workload.setup()
     disturb_network(loop, rng)
+    disturb_disk(broker, rng)
     workload.start()
-    for _ in range(rng.randint(1, 3)):
-        await asyncio.sleep(rng.uniform(0.02, 0.5))
-        broker.crash("power" if with_power_loss and rng.random() < 0.7 else "process")
+    for _ in range(rng.randint(1, 4)):
+        await asyncio.sleep(rng.uniform(0.02, 0.8))
+        await bring_down(broker, rng, with_power_loss=with_power_loss)
         await asyncio.sleep(rng.uniform(0.0, 0.2))
         await broker.start()
         if rng.random() < 0.3:

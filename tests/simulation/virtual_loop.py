@@ -32,13 +32,14 @@ class SimProcess:
         self.context = contextvars.copy_context()
         self.context.run(_PROCESS.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
+        loop.processes.append(self)
 
     def run(self, work: Any) -> "asyncio.Task[Any]":
         """Run a coroutine inside this process."""
         return self._loop.create_task(work, context=self.context)
 
     def kill(self) -> None:
-        """kill -9. Its tasks are kept as they were: to collect them would run their ``finally`` blocks."""
+        """kill -9. Its tasks stay as they are, and the loop keeps them: to collect them runs ``finally`` blocks."""
         self.alive = False
         for task in self.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -80,6 +81,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._clock_resolution = 1e-9
         self.rng = rng
         self.network = Network(self, rng)
+        self.processes: list[SimProcess] = []
 
     def time(self) -> float:
         return self._now
@@ -100,6 +102,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
+        if self.is_closed():  # What a killed process left behind is collected, and its clean-up speaks to nobody.
+            return asyncio.Handle(callback, args, self, context)
         return super().call_soon(self._of_process(callback, context), *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -144,6 +148,8 @@ class Network:
         self.trace = hashlib.sha256()
         self.delay_seconds = (0.000_05, 0.001)
         self.segment_bytes = MAX_SEGMENT
+        self.stall_probability = 0.0
+        """How likely a segment, and with it all that follows on its connection, is held up for a while."""
 
     def listen(self, factory: Callable[[], Any], host: str, port: int) -> "SimServer":
         if port == 0:
@@ -188,7 +194,10 @@ class Network:
         return near, protocol
 
     def delay(self) -> float:
-        return self._rng.uniform(*self.delay_seconds)
+        delay = self._rng.uniform(*self.delay_seconds)
+        if self.stall_probability and self._rng.random() < self.stall_probability:
+            delay += self._rng.uniform(0.05, 1.5)
+        return delay
 
 
 class SimServer:

@@ -61,14 +61,19 @@ class Workload:
         self._loop = loop
         self._port = port
         self._rng = rng
-        self.writers = [TransactionalWriter(f"w{n}", port, JOURNALS, rng) for n in range(rng.randint(0, 2))]
+        self.writers = [TransactionalWriter(f"w{n}", port, JOURNALS, rng) for n in range(rng.choice([0, 1, 1, 2, 3]))]
         self.producers = [
             PipelinedProducer(
-                f"p{n}", port, rng.choice(SOURCES), rng, rng.randint(5, 40), answer_within=rng.choice([0.01, 0.05, 5.0])
+                f"p{n}",
+                port,
+                rng.choice(SOURCES),
+                rng,
+                rng.randint(5, 80),
+                answer_within=rng.choice([0.01, 0.05, 5.0]),
             )
             for n in range(rng.randint(1, 3))
         ]
-        self.workers = [TransformWorker(port, source, TARGETS, rng) for source in SOURCES[: rng.randint(0, 2)]]
+        self.workers = [TransformWorker(port, source, TARGETS, rng) for source in SOURCES[: rng.choice([0, 1, 2, 2])]]
         self._tasks: dict[Client, asyncio.Task[None]] = {}
 
     async def setup(self) -> None:
