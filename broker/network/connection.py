@@ -9,7 +9,8 @@ What a client can make us hold is bounded. At most so many requests and so many 
 and not answered; then the connection is not read. While the client does not read its answers, no further request is
 begun.
 
-A malformed request ends the connection with one log line. Answers to requests before it still leave.
+A malformed request ends the connection with one log line, when its turn comes: the requests before it are done, and
+their answers leave.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
-from broker.network.frames import BadFrame, FrameReader
+from broker.network.frames import FrameReader
 from broker.supervisor import Supervisor
 from protocol.schema import Message
 
@@ -54,13 +55,15 @@ class Owner(Protocol):
 class _Slot:
     """The place of one answer among those that wait to leave."""
 
-    __slots__ = ("answer", "closes", "size")
+    __slots__ = ("answer", "closes", "later", "size")
 
     def __init__(self, answer: Answer | None = None, *, size: int = 0, closes: bool = False) -> None:
         self.answer = answer
         self.size = size
         self.closes = closes
         """The connection ends when this slot's turn comes."""
+        self.later: Later | None = None
+        """What the answer is waited for of."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -131,6 +134,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         self._frames.clear()
+        for slot in self._slots:
+            if slot.later is not None:
+                slot.later.cancel()
         self._slots.clear()
         self._owner.connection_lost(self)
 
@@ -139,12 +145,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_activity = self._loop.time()
-        try:
-            frames = self._reader.buffer_updated(nbytes)
-        except BadFrame as error:
-            self._close_after_answers(str(error))
-            return
-        if not frames or self._closing:
+        frames = self._reader.buffer_updated(nbytes)
+        if self._closing or not (frames or self._reader.refusal):
             return
         self._frames += frames
         for frame in frames:
@@ -185,23 +187,31 @@ class Connection(asyncio.BufferedProtocol):
             elif answer:
                 slots.append(_Slot(answer))
         self._send(out)
+        if self._reader.refusal and not frames:
+            self._close_after_answers(self._reader.refusal)
         self._pace_reading()
 
     def _wait(self, request: Unfinished, size: int) -> None:
         slot = _Slot(size=size)
         self._slots.append(slot)
         if isinstance(request.awaitable, asyncio.Future):
-            request.awaitable.add_done_callback(partial(self._finish, request, slot))
+            self._wait_for(request.awaitable, request, slot)
         else:
             self._blocked = True
             self._supervisor.spawn(request.awaitable, request.name, on_done=partial(self._unblock, request, slot))
+
+    def _wait_for(self, later: Later, request: Unfinished, slot: _Slot) -> None:
+        slot.later = later
+        later.add_done_callback(partial(self._finish, request, slot))
 
     def _unblock(self, request: Unfinished, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
         """The coroutine is done: the next request may begin, also if this one's answer comes later still."""
         self._blocked = False
         later = None if task.cancelled() or task.exception() is not None else task.result()
         if isinstance(later, asyncio.Future):
-            later.add_done_callback(partial(self._finish, request, slot))
+            self._wait_for(later, request, slot)
+            if not self._slots:  # The connection was lost meanwhile.
+                later.cancel()
             self._process()
         else:
             self._finish(request, slot, task)
@@ -245,6 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         full = (
             len(self._frames) + len(self._slots) >= limits.oncelog_connection_max_inflight_requests
             or self._bytes >= limits.oncelog_connection_max_inflight_bytes
+            or self._reader.refusal != ""
         )
         if full != self._reading_paused:
             self._reading_paused = full
@@ -257,8 +268,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of this client is under way."""
-        return not self._slots and not self._frames
+        """Whether no request is under way; those that came before a malformed one do not keep a connection for ever."""
+        return self._closing or (not self._slots and not self._frames)
 
     def close(self) -> None:
         """End the connection once what is written has left."""

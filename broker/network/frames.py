@@ -22,10 +22,6 @@ _GROWTH: Final = 1 << 20
 _ZEROS: Final = memoryview(bytes(_GROWTH))
 
 
-class BadFrame(ValueError):
-    """A size that no frame may have."""
-
-
 def new_scratch() -> bytearray:
     """A buffer that the frame readers of one event loop can share."""
     return bytearray(SCRATCH_SIZE)
@@ -34,7 +30,7 @@ def new_scratch() -> bytearray:
 class FrameReader:
     """The receiving side of one connection."""
 
-    __slots__ = ("_frame", "_max_size", "_prefix", "_received", "_scratch", "_size", "_view")
+    __slots__ = ("_frame", "_max_size", "_prefix", "_received", "_scratch", "_size", "_view", "refusal")
 
     def __init__(self, max_size: int, scratch: bytearray) -> None:
         self._max_size = max_size
@@ -45,6 +41,8 @@ class FrameReader:
         self._size = self._received = 0
         """Of ``_frame``: what it will hold, and what it holds."""
         self._view = self._scratch
+        self.refusal = ""
+        """Why nothing more can be read: a size that no frame may have. The frames before it are good."""
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go."""
@@ -66,6 +64,8 @@ class FrameReader:
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """The frames that are whole, now that ``count`` more bytes are in the buffer."""
+        if self.refusal:
+            return []
         if self._frame is None:
             end = len(self._prefix) + count
             self._prefix = b""
@@ -81,7 +81,9 @@ class FrameReader:
         while end - position >= 4:
             size = _SIZE.unpack_from(scratch, position)[0]
             if not 0 <= size <= self._max_size:
-                raise BadFrame(f"a frame of {size} bytes: at most {self._max_size} are accepted")
+                self.refusal = f"a frame of {size} bytes: at most {self._max_size} are accepted"
+                end = position
+                break
             start = position + 4
             if size > end - start:
                 self._begin(size, scratch[start:end])

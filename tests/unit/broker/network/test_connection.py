@@ -256,6 +256,25 @@ def test_a_frame_with_a_bad_size_is_refused_before_it_is_received(loop_name: str
 
 
 @every_loop
+def test_what_came_before_a_bad_size_is_done_and_answered(loop_name: str) -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            requests = [frame(*request) for request in heartbeats("now", "gated", "after")]
+            client.transport.write(b"".join([*requests, b"\xff" * 4, requests[0]]))
+            await until(lambda: script.gates)
+            await settle()
+            assert not client.lost.done()
+            script.gates["gated"].set()
+            await client.lost
+            assert await client.correlation_ids(3) == [1, 2, 3]
+            assert script.begun == ["now", "gated", "after"]
+
+    run(loop_name, scenario)
+
+
+@every_loop
 @pytest.mark.parametrize(("api_key", "version"), [(12, 4), (12, -1), (1000, 0), (-5, 0)])
 def test_an_api_or_version_that_is_not_served_ends_the_connection(loop_name: str, api_key: int, version: int) -> None:
     async def scenario() -> None:
@@ -413,7 +432,7 @@ def test_a_client_that_leaves_takes_nothing_with_it(loop_name: str) -> None:
             await until(lambda: "gated" in script.gates)
             client.transport.abort()
             await until(lambda: served.server.connection_count == 0)
-            script.futures["later"].set_result(HeartbeatResponse())
+            assert script.futures["later"].cancelled()
             script.gates["gated"].set()
             await until(lambda: len(served.supervisor) == 0)
             assert script.begun == ["later", "gated"]
@@ -453,6 +472,37 @@ def test_the_limit_per_address_has_exceptions_by_address(loop_name: str) -> None
             await second.lost
 
     run(loop_name, scenario)
+
+
+def test_a_future_that_a_coroutine_leaves_to_a_lost_connection_is_cancelled() -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats("gated-later"))
+            await until(lambda: script.gates)
+            client.transport.abort()
+            await until(lambda: served.server.connection_count == 0)
+            script.gates["gated-later"].set()
+            await until(lambda: script.futures)
+            await settle()
+            assert script.futures["gated-later"].cancelled()
+
+    run("virtual", scenario)
+
+
+def test_a_malformed_request_does_not_keep_its_connection_for_as_long_as_others_wait() -> None:
+    async def scenario() -> None:
+        script = Script()
+        async with serve([script.handler()], config=BrokerConfig(connections_max_idle_ms=2_000)) as served:
+            client = await served.connect()
+            client.send(*heartbeats("later"))
+            client.transport.write(b"\xff" * 4)
+            await client.lost
+            assert 2.0 <= asyncio.get_running_loop().time() <= 2.5
+            assert script.futures["later"].cancelled()
+
+    run("virtual", scenario)
 
 
 def test_idle_connections_are_closed_and_waiting_ones_are_not() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.frames import SCRATCH_SIZE, BadFrame, FrameReader, new_scratch
+from broker.network.frames import SCRATCH_SIZE, FrameReader, new_scratch
 
 
 def feed(reader: FrameReader, data: bytes, segment: int) -> list[memoryview]:
@@ -56,8 +56,9 @@ def test_frames_are_writable_because_offsets_are_patched_in_place() -> None:
 @pytest.mark.parametrize("size", [-1, 1001, -(2**31), 2**31 - 1])
 def test_a_size_out_of_bounds_is_refused(size: int) -> None:
     reader = FrameReader(1000, new_scratch())
-    with pytest.raises(BadFrame, match=f"a frame of {size} bytes"):
-        feed(reader, size.to_bytes(4, "big", signed=True), 10)
+    assert [bytes(frame) for frame in feed(reader, b"\0\0\0\1a" + size.to_bytes(4, "big", signed=True), 10)] == [b"a"]
+    assert reader.refusal == f"a frame of {size} bytes: at most 1000 are accepted"
+    assert feed(reader, b"\0\0\0\1b", 10) == []
 
 
 def test_a_claimed_size_is_allocated_as_it_arrives() -> None:
