@@ -129,6 +129,7 @@ def _tune_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc's.
         libc.mallopt(_M_MMAP_THRESHOLD, _KEEP_BUFFERS_BELOW)
