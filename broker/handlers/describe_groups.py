@@ -83,7 +83,7 @@ def _not_found(group_id: str, version: int) -> DescribedGroup:
         group_id=group_id,
         group_state=GroupState.DEAD.value,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=f"Group {group_id[:_LONGEST_QUOTED]} not found.",
     )
 
 

@@ -1,15 +1,31 @@
-"""The outcome of one item of an administrative request: an error code, and a sentence for whoever asked."""
+"""The outcome of one item of an administrative request: an error code, and a sentence for whoever asked.
+
+A sentence may quote what it was asked with, a name of 32,767 bytes for example. It is cut so that an answer can carry
+it, whatever it quotes.
+"""
 
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
 
+LONGEST_MESSAGE: Final = 2_000
+"""Characters; four times as many bytes are still a string of the protocol."""
 
-class ApiError(NamedTuple):
+
+class _CodeAndMessage(NamedTuple):
+    code: ErrorCode
+    message: str | None
+
+
+class ApiError(_CodeAndMessage):
     """``code`` NONE means success."""
 
-    code: ErrorCode
-    message: str | None = None
+    __slots__ = ()
+
+    def __new__(cls, code: ErrorCode, message: str | None = None) -> "ApiError":
+        if message is not None and len(message) > LONGEST_MESSAGE:
+            message = message[: LONGEST_MESSAGE - 1] + "…"
+        return super().__new__(cls, code, message)
 
 
 NO_ERROR: Final = ApiError(ErrorCode.NONE)
