@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_WITH_OPERATIONS = 3
+_LONGEST_QUOTED = 1_000
+"""An id can be as long as any string of the protocol, and a message that quotes it must not be longer."""
 _FIRST_WITH_NOT_FOUND = 6
 
 
