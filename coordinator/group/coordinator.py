@@ -155,7 +155,8 @@ class GroupCoordinator:
             return
         if loaded:
             shard.open()
-            logger.info("Loaded %d groups of %s-%d", len(shard.groups), GROUP_METADATA_TOPIC_NAME, partition)
+            level = logging.INFO if shard.groups else logging.DEBUG
+            logger.log(level, "Loaded %d groups of %s-%d", len(shard.groups), GROUP_METADATA_TOPIC_NAME, partition)
 
     def on_metadata_change(self, change: MetadataChange) -> None:
         """Topics that are gone, or replaced by others of the same name, take their committed offsets with them."""

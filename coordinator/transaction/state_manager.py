@@ -159,7 +159,8 @@ class TransactionStateManager:
             partition.place(txn)
         self._loading.pop(partition, None)
         partition.is_open = True
-        logger.info("loaded %s: %d transactional ids", partition, len(partition.transactions))
+        level = logging.INFO if partition.transactions else logging.DEBUG
+        logger.log(level, "loaded %s: %d transactional ids", partition, len(partition.transactions))
         prepared = [txn for txn in partition.transactions.values() if txn.metadata.state in PREPARED_STATES]
         self._on_open(partition, prepared)
 
