@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import librdkafka, transactions, wire
+from tests.benchmarks import librdkafka, raw_transactions, transactions, wire
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
 
 Figures = dict[str, float]
@@ -75,9 +75,24 @@ def measure_transactions(address: str, round_number: int) -> Figures:
     return figures
 
 
+def measure_raw_transactions(address: str, round_number: int) -> Figures:
+    figures: Figures = {}
+    for producers in (1, 20):
+        topic = f"raw-transactions-{producers}-{round_number}"
+        create_topic(address, topic, PARTITIONS)
+        seconds = 5.0
+        latencies = raw_transactions.commits(
+            address, topic, partitions=PARTITIONS, producers=producers, seconds=seconds
+        )
+        figures[f"raw transactions, {producers} at once, 1/s"] = len(latencies) / seconds
+        figures[f"raw commit p50, {producers} at once, ms"] = percentile(latencies, 0.5) * 1e3
+    return figures
+
+
 MEASUREMENTS: dict[str, Callable[[str, int], Figures]] = {
     "latency": measure_latency,
     "transactions": measure_transactions,
+    "raw-transactions": measure_raw_transactions,
     "small": measure_small,
     "large": measure_large,
 }
