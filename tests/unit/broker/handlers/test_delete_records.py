@@ -64,8 +64,9 @@ def test_each_refusal_has_its_error(broker: ReplicaSide) -> None:
 
 
 def test_a_live_producer_outlives_its_deleted_records(broker: ReplicaSide) -> None:
-    """B32: the next sequence is still the only one that is accepted."""
+    """B32: its epoch and its last sequences are known, although no record of it is left."""
     broker.append(batch(producer_id=5, epoch=0, sequence=0), index=1)
     delete(broker, "t", (1, -1))
+    assert broker.append(batch(producer_id=5, epoch=0, sequence=0), index=1).duplicate
     assert broker.append(batch(producer_id=5, epoch=0, sequence=1), index=1).base_offset == 1
     assert broker.append(batch(producer_id=5, epoch=0, sequence=1), index=1).duplicate

@@ -772,6 +772,18 @@ async def test_a_cold_read_stays_with_the_moment_it_was_asked_at() -> None:
 
 
 @in_virtual_time
+async def test_a_cold_read_ends_where_its_isolation_says() -> None:
+    """B38: what is read off the loop is bounded by the same last stable offset as everything else in the answer."""
+    broker = led()
+    broker.append(batch(b"decided"))
+    open_transaction(broker, 1, b"open")
+    cold(broker).set()
+    reply = replies(await broker.call(handle_fetch, fetch((0, 0), read_committed=True), NAMES))[0]
+    assert values(reply) == [b"decided"]
+    assert (reply.high_watermark, reply.last_stable_offset) == (2, 1)
+
+
+@in_virtual_time
 async def test_a_cold_read_of_what_was_deleted_meanwhile_is_out_of_range() -> None:
     """B48: never records without the index that goes with them."""
     broker = led()

@@ -1,0 +1,513 @@
+"""Safeguards, each with the text that makes it, what stands there when it is gone, and the test that must notice.
+
+The rows are those of ``docs/invariants.md``. A text occurs exactly once in its file (``tests/tidy/test_invariants.py``
+holds this), so whoever changes a safeguard changes its line here.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Mutation(NamedTuple):
+    """One safeguard that is taken away."""
+
+    row: str
+    path: str
+    old: str
+    new: str
+    test: str
+
+
+_STATE: Final = "coordinator/transaction/state.py"
+_STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
+_COORDINATOR: Final = "coordinator/transaction/coordinator.py"
+_MARKERS: Final = "coordinator/transaction/marker_sender.py"
+_OFFSETS: Final = "coordinator/group/offsets.py"
+_OFFSET_REQUESTS: Final = "coordinator/group/offset_requests.py"
+_GROUP: Final = "coordinator/group/group.py"
+_VERIFICATION: Final = "broker/replication/transaction_verification.py"
+_PARTITION: Final = "broker/replication/partition.py"
+_READER: Final = "broker/replication/fetch_reader.py"
+_PRODUCE: Final = "broker/handlers/produce.py"
+_LOG: Final = "broker/storage/partition_log.py"
+_PRODUCERS: Final = "broker/storage/producer_state.py"
+_PRODUCER_ENTRY: Final = "broker/storage/producer_state_entry.py"
+_COMPACTION: Final = "broker/storage/compaction.py"
+_CLEANER: Final = "broker/storage/cleaner.py"
+_CONNECTION: Final = "broker/network/connection.py"
+_FRAMES: Final = "broker/network/frames.py"
+
+_LATE: Final = "tests/scenarios/test_late_requests.py"
+_FAILURES: Final = "tests/scenarios/test_transaction_failures.py"
+_TEST_STATE: Final = "tests/unit/coordinator/transaction/test_state.py"
+_TEST_STATE_MANAGER: Final = "tests/unit/coordinator/transaction/test_state_manager.py"
+_TEST_COORDINATOR: Final = "tests/unit/coordinator/transaction/test_coordinator.py"
+_TEST_MARKERS: Final = "tests/unit/coordinator/transaction/test_marker_sender.py"
+_TEST_GROUP: Final = "tests/unit/coordinator/group/test_group.py"
+_TEST_OFFSETS: Final = "tests/unit/coordinator/group/test_offsets.py"
+_TEST_OFFSET_REQUESTS: Final = "tests/unit/coordinator/group/test_offset_requests.py"
+_TEST_MARKER_WRITE: Final = "tests/unit/broker/handlers/test_write_txn_markers.py"
+_TEST_PRODUCE: Final = "tests/unit/broker/handlers/test_produce.py"
+_TEST_FETCH: Final = "tests/unit/broker/handlers/test_fetch.py"
+_TEST_VERIFICATION: Final = "tests/unit/broker/handlers/test_transaction_verification.py"
+_TEST_PARTITION: Final = "tests/unit/broker/replication/test_partition.py"
+_TEST_LOG: Final = "tests/unit/broker/storage/test_partition_log.py"
+_TEST_PRODUCERS: Final = "tests/unit/broker/storage/test_producer_state.py"
+_TEST_FAILURES: Final = "tests/unit/broker/storage/test_log_failures.py"
+_TEST_CLEANER: Final = "tests/unit/broker/storage/test_cleaner.py"
+_TEST_CONNECTION: Final = "tests/unit/broker/network/test_connection.py"
+_TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
+
+MUTATIONS: Final = (
+    Mutation(
+        "B01", _STATE,
+        "    if producer.epoch != metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
+        "    return",
+        f"{_LATE}::test_an_end_that_comes_after_a_successor_began_ends_nothing",
+    ),
+    Mutation(
+        "B02", _VERIFICATION,
+        "        if error:\n            return _told(error, version)\n",
+        "",
+        f"{_LATE}::test_a_batch_that_comes_after_the_end_of_its_transaction_is_refused",
+    ),
+    Mutation(
+        "B03", _STATE,
+        'were added before.\n    """\n',
+        'were added before.\n    """\n    if txn.pending is not None:\n'
+        "        return ErrorCode.CONCURRENT_TRANSACTIONS\n",
+        f"{_TEST_STATE}::test_verification_reads_what_is_durable_also_while_a_transition_is_pending",
+    ),
+    Mutation(
+        "B04", _PRODUCE,
+        "    errors = await verifier.verify_patiently(transactional_id, request, context.api_version)\n",
+        "    errors = await verifier.verify_patiently(transactional_id, request, context.api_version)\n"
+        "    import asyncio\n    await asyncio.sleep(0.003)\n",
+        f"{_LATE}::test_no_marker_comes_between_the_question_and_the_append",
+    ),
+    Mutation(
+        "B07", _PRODUCERS,
+        "        if marker.coordinator_epoch < entry.coordinator_epoch:\n",
+        "        if entry.txn_first_offset is None or marker.coordinator_epoch < entry.coordinator_epoch:\n",
+        f"{_TEST_MARKER_WRITE}::test_a_marker_that_comes_again_changes_nothing",
+    ),
+    Mutation(
+        "B08", _VERIFICATION,
+        "    if error is ErrorCode.PRODUCER_FENCED:\n        return ErrorCode.INVALID_PRODUCER_EPOCH\n",
+        "",
+        f"{_TEST_VERIFICATION}::test_a_zombie_is_fenced_before_it_is_verified",
+    ),
+    Mutation(
+        "B09", _VERIFICATION,
+        "                    entry.producer_epoch > epoch\n                    or (",
+        "                    (",
+        f"{_LATE}::test_a_zombie_is_fenced_without_asking_anybody",
+    ),
+    Mutation(
+        "B10", _COORDINATOR,
+        "        if now_ms - txn.unknown_topic_since_ms > txn.metadata.timeout_ms:\n",
+        "        if now_ms < 0:\n",
+        f"{_TEST_COORDINATOR}::test_partitions_of_a_topic_that_does_not_exist_are_refused_for_good_in_the_end",
+    ),
+    Mutation(
+        "B12", _MARKERS,
+        "self._pending.get(markers.transactional_id) is markers",
+        "markers.transactional_id in self._pending",
+        f"{_TEST_MARKERS}::test_an_answer_of_an_earlier_transaction_does_not_touch_the_present_one",
+    ),
+    Mutation(
+        "B13", _MARKERS,
+        "            del self._pending[markers.transactional_id]\n            markers.on_done()",
+        "            markers.on_done()",
+        f"{_TEST_MARKERS}::test_an_answer_that_comes_twice_completes_once",
+    ),
+    Mutation(
+        "B14", _MARKERS,
+        "        else:\n            self._finish_if_done(markers)\n",
+        "",
+        f"{_TEST_MARKERS}::test_a_last_partition_that_turns_out_to_be_deleted_completes",
+    ),
+    Mutation(
+        "B15", _MARKERS,
+        "        return partition.topic not in INTERNAL_TOPICS or markers",
+        "        return markers",
+        f"{_TEST_MARKERS}::test_a_deleted_topic_needs_no_marker",
+    ),
+    Mutation(
+        "B16", _MARKERS,
+        "MARKER_OUTCOMES.get(error, MarkerOutcome.RETRY)",
+        "MARKER_OUTCOMES.get(error, MarkerOutcome.DONE)",
+        f"{_TEST_MARKERS}::test_every_code_has_an_outcome_and_no_other_than_these_ends_the_waiting",
+    ),
+    Mutation(
+        "B17", "broker/replication/transaction_markers.py",
+        "        if topic == GROUP_METADATA_TOPIC_NAME:\n",
+        "        if not topic:\n",
+        f"{_TEST_MARKER_WRITE}::test_offsets_are_materialised_before_the_answer",
+    ),
+    Mutation(
+        "B18", _STATE,
+        "        case (TransactionState.COMPLETE_COMMIT, True) | (TransactionState.COMPLETE_ABORT, False):\n",
+        "        case (TransactionState.COMPLETE_COMMIT, False):\n"
+        "            return _fence_and_abort(replace(metadata, state=TransactionState.ONGOING), now_ms)\n"
+        "        case (TransactionState.COMPLETE_COMMIT, True) | (TransactionState.COMPLETE_ABORT, False):\n",
+        f"{_TEST_STATE}::test_request_in_state",
+    ),
+    Mutation(
+        "B20", _STATE,
+        "        return error\n    if txn.pending is not None:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n"
+        "    match metadata.state, commit:\n",
+        "        return error\n    match metadata.state, commit:\n",
+        f"{_TEST_STATE}::test_request_while_a_transition_is_pending",
+    ),
+    Mutation(
+        "B21", _STATE_MANAGER,
+        "            on_done(ErrorCode.NONE)\n            txn.notify()\n\n"
+        "        partition.log.when_replicated(end_offset, on_replicated)\n",
+        "            on_done(ErrorCode.NONE)\n            txn.notify()\n\n        on_replicated(ErrorCode.NONE)\n",
+        f"{_TEST_COORDINATOR}::test_nothing_is_answered_or_shown_before_it_is_replicated",
+    ),
+    Mutation(
+        "B23", _STATE,
+        "LAST_LIVE_EPOCH: Final = MAX_EPOCH - 1",
+        "LAST_LIVE_EPOCH: Final = MAX_EPOCH",
+        f"{_TEST_STATE}::test_epochs_run_out",
+    ),
+    Mutation(
+        "B25", "coordinator/transaction/log_records.py",
+        "        transaction_start_timestamp_ms=metadata.start_ms,\n",
+        "",
+        "tests/unit/coordinator/transaction/test_histories.py::TestHistories",
+    ),
+    Mutation(
+        "B26", "coordinator/producer_ids.py",
+        "decode_producer_id_block(znode.data).last + 1",
+        "decode_producer_id_block(znode.data).last",
+        "tests/unit/coordinator/test_producer_ids.py::test_no_id_is_given_out_twice",
+    ),
+    Mutation(
+        "B27", _STATE,
+        'was never more than an intention."""\n',
+        'was never more than an intention."""\n        self.metadata = self.pending or self.metadata\n',
+        f"{_TEST_COORDINATOR}::test_a_fence_that_the_log_refused_bumps_no_epoch",
+    ),
+    Mutation(
+        "B28", _STATE,
+        "    if producer.epoch != metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
+        "    if producer.epoch < metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
+        f"{_TEST_STATE}::test_request_in_state",
+    ),
+    Mutation(
+        "B29", _STATE,
+        "        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),\n",
+        "",
+        f"{_TEST_STATE}::test_the_abort_of_an_open_transaction_bumps_the_epoch_in_its_own_record",
+    ),
+    Mutation(
+        "B30", _STATE_MANAGER,
+        "            txn.withdraw()\n            if is_new:\n",
+        "            if is_new:\n",
+        f"{_TEST_COORDINATOR}::test_a_record_that_the_log_refused_leaves_nothing_pending",
+    ),
+    Mutation(
+        "B31", _PRODUCERS,
+        "        entry.last_active_ms = self._wall_clock()\n        first_offset = entry.txn_first_offset\n",
+        "        first_offset = entry.txn_first_offset\n",
+        f"{_TEST_PRODUCERS}::test_a_marker_counts_as_activity",
+    ),
+    Mutation(
+        "B31", _PRODUCERS,
+        "        if marker.coordinator_epoch < entry.coordinator_epoch:\n",
+        "        if marker.coordinator_epoch < 0:\n",
+        f"{_TEST_MARKER_WRITE}::test_an_older_coordinator_is_fenced",
+    ),
+    Mutation(
+        "B32", _LOG,
+        "        self.producer_state.on_log_start(offset)\n",
+        "        self.producer_state.truncate_fully(offset)\n",
+        "tests/unit/broker/handlers/test_delete_records.py::test_a_live_producer_outlives_its_deleted_records",
+    ),
+    Mutation(
+        "B32", _PRODUCERS,
+        "        if entry is None:\n            return None\n        if origin is AppendOrigin.CLIENT:\n",
+        "        if entry is None:\n"
+        "            return ErrorCode.UNKNOWN_PRODUCER_ID if header.base_sequence > 0 else None\n"
+        "        if origin is AppendOrigin.CLIENT:\n",
+        f"{_TEST_PRODUCERS}::test_a_producer_without_state_may_begin_anywhere",
+    ),
+    Mutation(
+        "B33", _COORDINATOR,
+        "                if transition is not None:\n                    logger.info",
+        "                if False:\n                    logger.info",
+        f"{_LATE}::test_a_partition_that_is_added_after_the_end_of_its_transaction_is_let_go_of",
+    ),
+    Mutation(
+        "B33", _PRODUCERS,
+        "        return entry.txn_first_offset is None and now_ms",
+        "        return now_ms",
+        f"{_TEST_PRODUCERS}::test_a_producer_with_an_open_transaction_does_not_expire",
+    ),
+    Mutation(
+        "B34", _PRODUCER_ENTRY,
+        "BATCHES_RETAINED: Final = 5",
+        "BATCHES_RETAINED: Final = 4",
+        f"{_TEST_PRODUCERS}::test_each_of_the_last_five_batches_is_recognised",
+    ),
+    Mutation(
+        "B34", _PRODUCERS,
+        "            if duplicate is not None:\n                return duplicate\n",
+        "",
+        f"{_FAILURES}::test_6_broker_failure",
+    ),
+    Mutation(
+        "B35", _PRODUCE,
+        "    return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)\n",
+        "    return _refused(request, error)\n",
+        f"{_TEST_PRODUCE}::test_what_nobody_foresaw_is_a_storage_error",
+    ),
+    Mutation(
+        "B36", _LOG,
+        "        if path is not None:\n            self.flush_state.written(path)\n",
+        "",
+        f"{_TEST_FAILURES}::test_a_snapshot_is_on_the_medium_before_the_recovery_point_passes_it",
+    ),
+    Mutation(
+        "B37", _LOG,
+        "        self.producer_state.reload(self.log_start_offset, offset)\n",
+        "",
+        "tests/unit/broker/storage/test_recovery.py::test_a_log_is_what_its_batches_add_up_to",
+    ),
+    Mutation(
+        "B38", _READER,
+        "        upper_offset = last_stable_offset if read_committed else high_watermark\n",
+        "        upper_offset = high_watermark\n",
+        f"{_TEST_FETCH}::test_committed_records_and_no_others_are_read_while_others_are_written",
+    ),
+    Mutation(
+        "B38", "broker/storage/readable_log.py",
+        "        upper_offset = min(cold.upper_offset, end_offset)\n",
+        "        upper_offset = end_offset\n",
+        f"{_TEST_FETCH}::test_a_cold_read_ends_where_its_isolation_says",
+    ),
+    Mutation(
+        "B39", _PARTITION,
+        "        return log.last_stable_offset if read_committed else log.high_watermark\n",
+        "        return log.high_watermark\n",
+        f"{_TEST_FETCH}::test_a_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset",
+    ),
+    Mutation(
+        "B40", _LOG,
+        "(self._plan_full_flush(self.segments.active.base_offset))\n"
+        "        except OSError as error:\n            self.mark_failed(error)\n",
+        "(self._plan_full_flush(self.segments.active.base_offset))\n        except OSError:\n            pass\n",
+        f"{_TEST_FAILURES}::test_an_index_that_cannot_be_written_duplicates_no_offset",
+    ),
+    Mutation(
+        "B41", _LOG,
+        '        if self.failed:\n            return ErrorCode.KAFKA_STORAGE_ERROR\n        state, attributes',
+        "        state, attributes",
+        f"{_TEST_FAILURES}::test_after_an_error_nothing_is_acknowledged",
+    ),
+    Mutation(
+        "B42", _COMPACTION,
+        "        if had_data or not self._is_past(header)",
+        "        if not self._is_past(header)",
+        f"{_TEST_CLEANER}::test_markers_stay_until_their_data_is_gone_for_a_pass",
+    ),
+    Mutation(
+        "B43", _COMPACTION,
+        "            return header.last_offset == last_data_offset\n",
+        "            return False\n",
+        f"{_TEST_CLEANER}::test_the_last_sequence_of_a_producer_is_never_lost",
+    ),
+    Mutation(
+        "B44", _COMPACTION,
+        "        if header.is_control:\n            return self._retain_marker(buffer, position, header)\n",
+        "",
+        f"{_TEST_CLEANER}::test_markers_stay_until_their_data_is_gone_for_a_pass",
+    ),
+    Mutation(
+        "B45", _CLEANER,
+        "min(log.high_watermark, log.last_stable_offset, log.recovery_point)",
+        "log.recovery_point",
+        f"{_TEST_CLEANER}::test_nothing_undecided_or_volatile_is_cleaned",
+    ),
+    Mutation(
+        "B46", _CLEANER,
+        "            and end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET\n",
+        "",
+        f"{_TEST_CLEANER}::test_groups_fit_a_segment",
+    ),
+    Mutation(
+        "B47", "broker/storage/time_index.py",
+        "        if timestamp <= last.timestamp or offset < last.offset:\n            return\n",
+        "",
+        "tests/unit/broker/storage/test_indexes.py::test_time_index_stays_monotone_whatever_is_offered",
+    ),
+    Mutation(
+        "B48", _READER,
+        "        elif offset < log.log_start_offset:\n            fetched = ErrorCode.OFFSET_OUT_OF_RANGE\n",
+        "",
+        f"{_TEST_FETCH}::test_a_cold_read_of_what_was_deleted_meanwhile_is_out_of_range",
+    ),
+    Mutation(
+        "B48", _PRODUCERS,
+        "            if producer_id != completed.producer_id:\n                return first_offset\n",
+        "            pass\n",
+        f"{_TEST_LOG}::test_aborted_transactions_of_a_range",
+    ),
+    Mutation(
+        "B51", _PARTITION,
+        "        if current_leader_epoch < self.leader_epoch:\n            return ErrorCode.FENCED_LEADER_EPOCH\n",
+        "",
+        f"{_TEST_PARTITION}::test_a_clients_epoch_is_compared",
+    ),
+    Mutation(
+        "B53", _PARTITION,
+        "            log.assign_epoch(state.leader_epoch)\n",
+        "",
+        f"{_TEST_PARTITION}::test_the_leader_epoch_is_stamped_and_remembered",
+    ),
+    Mutation(
+        "B54", _LOG,
+        "        self.epochs.truncate_from_end(offset)\n        self._epochs_changed()\n"
+        "        self.producer_state.reload",
+        "        self.producer_state.reload",
+        "tests/unit/broker/storage/test_truncation.py::test_the_epochs_of_the_lost_end_are_forgotten",
+    ),
+    Mutation(
+        "B55", _LOG,
+        "        self.update_high_watermark(min(self.high_watermark, offset))\n",
+        "",
+        "tests/unit/broker/storage/test_truncation.py::test_the_watermarks_are_never_beyond_the_end",
+    ),
+    Mutation(
+        "B57", _PARTITION,
+        "            if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):\n                return\n",
+        "",
+        f"{_TEST_PARTITION}::test_the_high_watermark_waits_below_the_minimum",
+    ),
+    Mutation(
+        "B60", _PARTITION,
+        "            end = self.in_sync.replicated_end(self._broker_id, end, self.follower_ends)\n",
+        "",
+        f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
+    ),
+    Mutation(
+        "B68", _GROUP,
+        "        self._sync_deadline = at.monotonic + self.roster.rebalance_timeout_ms() / 1000\n",
+        "",
+        f"{_TEST_GROUP}::test_a_leader_that_heartbeats_but_never_syncs_is_removed",
+    ),
+    Mutation(
+        "B68", _GROUP,
+        "            self._join_deadline = at.monotonic + retry_ms / 1000\n",
+        "            pass\n",
+        f"{_TEST_GROUP}::test_a_rebalance_in_which_nobody_rejoined_is_looked_at_again",
+    ),
+    Mutation(
+        "B69", _OFFSET_REQUESTS,
+        "        if group.state is GroupState.STABLE and group.is_subscribed_to(partition.topic):\n"
+        "            continue\n",
+        "",
+        f"{_TEST_OFFSET_REQUESTS}::test_offsets_that_are_subscribed_to_do_not_expire",
+    ),
+    Mutation(
+        "B70", _OFFSETS,
+        "        if offset <= known.offset:\n            return known.leader_epoch\n",
+        "        if offset <= known.offset:\n            return NO_PARTITION_LEADER_EPOCH\n",
+        f"{_TEST_OFFSETS}::test_a_commit_without_an_epoch_does_not_erase_the_known_one",
+    ),
+    Mutation(
+        "B71", _OFFSETS,
+        "                self._close(producer_id, group_id, partition)\n",
+        "",
+        f"{_LATE}::test_what_a_dead_producer_left_is_resolved_in_bounded_time",
+    ),
+    Mutation(
+        "B71", _OFFSET_REQUESTS,
+        "        if require_stable and shard.offsets.is_unstable(group_id, partition):\n",
+        "        if False:\n",
+        f"{_TEST_OFFSET_REQUESTS}::test_positions_that_a_transaction_may_change_are_unstable",
+    ),
+    Mutation(
+        "B72", _OFFSETS,
+        "                if commit:\n                    self._materialise(group_id, partition, stored)\n",
+        "                self._materialise(group_id, partition, stored)\n",
+        f"{_TEST_OFFSETS}::test_an_abort_leaves_the_position_of_before_the_transaction",
+    ),
+    Mutation(
+        "B73", "coordinator/group/roster.py",
+        "            del self.static_ids[member.group_instance_id]\n",
+        "            pass\n",
+        f"{_TEST_GROUP}::test_a_member_that_changes_its_instance_id_leaves_no_trace_of_the_old_one",
+    ),
+    Mutation(
+        "B74", _GROUP,
+        "        unchanged = member.protocols == request.protocols\n",
+        "        unchanged = True\n",
+        f"{_TEST_GROUP}::test_another_subscription_starts_another_generation",
+    ),
+    Mutation(
+        "B76", _FRAMES,
+        "        whole = memoryview(bytearray(scratch[:position]))\n",
+        "        whole = scratch\n",
+        f"{_TEST_FRAMES}::test_a_frame_never_sees_the_scratch_buffer_again",
+    ),
+    Mutation(
+        "B77", _FRAMES,
+        "bytearray(min(size, max(_GROWTH, len(first))))",
+        "bytearray(size)",
+        f"{_TEST_FRAMES}::test_a_claimed_size_is_allocated_as_it_arrives",
+    ),
+    Mutation(
+        "B77", _FRAMES,
+        "            if not 0 <= size <= self._max_size:\n",
+        "            if size < 0:\n",
+        f"{_TEST_CONNECTION}::test_a_frame_with_a_bad_size_is_refused_before_it_is_received",
+    ),
+    Mutation(
+        "B78", "broker/network/socket_server.py",
+        "        except TimeoutError:\n            for connection in list(self._connections):\n"
+        "                connection.abort()\n",
+        "        except TimeoutError:\n            pass\n",
+        "tests/unit/broker/network/test_socket_server.py::test_stopping_does_not_wait_for_a_client_that_never_reads",
+    ),
+    Mutation(
+        "B79", "broker/storage/batch_scan.py",
+        "        if base_offset + last_offset_delta >= offset:\n",
+        "        if base_offset >= offset:\n",
+        f"{_TEST_LOG}::test_a_read_begins_with_the_batch_that_contains_the_offset",
+    ),
+    Mutation(
+        "B80", _PRODUCE,
+        "            partition.current_leader = LeaderIdAndEpoch(",
+        "            LeaderIdAndEpoch(",
+        f"{_TEST_PRODUCE}::test_a_lost_leadership_is_told_with_the_new_leader",
+    ),
+    Mutation(
+        "B81", _PARTITION,
+        "self.log.high_watermark >= self.epoch_start_offset\n",
+        "self.log.high_watermark >= 0\n",
+        "tests/unit/broker/handlers/test_list_offsets.py::test_right_after_an_election_the_end_is_not_known",
+    ),
+    Mutation(
+        "B83", "coordinator/runtime.py",
+        "        elif log.high_watermark < offset:\n"
+        "            if await replicated(log, offset) is not ErrorCode.NONE:\n"
+        "                return False\n",
+        "",
+        f"{_TEST_STATE_MANAGER}::test_nothing_is_answered_before_all_that_was_read_is_replicated",
+    ),
+    Mutation(
+        "B84", "broker/replication/replica_manager.py",
+        "            self._tell_resigned(partition)\n        self._on_storage_failure(topic_partition)\n",
+        "            self._tell_resigned(partition)\n",
+        "tests/unit/broker/replication/test_replica_manager.py::test_a_failed_log_is_out_of_service_and_reported_once",
+    ),
+    Mutation(
+        "B85", _CONNECTION,
+        "            self._blocked = True\n",
+        "",
+        f"{_TEST_CONNECTION}::test_five_produces_of_which_the_first_waits_are_appended_in_order",
+    ),
+)  # fmt: skip
