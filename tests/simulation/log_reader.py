@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction
+from protocol.messages.fetch import AbortedTransaction, PartitionData
 from protocol.records.control_records import parse_end_txn_marker
 from protocol.records.record_batch import BatchHeader, iter_batches, iter_records
 from protocol.schema import Message
@@ -54,13 +54,13 @@ class AbortedRanges:
         self._pending = sorted(aborted, key=lambda entry: entry.first_offset)
         self._aborting: set[int] = set()
 
-    def drops(self, producer_id: int, last_offset: int) -> bool:
-        while self._pending and self._pending[0].first_offset <= last_offset:
+    def drops(self, header: BatchHeader, commits: bool | None) -> bool:
+        """Whether a batch, each one in its turn, is aborted data."""
+        while self._pending and self._pending[0].first_offset <= header.last_offset:
             self._aborting.add(self._pending.pop(0).producer_id)
-        return producer_id in self._aborting
-
-    def ended(self, producer_id: int) -> None:
-        self._aborting.discard(producer_id)
+        if commits is False:
+            self._aborting.discard(header.producer_id)
+        return commits is None and header.is_transactional and header.producer_id in self._aborting
 
 
 async def read_partition(client: WireClient, partition: TopicPartition, *, read_committed: bool) -> PartitionContent:
@@ -78,7 +78,7 @@ async def read_from(call: Call, partition: TopicPartition, offset: int) -> list[
     """One read_committed fetch from ``offset`` on."""
     content = PartitionContent()
     await _read_once(call, partition, offset, True, content)
-    return [record for record in content.records if record.offset >= offset]
+    return content.records
 
 
 async def _read_once(
@@ -86,26 +86,28 @@ async def _read_once(
 ) -> int:
     """Add what one fetch brings, and return the offset after it."""
     request = requests.fetch(partition, offset, read_committed=read_committed, max_bytes=_MAX_BYTES)
-    answer = await call(request, requests.FETCH_VERSION)
-    data = answer.responses[0].partitions[0]
+    data = (await call(request, requests.FETCH_VERSION)).responses[0].partitions[0]
     assert data.error_code in (ErrorCode.NONE, *requests.RETRIABLE), ErrorCode(data.error_code)
+    return take(data, offset, content, read_committed=read_committed)
+
+
+def take(data: PartitionData, offset: int, content: PartitionContent, *, read_committed: bool) -> int:
+    """Add what a fetch at ``offset`` has brought, and return the offset after it."""
     content.high_watermark, content.last_stable_offset = data.high_watermark, data.last_stable_offset
     ranges = AbortedRanges(data.aborted_transactions or [])
-    for position, header in iter_batches(data.records or b""):
+    records = data.records or b""
+    assert isinstance(records, bytes | memoryview)
+    start = offset
+    for position, header in iter_batches(records):
         offset = header.next_offset
-        if header.is_control:
-            marker = parse_end_txn_marker(data.records, position, header)
-            assert marker is not None
-            content.batches.append(SeenBatch(header, marker.commit))
-            ranges.drops(header.producer_id, header.last_offset)  # A range may begin before what this fetch holds.
-            if not marker.commit:
-                ranges.ended(header.producer_id)
+        marker = parse_end_txn_marker(records, position, header) if header.is_control else None
+        batch = SeenBatch(header, None if marker is None else marker.commit)
+        content.batches.append(batch)
+        dropped = ranges.drops(header, batch.commits)
+        if header.is_control or (read_committed and dropped):
             continue
-        content.batches.append(SeenBatch(header, None))
-        dropped = header.is_transactional and ranges.drops(header.producer_id, header.last_offset)
-        if read_committed and dropped:
-            continue
-        for record in iter_records(data.records, position, header, max_decompressed_bytes=_MAX_BYTES):
+        for record in iter_records(records, position, header, max_decompressed_bytes=_MAX_BYTES):
             assert record.value is not None
-            content.records.append(PositionedValue(record.offset, record.value))
+            if record.offset >= start:
+                content.records.append(PositionedValue(record.offset, record.value))
     return offset

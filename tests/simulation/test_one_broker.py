@@ -52,7 +52,7 @@ def disturb_disk(broker: SimulatedBroker, rng: random.Random) -> None:
 
 async def bring_down(broker: SimulatedBroker, rng: random.Random, *, with_power_loss: bool) -> None:
     """End the broker: between two steps, in the middle of one, or by a disk that does not take a write."""
-    match rng.choice(["now", "within a write", "at a log", "disk error"]):
+    match rng.choice(["now", "within a write", "at a log", "disk error", "short write"]):
         case "within a write":
             broker.disk.stop_after(rng.randint(0, 2000))
         case "at a log":
@@ -60,6 +60,8 @@ async def bring_down(broker: SimulatedBroker, rng: random.Random, *, with_power_
             broker.disk.stop_before("append", log, skip=rng.randint(0, 3))
         case "disk error":
             broker.disk.fail(rng.choice(["append", "sync"]), ".log")
+        case "short write":
+            broker.disk.shorten_append(".log", rng.randint(0, 70))
     for _ in range(rng.randint(0, 50)):
         if broker.is_down:
             break
@@ -77,7 +79,7 @@ async def history(loop: VirtualLoop, rng: random.Random) -> None:
     disturb_disk(broker, rng)
     workload.start()
     for _ in range(rng.randint(1, 4)):
-        await asyncio.sleep(rng.uniform(0.02, 0.8))
+        await asyncio.sleep(rng.uniform(0.02, 0.5))
         await bring_down(broker, rng, with_power_loss=with_power_loss)
         await asyncio.sleep(rng.uniform(0.0, 0.2))
         await broker.start()

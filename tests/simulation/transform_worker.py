@@ -2,8 +2,11 @@
 
 A worker owns one input partition. It starts from the group's committed position, reads a few records, writes for each
 of them one output value to every output partition, commits the new position in the same transaction, and ends it.
-After anything that breaks the transaction it begins again, from the position that is committed then. Its successor,
-started while it still works, makes it a zombie.
+After anything that breaks the transaction it begins again, from the position that is committed then.
+
+A successor with the same transactional id may start while it still works: that makes it a zombie. One with another id
+must know that it is dead (groups see to that with their generations); then what keeps it from starting at a position
+that its predecessor's last transaction may still move is that it asks for a stable one.
 """
 
 import random
@@ -27,7 +30,13 @@ class TransformWorker:
     """Works until it is told to stop, or until a successor has fenced it."""
 
     def __init__(
-        self, port: int, source: TopicPartition, targets: Sequence[TopicPartition], rng: random.Random
+        self,
+        port: int,
+        source: TopicPartition,
+        targets: Sequence[TopicPartition],
+        rng: random.Random,
+        *,
+        incarnation: str = "",
     ) -> None:
         self.source = source
         self.stopping = False
@@ -35,7 +44,7 @@ class TransformWorker:
         self._targets = targets
         self._rng = rng
         self._client = PatientClient(port, rng)
-        self._session = TransactionalSession(f"transform-{source.partition}", self._client)
+        self._session = TransactionalSession(f"transform-{source.partition}{incarnation}", self._client)
 
     async def run(self) -> None:
         while not self.stopping:

@@ -1,8 +1,8 @@
 """The clients of one simulated history, and what must be true when they are done.
 
-Three kinds of clients, some of each: writers, whose transactions are all or nothing; pipelined idempotent producers,
-whose retries must not show; and workers that transform what those produce, with positions and outputs in one
-transaction. Some of them die in the middle and are never seen again.
+Some of each kind of clients: writers, whose transactions are all or nothing; pipelined idempotent producers, whose
+retries must not show; workers that transform what those produce, with positions and outputs in one transaction; and
+observers, who read what is committed all the time. Some of them die in the middle and are never seen again.
 
 The checks are those of a history of transactional operations, as far as one broker can break them: nothing acknowledged
 is lost, nothing is there twice, no transaction is torn, no aborted value is read, positions and outputs agree, the last
@@ -22,6 +22,7 @@ from protocol.records.record_batch import increment_sequence
 from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.log_reader import PartitionContent, SeenBatch, read_partition
+from tests.simulation.observer import Observer
 from tests.simulation.pipelined_producer import PipelinedProducer
 from tests.simulation.transactional_writer import Fate, Transaction, TransactionalWriter
 from tests.simulation.transform_worker import GROUP, TransformWorker, output_of
@@ -74,6 +75,7 @@ class Workload:
             for n in range(rng.randint(1, 3))
         ]
         self.workers = [TransformWorker(port, source, TARGETS, rng) for source in SOURCES[: rng.choice([0, 1, 2, 2])]]
+        self.observers = [Observer(port, partition, rng) for partition in rng.sample(ALL, rng.randint(0, 2))]
         self._tasks: dict[Client, asyncio.Task[None]] = {}
 
     async def setup(self) -> None:
@@ -86,7 +88,7 @@ class Workload:
         client.close()
 
     def start(self) -> None:
-        clients: list[Client] = [*self.writers, *self.producers, *self.workers]
+        clients: list[Client] = [*self.writers, *self.producers, *self.workers, *self.observers]
         for client in clients:
             self._tasks[client] = self._loop.create_task(client.run())
 
@@ -97,12 +99,21 @@ class Workload:
                 task.cancel()
 
     async def replace_a_worker(self) -> None:
-        """Start a second worker for a partition whose first one is still at work."""
-        if self.workers:
-            worker = TransformWorker(self._port, self.workers[0].source, TARGETS, self._rng)
-            self._tasks[worker] = self._loop.create_task(worker.run())
-            self.workers.append(worker)
-            await asyncio.sleep(self._rng.uniform(0.0, 0.3))
+        """Start a second worker for a partition: while the first is at work, or after it died."""
+        if not self.workers:
+            return
+        first = self.workers[0]
+        incarnation = ""
+        # What is held up somewhere may arrive after its sender's death is known, and only a group's generation tells.
+        if self._loop.network.stall_probability == 0.0 and self._rng.random() < 0.5:
+            for worker in [worker for worker in self.workers if worker.source == first.source]:
+                self._tasks[worker].cancel()
+            await asyncio.sleep(2 * self._loop.network.delay_seconds[1])
+            incarnation = f"-{len(self.workers)}"
+        second = TransformWorker(self._port, first.source, TARGETS, self._rng, incarnation=incarnation)
+        self._tasks[second] = self._loop.create_task(second.run())
+        self.workers.append(second)
+        await asyncio.sleep(self._rng.uniform(0.0, 0.3))
 
     async def finish(self) -> None:
         """Let those that live come to an end, and transactions of those that do not time out."""
@@ -127,6 +138,8 @@ class Workload:
                 _check_atomicity(transaction, seen)
         for producer in self.producers:
             _check_idempotence(producer, seen[producer.partition].everything)
+        for observer in self.observers:
+            observer.check(seen[observer.partition].committed)
         for source in SOURCES:
             _check_transformation(source, positions[source], seen)
 
