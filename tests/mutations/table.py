@@ -85,6 +85,12 @@ MUTATIONS: Final = (
         f"{_LATE}::test_no_marker_comes_between_the_question_and_the_append",
     ),
     Mutation(
+        "B04", "broker/handlers/txn_offset_commit.py",
+        "    error = _verify(broker, request)\n",
+        "    error = ErrorCode.NONE\n",
+        "tests/unit/broker/handlers/test_groups.py::test_a_commit_that_comes_after_its_transaction_is_refused",
+    ),
+    Mutation(
         "B07", _PRODUCERS,
         "        if marker.coordinator_epoch < entry.coordinator_epoch:\n",
         "        if entry.txn_first_offset is None or marker.coordinator_epoch < entry.coordinator_epoch:\n",

@@ -1,0 +1,77 @@
+"""``docs/invariants.md`` names tests that exist, and the table of mutations takes away what is there."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.mutations.table import MUTATIONS, Mutation
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
+PAGE: Final = (REPOSITORY / "docs" / "invariants.md").read_text()
+LAST_ROW: Final = 85
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    name: str
+    tests: list[str]
+    waits_for: str
+
+
+def rows() -> list[Row]:
+    lines = [line.strip("|").split("|") for line in PAGE.splitlines() if re.match(r"\| B\d", line)]
+    assert {len(cells) for cells in lines} == {5}
+    return [Row(cells[0].strip(), re.findall(r"`([^`]+)`", cells[3]), cells[4].strip()) for cells in lines]
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """The functions, classes and constants of a module."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return frozenset(names)
+
+
+def exists(test: str) -> bool:
+    path, _, name = test.partition("::")
+    file = REPOSITORY / path
+    return (
+        file.name.startswith("test_")
+        and file.is_file()
+        and name.startswith(("test_", "Test"))
+        and name in names_in(file)
+    )
+
+
+def test_every_row_is_there_once() -> None:
+    assert [row.name for row in rows()] == [f"B{number:02}" for number in range(1, LAST_ROW + 1)]
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = {test for row in rows() for test in row.tests}
+    assert not sorted(test for test in named if not exists(test))
+
+
+def test_every_row_has_a_test_or_a_reason() -> None:
+    reasons = set(re.findall(r"^\* \*(.+?)\*:", PAGE, re.MULTILINE))
+    for row in rows():
+        assert row.tests or row.waits_for, f"{row.name} has neither"
+        assert not row.waits_for or row.waits_for in reasons, f"{row.name} waits for what the page does not explain"
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.row} in {mutation.path}")
+def test_every_mutation_can_be_made(mutation: Mutation) -> None:
+    """Its text is in the file once, and the test that must notice it is one that the page names for its row."""
+    assert (REPOSITORY / mutation.path).read_text().count(mutation.old) == 1
+    assert mutation.old != mutation.new
+    (tests,) = (row.tests for row in rows() if row.name == mutation.row)
+    assert mutation.test in tests
