@@ -1,7 +1,8 @@
 """DescribeConfigs (API key 32): the settings of topics, of this broker, and of all brokers.
 
 A broker answers for itself and for topics, from memory; for another broker, ask that one. Without keys, all settings
-are described.
+are described. A resource that is named again is not described again: an answer would be thousands of times as large as
+its request.
 
 Versions: 1 says where a value comes from and, on request, what stands behind it; 3 adds types and, on request,
 documentation; 4 is flexible.
@@ -38,7 +39,10 @@ def refuse_describe_configs(request: DescribeConfigsRequest, version: int, error
 
 @handles(ApiKey.DESCRIBE_CONFIGS, versions="1-4", error_response=refuse_describe_configs)
 def handle_describe_configs(broker: "Broker", context: RequestContext, request: DescribeConfigsRequest) -> Outcome:
-    return DescribeConfigsResponse(results=[_describe(broker, context, request, asked) for asked in request.resources])
+    resources: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for asked in request.resources:
+        resources.setdefault((asked.resource_type, asked.resource_name), asked)
+    return DescribeConfigsResponse(results=[_describe(broker, context, request, asked) for asked in resources.values()])
 
 
 def _describe(

@@ -17,6 +17,7 @@ Versions: 1 is the first with single offsets; 2 has isolation levels; 4 leader e
 for tiered storage, which is not needed.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
@@ -83,8 +84,8 @@ class _Lookup:
         self._broker = broker
         self._context = context
         self._request = request
-        asked = [(topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions]
-        self._duplicates = {key for key in asked if asked.count(key) > 1} if len(set(asked)) < len(asked) else set()
+        times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+        self._duplicates = {key for key, count in times.items() if count > 1}
 
     def find(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         found = self._find(topic, asked)

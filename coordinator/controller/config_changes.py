@@ -5,6 +5,7 @@ A configuration is a set of overrides; what is not overridden has its default. A
 here knows the keys: that is the broker's table, behind ``ConfigValidator``.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -147,11 +148,11 @@ def _joined(before: str, operation: OperationType, value: str) -> str:
 
 def why_malformed(alterations: Sequence[ConfigAlteration]) -> list[ApiError | None]:
     """For each alteration, why the request as a whole makes no sense of it: a resource or a key named twice."""
-    resources = [alteration.resource for alteration in alterations]
+    times = Counter(alteration.resource for alteration in alterations)
     errors: list[ApiError | None] = []
     for alteration in alterations:
         keys = [operation.key for operation in alteration.operations]
-        if resources.count(alteration.resource) > 1:
+        if times[alteration.resource] > 1:
             errors.append(ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
         elif len(set(keys)) < len(keys):
             errors.append(ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"))

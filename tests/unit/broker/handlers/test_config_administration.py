@@ -138,6 +138,15 @@ async def test_all_settings_are_described_when_none_is_named() -> None:
         assert (await describe(broker, BROKER, "")).configs == []
 
 
+async def test_a_resource_that_is_named_again_is_described_once() -> None:
+    async with running_broker(new_disk()) as broker:
+        names = ["", "unknown", "", "unknown"]
+        resources = [DescribeConfigsResource(resource_type=BROKER, resource_name=name) for name in names]
+        request = DescribeConfigsRequest(resources=resources)
+        response = await ask(broker, handle_describe_configs, request, DescribeConfigsResponse)
+        assert [result.resource_name for result in response.results] == ["", "unknown"]
+
+
 async def test_synonyms_and_documentation_come_on_request() -> None:
     async with running_broker() as broker:
         await create(broker, "t")

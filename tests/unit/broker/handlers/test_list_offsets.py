@@ -162,6 +162,14 @@ def test_a_partition_that_is_asked_for_twice_is_refused(broker: ReplicaSide) -> 
     assert [partition.error_code for partition in topic.partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 
+def test_a_partition_that_is_asked_for_very_often_is_refused_without_delay(broker: ReplicaSide) -> None:
+    """To compare each with each would take minutes."""
+    request = asked(LATEST)
+    request.topics[0].partitions *= 100_000
+    (topic,) = broker.answer(handle_list_offsets, request, 7).topics
+    assert {partition.error_code for partition in topic.partitions} == {ErrorCode.INVALID_REQUEST}
+
+
 def test_a_failed_log_is_a_storage_error(broker: ReplicaSide) -> None:
     broker.disk.fail("read", ".log")
     found(broker, asked(25))
