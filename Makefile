@@ -9,7 +9,7 @@ MAVEN_PEERS := java-client-4 java-client-2 kafka-4 kafka-3.9
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run demo test check interop interop-smoke bench fuzz peers format clean
+.PHONY: run demo test check interop interop-smoke bench mutations peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -35,6 +35,9 @@ interop-smoke: $(DEV) peers  ## One scenario for each real client
 
 bench: $(DEV) peers  ## Side by side with Apache Kafka on this machine
 	$(BIN)/python -m tests.benchmarks.side_by_side
+
+mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
+	$(BIN)/python -m tests.mutations
 
 peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kcat
 
