@@ -151,8 +151,7 @@ async def test_3_producer_hangs(stage: Stage) -> None:
     """A producer that comes back after its successor has started can neither write nor end a transaction.
 
     The coordinator answers PRODUCER_FENCED, the partitions INVALID_PRODUCER_EPOCH: they have learnt the new epoch from
-    the abort markers. (A partition that was not part of the aborted transaction has no marker; that a zombie's first
-    write there is refused needs the verification of KIP-890, which is not served yet.)
+    the abort markers. A partition that was not part of the aborted transaction has no marker, and asks the coordinator.
     """
     shop = await Shop.open(stage)
     zombie = stage.producer("billing")
@@ -161,7 +160,7 @@ async def test_3_producer_hangs(stage: Stage) -> None:
     successor = stage.producer("billing")
     ok(await successor.init())
 
-    for partition in (shop.invoices, shop.shipments):
+    for partition in (shop.invoices, shop.shipments, shop.purchases):
         assert (await zombie.send(partition, b"undead")).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert await zombie.add(shop.invoices) is ErrorCode.PRODUCER_FENCED
     assert await zombie.add_offsets(GROUP) is ErrorCode.PRODUCER_FENCED
