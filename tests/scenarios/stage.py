@@ -77,6 +77,14 @@ class Stage:
         self.crash(kind)
         await self.broker.start()
 
+    def slow_fsync(self, seconds: float = 0.02) -> None:
+        """Make whatever is answered before it is on the medium show itself at the next loss of power."""
+
+        async def delay() -> None:
+            await asyncio.sleep(self.rng.uniform(seconds / 2, seconds))
+
+        self.disk.delay = delay
+
     async def machine_stopped(self) -> None:
         """Wait until the broker came to where ``disk.stop_before`` stops it."""
         await self.until(lambda: self.disk.stopped)

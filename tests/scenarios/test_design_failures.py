@@ -461,6 +461,7 @@ async def test_marker_survives_a_power_loss_once_the_end_was_answered(stage: Sta
     (invoices,) = await stage.create_topic("invoices")
     producer = await initialised(stage)
     await producer.open_transaction({invoices: [b"invoice"]})
+    stage.slow_fsync()
     ok(await producer.end(commit=commit))
     await stage.restart("power")
     await stage.eventually(lambda: is_decided(stage, invoices))

@@ -78,6 +78,7 @@ async def test_3_broker_restart(stage: Stage, kind: CrashKind) -> None:
     producer = stage.producer(None)
     ok(await producer.init())
     ok(await producer.send(purchases, b"p0"))
+    stage.slow_fsync()
     batch = producer.batch(purchases, b"p1", b"p2")
     await producer.unheard(requests.produce(purchases, bytearray(batch)), requests.PRODUCE_VERSION)
     await stage.restart(kind)
@@ -96,6 +97,7 @@ async def test_3_broker_restart_without_its_snapshots(stage: Stage) -> None:
     for number in range(30):
         ok(await producer.send(purchases, b"p%d" % number))
     last = producer.batch(purchases, b"p29", sequence=29)
+    await asyncio.sleep(70)  # Until closed segments are flushed and recovery would begin behind them.
     stage.crash()
     directory = "/data/purchases-0"
     snapshots = [name for name in stage.disk.list_dir(directory) if name.endswith(".snapshot")]
@@ -113,12 +115,8 @@ async def test_3_broker_restart_without_its_snapshots(stage: Stage) -> None:
 @scenario(settings=DURABLE)
 async def test_five_in_flight_none_overtakes_another(stage: Stage) -> None:
     """B85: five batches on one connection are appended in their order, though all wait for a slow fsync."""
-
-    async def delay() -> None:
-        await asyncio.sleep(stage.rng.uniform(0.001, 0.05))
-
     (purchases,) = await stage.create_topic("purchases")
-    stage.disk.delay = delay
+    stage.slow_fsync()
     producer = stage.producer(None)
     ok(await producer.init())
     client = await producer.connection()

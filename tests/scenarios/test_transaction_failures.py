@@ -317,10 +317,12 @@ async def test_6_broker_failure(stage: Stage, kind: CrashKind) -> None:
     ok(await producer.init())
     ok(await producer.add(shop.invoices))
     ok(await producer.send(shop.invoices, b"invoice 0"))
+    stage.slow_fsync()
     batch = producer.batch(shop.invoices, b"invoice 1")
     request = requests.produce(shop.invoices, bytearray(batch), transactional_id="billing")
     await producer.unheard(request, requests.PRODUCE_VERSION)
     await stage.restart(kind)
+    stage.disk.delay = None
     assert (await producer.produce(batch, shop.invoices)).base_offset == 1
     producer.advance(shop.invoices, 1)
     assert (await producer.send(shop.invoices, b"invoice 2")).base_offset == 2
