@@ -7,6 +7,7 @@ is one sentence and an exit code, not a traceback.
 
 import asyncio
 import ctypes
+import errno
 import gc
 import logging
 import os
@@ -80,9 +81,22 @@ def command(
     except InvalidMetaProperties as error:
         _refuse(f"the data directory is not this broker's: {error}", EXIT_FAILED)
     except OSError as error:
-        _refuse(f"the broker cannot start: {error}", EXIT_FAILED)
+        _refuse(f"the broker cannot start: {error}{_remedy(error)}", EXIT_FAILED)
     if reason is not None:
         sys.exit(EXIT_FAILED)
+
+
+def _remedy(error: OSError) -> str:
+    """Which setting to look at."""
+    match error.errno:
+        case errno.EADDRINUSE | errno.EADDRNOTAVAIL:
+            return "; choose another address with listeners (--port, --host), or port 0 for any that is free"
+        case errno.ENOENT | errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
+            return "; log.dirs (--data-dir) must be a directory that this user may create and write to"
+        case errno.ENOSPC:
+            return "; the disk of log.dirs (--data-dir) is full"
+        case _:
+            return ""
 
 
 def _shorthands(port: int | None, host: str | None, data_dir: str | None, broker_id: int | None) -> Iterable[str]:

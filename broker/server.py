@@ -43,7 +43,7 @@ from broker.storage.log_manager import LogManager
 from broker.storage.meta_properties import read_meta_properties
 from broker.supervisor import Supervisor
 from broker.topic_config import log_config
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataCache
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, INTERNAL_TOPICS, MetadataCache
 from coordinator.controller.config_changes import ConfigResource, ResourceType
 from coordinator.controller.config_repository import ConfigRepository, Overrides
 from coordinator.controller.controller import Controller, ControllerSettings
@@ -128,6 +128,8 @@ class _Start:
         self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._supervisor = Supervisor()
         self._metadata = MetadataCache()
+        self._kept_whole: set[str] = set()
+        """Topics of which it was said that they are not compacted yet."""
         self._running: Controller | None = None
 
     async def run(self) -> Broker:
@@ -215,8 +217,13 @@ class _Start:
         return logs
 
     def _log_config(self, topic: str) -> LogConfig:
-        config = current_config(self._config, self._configs, self._broker_id)
-        return log_config(config, self._configs.topic_overrides(topic))
+        config = log_config(
+            current_config(self._config, self._configs, self._broker_id), self._configs.topic_overrides(topic)
+        )
+        if "compact" in config.cleanup_policy and topic not in INTERNAL_TOPICS | self._kept_whole:
+            self._kept_whole.add(topic)
+            logger.warning("%s: cleanup.policy=compact is accepted, but only internal topics are compacted yet", topic)
+        return config
 
     def _open_store(self) -> LocalStore:
         journal = MetadataJournal(self._disk, self._config.data_dir)
