@@ -112,6 +112,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert code == 1
         assert f"{broker.port}" in log
         assert "address already in use" in log.lower()
+        assert "choose another address with listeners (--port" in log
         assert "Traceback" not in log
 
 
