@@ -3,9 +3,10 @@
 Followers and consumers truncate by it: "epoch 5 ends at offset 120 here" tells a replica whose epoch 5 ends at 130 that
 its last ten records never became part of history. Epochs and start offsets both ascend.
 
-The file, ``leader-epoch-checkpoint``, is replaced on each change, so that the end of the process costs nothing, and
-synced when the log is flushed: recovery reads the epochs of all batches beyond the recovery point anyway, and if a
-power loss leaves the file unusable, those of all batches.
+The file, ``leader-epoch-checkpoint``, is replaced before the first append of an epoch, so that the end of the process
+costs nothing, and synced when the log is flushed: recovery reads the epochs of all batches beyond the recovery point
+anyway, and if a power loss leaves the file unusable, those of all batches. Epochs without batches are forgotten when a
+log is loaded, so none of them is worth a write: a broker that starts leads thousands of logs at a new epoch.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,14 +28,17 @@ class EpochEntry(NamedTuple):
 class LeaderEpochFileCache:
     """The epochs of one log."""
 
-    __slots__ = ("_changed", "_disk", "_epochs", "_offsets", "path", "unsynced")
+    __slots__ = ("_disk", "_epochs", "_offsets", "_written", "is_unsaved", "path", "unsynced")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{FILE_NAME}"
         self._epochs: list[int] = []
         self._offsets: list[int] = []
-        self._changed = False
+        self._written = b""
+        """What is in the file."""
+        self.is_unsaved = False
+        """The file may say something else."""
         self.unsynced = False
         """The file has changed since someone last cleared this flag."""
 
@@ -42,7 +46,8 @@ class LeaderEpochFileCache:
         """Read the file. False if there is none that can be used: then the batches have to tell."""
         if not self._disk.exists(self.path):
             return False
-        lines = decode_checkpoint(self._disk.read(self.path), 2)
+        self._written = self._disk.read(self.path)
+        lines = decode_checkpoint(self._written, 2)
         try:
             entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in lines or ()]
         except ValueError:
@@ -65,13 +70,17 @@ class LeaderEpochFileCache:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """From ``start_offset`` on, batches have this epoch. Entries that contradict are removed."""
-        if self._insert(EpochEntry(epoch, start_offset)):
-            self.save()
+        self.announce(epoch, start_offset)
+        self.save_if_changed()
+
+    def announce(self, epoch: int, start_offset: int) -> None:
+        """The same, but nothing has been appended yet: ``assign`` comes before the first batch."""
+        self.is_unsaved |= self._insert(EpochEntry(epoch, start_offset))
 
     def learn(self, epoch: int, offset: int) -> None:
-        """A batch of the log has this epoch. Call ``save_if_changed`` when all have been seen."""
+        """A batch of the log has this epoch; recovery would find out again, so this can be saved later."""
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
-            self._changed |= self._insert(EpochEntry(epoch, offset))
+            self.announce(epoch, offset)
 
     def unlearn(self, end_offset: int) -> None:
         """Forget what is said of an offset and beyond, to ``learn`` it again."""
@@ -79,10 +88,10 @@ class LeaderEpochFileCache:
         if kept < len(self._offsets):
             del self._epochs[kept:]
             del self._offsets[kept:]
-            self._changed = True
+            self.is_unsaved = True
 
     def save_if_changed(self) -> None:
-        if self._changed:
+        if self.is_unsaved:
             self.save()
 
     def epoch_for_offset(self, offset: int) -> int | None:
@@ -136,7 +145,10 @@ class LeaderEpochFileCache:
         return True
 
     def save(self) -> None:
-        """Replace the file."""
-        self._disk.write_atomic(self.path, encode_checkpoint(self.entries), sync=False)
-        self._changed = False
-        self.unsynced = True
+        """Replace the file, unless it says all this already."""
+        data = encode_checkpoint(self.entries)
+        if data != self._written:
+            self._disk.write_atomic(self.path, data, sync=False)
+            self._written = data
+            self.unsynced = True
+        self.is_unsaved = False

@@ -18,6 +18,7 @@ is, of a checkpoint, is ``on_directory_failure``. There is one data directory.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from logging import getLogger
 from random import Random
 from typing import Any, Final
@@ -146,6 +147,7 @@ class LogManager:
         recovery_points = self._read(self._recovery_points)
         log_starts = self._read(self._log_starts)
         self._cleaned_to = dict(self._read(self._cleaner_offsets))
+        config_of = cache(self._log_config)  # A topic has many partitions.
         for name in self._disk.list_dir(self.log_dir):
             path = f"{self.log_dir}/{name}"
             if name.endswith(DELETE_DIRECTORY_SUFFIX):
@@ -158,6 +160,7 @@ class LogManager:
                     recovery_points.get(topic_partition, 0),
                     log_starts.get(topic_partition, 0),
                     clean_shutdown=self.previous_broker_epoch is not None,
+                    config=config_of(topic_partition.topic),
                 )
         _log.info("%s: %d logs loaded", self.log_dir, len(self._logs))
 
@@ -248,13 +251,13 @@ class LogManager:
         log_start_offset: int,
         *,
         clean_shutdown: bool,
-        config: LogConfig | None = None,
+        config: LogConfig,
     ) -> PartitionLog:
         log = PartitionLog.open(
             self._disk,
             f"{self.log_dir}/{directory_name(topic_partition)}",
             topic_partition,
-            config or self._log_config(topic_partition.topic),
+            config,
             wall_clock=self._wall_clock,
             rng=self._rng,
             recovery_point=recovery_point,

@@ -77,7 +77,10 @@ class PartitionLog(ReadableLog):
         super().__init__(disk, directory, topic_partition, config, loaded)
         self._wall_clock = wall_clock
         self._rng = rng
-        self._latest_epoch = _NO_EPOCH if loaded.epochs.latest_epoch is None else loaded.epochs.latest_epoch
+        self._saved_epoch = _NO_EPOCH
+        """The latest epoch that is in its file; an append in another one sees to that first."""
+        if not loaded.epochs.is_unsaved:
+            self._epochs_changed()
         self.flush_state = FlushState(disk, directory, loaded.recovery_point)
         self.garbage: list[str] = []
         """Files that are no longer part of the log; who removes them takes them from here."""
@@ -134,10 +137,7 @@ class PartitionLog(ReadableLog):
 
     def assign_epoch(self, epoch: int) -> None:
         """What is appended from now on has this leader epoch."""
-        try:
-            self._assign_epoch(epoch, self.log_end_offset)
-        except OSError as error:
-            self.mark_failed(error)
+        self.epochs.announce(epoch, self.log_end_offset)
 
     def set_topic_id(self, topic_id: bytes) -> None:
         """Write ``partition.metadata``."""
@@ -180,7 +180,7 @@ class PartitionLog(ReadableLog):
         size = header.batch_length + LOG_OVERHEAD
         patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
         try:
-            if leader_epoch != self._latest_epoch:
+            if leader_epoch != self._saved_epoch:
                 self._assign_epoch(leader_epoch, base_offset)
             segment = self.segments.active
             if (
@@ -269,7 +269,7 @@ class PartitionLog(ReadableLog):
             segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
             position += header.size
             self.log_end_offset = header.next_offset
-            if header.partition_leader_epoch > self._latest_epoch:
+            if header.partition_leader_epoch > self._saved_epoch:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
             self.producer_state.replay(batch, segment.transaction_index)
         return count
@@ -292,7 +292,7 @@ class PartitionLog(ReadableLog):
 
     def _assign_epoch(self, epoch: int, offset: int) -> None:
         self.epochs.assign(epoch, offset)
-        self._latest_epoch = epoch
+        self._saved_epoch = epoch
 
     # Segments
 
@@ -413,7 +413,7 @@ class PartitionLog(ReadableLog):
 
     def _epochs_changed(self) -> None:
         latest = self.epochs.latest_epoch
-        self._latest_epoch = _NO_EPOCH if latest is None else latest
+        self._saved_epoch = _NO_EPOCH if latest is None else latest
 
     def advance_log_start_offset(self, offset: int) -> ErrorCode:
         """Records below are gone: deleted by a client, or by the leader."""
@@ -554,6 +554,7 @@ class PartitionLog(ReadableLog):
     def _plan_full_flush(self, end_offset: int) -> FlushPlan:
         """The segments below an offset, which ends one; with their indexes, and what else is needed to trust them."""
         state = self.flush_state
+        self.epochs.save_if_changed()
         if self.epochs.unsynced:
             self.epochs.unsynced = False
             state.written(self.epochs.path)
@@ -574,9 +575,11 @@ class PartitionLog(ReadableLog):
             try:
                 self.producer_state.map_end_offset = self.log_end_offset
                 self._take_snapshot()
+                self.epochs.truncate_from_end(self.log_end_offset)
             except OSError as error:
                 self.mark_failed(error)
-            if self.recovery_point < self.log_end_offset or not self.flush_state.is_settled:
+            is_flushed = self.recovery_point == self.log_end_offset and not self.epochs.unsynced
+            if not is_flushed or not self.flush_state.is_settled:
                 self.flush()
         self.release()
 

@@ -254,13 +254,13 @@ class LogLoader:
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
         if not self._epochs_known and end_offset > self._segments[0].base_offset:
             _log.warning("%s: leader epochs are read from all batches", self.directory)
-            self.epochs.clear()
+            self.epochs.unlearn(0)
             for segment in self._segments:
                 for batch in segment.scan():
                     self.epochs.learn(batch.header.partition_leader_epoch, batch.header.base_offset)
-        self.epochs.truncate_from_end(end_offset)
+        self.epochs.unlearn(end_offset)
         self.epochs.truncate_from_start(log_start_offset)
-        self.epochs.save_if_changed()
+        self.epochs.unsynced |= not self.clean_shutdown
 
     def _start_of(self, slot: int) -> int:
         """The log start offset as far as it is known when the segments from ``slot`` on are still to be recovered."""

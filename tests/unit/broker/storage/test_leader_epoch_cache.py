@@ -43,6 +43,27 @@ def test_assigning_an_epoch_again_changes_nothing() -> None:
     assert epochs.entries == [EpochEntry(1, 10)]
 
 
+def test_an_announced_epoch_is_in_the_file_when_it_is_assigned() -> None:
+    disk = SimDisk()
+    epochs = LeaderEpochFileCache(disk, "")
+    epochs.announce(3, 10)
+    assert epochs.latest_epoch == 3
+    assert not disk.exists(PATH)
+    epochs.assign(3, 20)
+    assert disk.read(PATH) == b"0\n1\n3 10\n"
+
+
+def test_what_the_file_says_already_is_not_written_again() -> None:
+    disk = SimDisk()
+    LeaderEpochFileCache(disk, "").assign(1, 10)
+    epochs = LeaderEpochFileCache(disk, "")
+    epochs.open()
+    epochs.announce(2, 20)
+    epochs.truncate_from_end(20)
+    assert not epochs.unsynced
+    assert not epochs.is_unsaved
+
+
 def test_entries_that_contradict_a_new_one_go() -> None:
     assert cache((1, 10), (2, 20), (3, 30), (4, 20)).entries == [EpochEntry(1, 10), EpochEntry(4, 20)]
     assert cache((1, 10), (5, 20), (3, 30)).entries == [EpochEntry(1, 10), EpochEntry(3, 30)]

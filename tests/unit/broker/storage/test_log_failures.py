@@ -133,7 +133,7 @@ def test_a_roll_that_fails(operation: str, ending: str) -> None:
     before = producers(log)
     disk.fail(operation, ending)
     log.roll()
-    log.assign_epoch(5)
+    assert append(log, idempotent(4), epoch=5) is STORAGE_ERROR
     assert log.failed
     disk.crash("process", Random(0))
     again = open_log(disk, SMALL)
