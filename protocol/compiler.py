@@ -349,6 +349,9 @@ class _EncoderSource(_Source):
         return function
 
     def emit_run(self, codes: str, expressions: list[str]) -> None:
+        if codes == "B":  # The length of a short string, or the end of a structure without tags.
+            self.line(f"out.append({expressions[0]})")
+            return
         run = self.constant("run", Struct(">" + codes).pack)
         self.line(f"out += {run}({', '.join(expressions)})")
 
