@@ -183,6 +183,7 @@ class Partition:
             return self.unavailable_error
         if required_acks == ACKS_ALL and not self._alone:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
+                log.producer_state.refuse(header)
                 return ErrorCode.NOT_ENOUGH_REPLICAS
         info = log.append_as_leader(batch, header, self.leader_epoch, origin)
         if not isinstance(info, ErrorCode) and not info.duplicate:

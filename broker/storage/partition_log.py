@@ -192,6 +192,7 @@ class PartitionLog(ReadableLog):
                 segment = self._segment_for(size, base_offset, last_offset, max_timestamp)
             position = segment.size
             if not segment.append((batch,), size):
+                state.refuse(header)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         except OSError as error:
             self.mark_failed(error)

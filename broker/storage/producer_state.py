@@ -37,11 +37,13 @@ from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntr
 from broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from protocol.errors import ErrorCode
 from protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
-from protocol.records.record_batch import BatchHeader, CorruptRecord
+from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, CorruptRecord
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 
 _TRANSACTIONAL: Final = 0x10
+_MOST_REFUSED: Final = 1000
+_NOTHING_REFUSED: Final = (NO_PRODUCER_EPOCH, NO_SEQUENCE)
 
 _log = getLogger(__name__)
 
@@ -97,6 +99,8 @@ class ProducerStateManager:
         """Those of them that are open."""
         self._unreplicated: deque[tuple[int, int]] = deque()
         """(offset of the marker, first offset) of the others, in the order of their markers."""
+        self._refused: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        """(epoch, sequence) of batches that could not be appended, of producers of whom nothing else is known."""
 
     # Questions
 
@@ -104,7 +108,7 @@ class ProducerStateManager:
         """Whether a data batch may be appended: None if so, else why not, or the batch that it duplicates."""
         entry = self.producers.get(header.producer_id)
         if entry is None:
-            return None
+            return self._check_first(header)
         if origin is AppendOrigin.CLIENT:
             duplicate = entry.find_duplicate(header)
             if duplicate is not None:
@@ -117,6 +121,13 @@ class ProducerStateManager:
                 return error
         if entry.txn_first_offset is not None and not header.attributes & _TRANSACTIONAL:
             return ErrorCode.INVALID_TXN_STATE
+        return None
+
+    def _check_first(self, header: BatchHeader) -> ErrorCode | None:
+        """A producer that is not known may begin anywhere, but not behind a batch of its own that was refused."""
+        epoch, sequence = self._refused.get(header.producer_id, _NOTHING_REFUSED)
+        if epoch == header.producer_epoch and sequence < header.base_sequence:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return None
 
     def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> ErrorCode | None:
@@ -155,7 +166,18 @@ class ProducerStateManager:
                 return first_offset
         return completed.last_offset + 1
 
-    # What follows an append
+    # What follows an append, or a refusal
+
+    def refuse(self, header: BatchHeader) -> None:
+        """A batch that ``check`` let pass could not be appended after all. Its producer will send it again.
+
+        The batches that it has sent behind it must wait: whoever is not known yet could begin with one of them, and the
+        retry would come too late.
+        """
+        if header.base_sequence >= 0 and header.producer_id not in self.producers:
+            self._refused[header.producer_id] = header.producer_epoch, header.base_sequence
+            if len(self._refused) > _MOST_REFUSED:
+                self._refused.popitem(last=False)
 
     def update(self, header: BatchHeader, first_offset: int) -> None:
         """A data batch with a producer id was appended at ``first_offset``."""
@@ -163,6 +185,7 @@ class ProducerStateManager:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+            self._refused.pop(producer_id, None)
         entry.last_active_ms = self._wall_clock()
         if entry.add_batch(header, first_offset):
             self._transactions[first_offset] = self._ongoing[first_offset] = producer_id
@@ -329,6 +352,7 @@ class ProducerStateManager:
         self._transactions.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._refused.clear()
 
     def _path(self, offset: int) -> str:
         return offset_file(self._directory, offset, SNAPSHOT_SUFFIX)

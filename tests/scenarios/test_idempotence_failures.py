@@ -132,6 +132,28 @@ async def test_five_in_flight_none_overtakes_another(stage: Stage) -> None:
     assert await stage.everything(purchases) == [b"p%d" % number for number in range(5)]
 
 
+@scenario()
+async def test_five_in_flight_of_which_the_disk_does_not_take_the_first(stage: Stage) -> None:
+    """B85: what a new producer sends behind a batch that was refused is refused as well, until that one has come.
+
+    The partition knows nothing of the producer yet, and lets those begin anywhere; a later batch must not profit.
+    """
+    (purchases,) = await stage.create_topic("purchases")
+    producer = stage.producer(None)
+    ok(await producer.init())
+    client = await producer.connection()
+    batches = [producer.batch(purchases, b"p%d" % number, sequence=number) for number in range(5)]
+    stage.disk.shorten_append("purchases-0/00000000000000000000.log", 10)
+    codes = []
+    frames = [client.send(requests.produce(purchases, bytearray(batch)), 9) for batch in batches]
+    for batch, frame in zip(batches, frames, strict=True):
+        answer = await client.answer_to(requests.produce(purchases, batch), 9, frame)
+        codes.append(ErrorCode(answer.responses[0].partition_responses[0].error_code))
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] + 4 * [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    for number, batch in enumerate(batches):
+        assert (await producer.produce(batch, purchases)).base_offset == number
+
+
 @scenario(settings=DURABLE, seeds=(1, 2, 3, 4))
 async def test_five_in_flight_over_a_network_that_loses_and_delays(stage: Stage) -> None:
     """B34, B85: retries of up to five batches, some of which arrive late over a connection that was given up."""
