@@ -39,6 +39,7 @@ class TransformWorker:
         incarnation: str = "",
     ) -> None:
         self.source = source
+        self.incarnation = incarnation
         self.stopping = False
         self.commits = 0
         self._targets = targets

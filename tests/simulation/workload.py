@@ -103,10 +103,11 @@ class Workload:
         if not self.workers:
             return
         first = self.workers[0]
-        incarnation = ""
+        predecessors = [worker for worker in self.workers if worker.source == first.source]
+        incarnation = predecessors[-1].incarnation
         # What is held up somewhere may arrive after its sender's death is known, and only a group's generation tells.
         if self._loop.network.stall_probability == 0.0 and self._rng.random() < 0.5:
-            for worker in [worker for worker in self.workers if worker.source == first.source]:
+            for worker in predecessors:
                 self._tasks[worker].cancel()
             await asyncio.sleep(2 * self._loop.network.delay_seconds[1])
             incarnation = f"-{len(self.workers)}"
