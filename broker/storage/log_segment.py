@@ -376,3 +376,14 @@ class LogSegment:
 
     def _name(self, index: OffsetIndex | TimeIndex | TransactionIndex) -> str:
         return index.file.path.rpartition("/")[2]
+
+
+def remove_segments(disk: Disk, directory: str, segments: list[LogSegment]) -> None:
+    """Remove segments that their log will grow over again; they must not come back."""
+    for segment in segments:
+        segment.close()
+        for path in segment.paths():
+            if disk.exists(path):
+                disk.remove(path)
+    if segments:
+        disk.sync_dir(directory)

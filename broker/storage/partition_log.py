@@ -32,7 +32,7 @@ from broker.storage.flush_state import FlushPlan, FlushState
 from broker.storage.leader_epoch_cache import LeaderEpochFileCache
 from broker.storage.log_config import NO_LIMIT, LogConfig
 from broker.storage.log_files import DELETED_SUFFIX, SWAP_SUFFIX
-from broker.storage.log_segment import LogSegment
+from broker.storage.log_segment import LogSegment, remove_segments
 from broker.storage.partition_metadata import write_topic_id
 from broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from broker.storage.producer_state import AppendOrigin as AppendOrigin
@@ -363,7 +363,7 @@ class PartitionLog(ReadableLog):
         if first is not None:
             offset = min(offset, first.header.base_offset)
         self._lower_recovery_point(last.base_offset)
-        self._remove_files(self.segments.remove(keep, len(self.segments)))
+        remove_segments(self._disk, self.directory, self.segments.remove(keep, len(self.segments)))
         if first is not None:
             self.segments.active.truncate_at(first, self._wall_clock())
         self.log_end_offset = offset
@@ -386,7 +386,7 @@ class PartitionLog(ReadableLog):
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
         self._lower_recovery_point(offset)
         removed = self.segments.remove(0, len(self.segments))
-        self._remove_files(removed)
+        remove_segments(self._disk, self.directory, removed)
         self._add_segment(offset)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
@@ -401,16 +401,6 @@ class PartitionLog(ReadableLog):
         self.flush_state.truncated(base_offset)
         if base_offset < self.flush_state.checkpointed_recovery_point:
             self.on_recovery_point_lowered(self)
-
-    def _remove_files(self, segments: list[LogSegment]) -> None:
-        """Remove segments that the log will grow over again; they must not come back."""
-        for segment in segments:
-            segment.close()
-            for path in segment.paths():
-                if self._disk.exists(path):
-                    self._disk.remove(path)
-        if segments:
-            self._disk.sync_dir(self.directory)
 
     def _epochs_changed(self) -> None:
         latest = self.epochs.latest_epoch

@@ -234,10 +234,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B32", _PRODUCERS,
-        "        if entry is None:\n            return None\n        if origin is AppendOrigin.CLIENT:\n",
-        "        if entry is None:\n"
-        "            return ErrorCode.UNKNOWN_PRODUCER_ID if header.base_sequence > 0 else None\n"
-        "        if origin is AppendOrigin.CLIENT:\n",
+        "            return self._check_first(header)\n",
+        "            return ErrorCode.UNKNOWN_PRODUCER_ID if header.base_sequence > 0 else None\n",
         f"{_TEST_PRODUCERS}::test_a_producer_without_state_may_begin_anywhere",
     ),
     Mutation(
