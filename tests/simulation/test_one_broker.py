@@ -78,7 +78,7 @@ async def history(loop: VirtualLoop, rng: random.Random) -> None:
     disturb_network(loop, rng)
     disturb_disk(broker, rng)
     workload.start()
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.randint(1, 3)):
         await asyncio.sleep(rng.uniform(0.02, 0.5))
         await bring_down(broker, rng, with_power_loss=with_power_loss)
         await asyncio.sleep(rng.uniform(0.0, 0.2))
