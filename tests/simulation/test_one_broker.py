@@ -59,7 +59,7 @@ async def bring_down(broker: SimulatedBroker, rng: random.Random, *, with_power_
             log = rng.choice(["__transaction_state-", "__consumer_offsets-", "invoices-", "shipments-", "journal-"])
             broker.disk.stop_before("append", log, skip=rng.randint(0, 3))
         case "disk error":
-            broker.disk.fail(rng.choice(["append", "sync"]), ".log")
+            broker.disk.fail(rng.choice(["append", "sync"]), rng.choice([".log", "index"]))
         case "short write":
             broker.disk.shorten_append(".log", rng.randint(0, 70))
     for _ in range(rng.randint(0, 50)):
