@@ -7,6 +7,7 @@ const input = () => require('fs').readFileSync(0, 'utf8').split('\n').filter((li
 const text = (buffer) => (buffer === null ? 'null' : buffer.toString())
 const print = (prefix, partition, message) =>
   console.log(`${prefix}${partition}\t${message.offset}\t${text(message.key)}\t${text(message.value)}`)
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds))
 const message = (value) => ({ key: value, value })
 
 async function create(topic, partitions) {
@@ -32,12 +33,15 @@ async function read(topic, group, count, members, readUncommitted, each) {
   const finished = new Promise((resolve) => { finish = resolve })
   const assigned = new Array(members).fill(false)
   let start
-  const started = new Promise((resolve) => { start = resolve })
+  let running = members === 1
+  const started = new Promise((resolve) => { start = resolve }).then(() => { running = true })
   for (let me = 0; me < members; me++) {
     const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10000, heartbeatInterval: 300, readUncommitted })
     consumers.push(consumer)
     consumer.on(consumer.events.GROUP_JOIN, (event) => {
-      assigned[me] = Object.keys(event.payload.memberAssignment).length > 0
+      // Two members have started when each has one of the two partitions.
+      const mine = (event.payload.memberAssignment[topic] || []).length
+      assigned[me] = members === 1 ? mine > 0 : mine === 1
       if (assigned.every((one) => one)) start()
     })
     await consumer.connect()
@@ -47,7 +51,8 @@ async function read(topic, group, count, members, readUncommitted, each) {
     consumers[me].run({
       autoCommit: false,
       eachMessage: async ({ partition, message, heartbeat }) => {
-        if (members > 1) await Promise.race([started, heartbeat().then(() => started)])
+        // A heartbeat that hears of a rebalance throws, and the client joins again.
+        while (!running) await Promise.race([started, pause(100).then(heartbeat)])
         await each(me, partition, message, consumers[me])
         if (++seen >= count) finish()
       },
