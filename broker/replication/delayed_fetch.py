@@ -148,6 +148,8 @@ class DelayedFetch:
             if not future.done():
                 future.set_result(self._answer())
         except Exception as error:
+            if future.done():  # Its connection is gone, and nobody else would hear of it.
+                raise
             future.set_exception(error)
         finally:
             future.cancel()  # Without effect unless this task was cancelled.
