@@ -47,6 +47,7 @@ from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, INTE
 from coordinator.controller.config_changes import ConfigResource, ResourceType
 from coordinator.controller.config_repository import ConfigRepository, Overrides
 from coordinator.controller.controller import Controller, ControllerSettings
+from coordinator.controller.finalized_features import FinalizedFeatureCache
 from coordinator.controller.membership import cluster_id as cluster_id_of
 from coordinator.controller.membership import prepare
 from coordinator.controller.topic_plan import TopicDefaults
@@ -78,6 +79,7 @@ class Broker:
     listeners: Listeners
     handlers: tuple[ApiHandler[Any], ...]
     metadata: MetadataCache
+    features: FinalizedFeatureCache
     configs: ConfigRepository
     log_manager: LogManager
     replica_manager: ReplicaManager
@@ -128,6 +130,7 @@ class _Start:
         self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._supervisor = Supervisor()
         self._metadata = MetadataCache()
+        self._features = FinalizedFeatureCache()
         self._kept_whole: set[str] = set()
         """Topics of which it was said that they are not compacted yet."""
         self._running: Controller | None = None
@@ -177,6 +180,7 @@ class _Start:
             listeners=listeners,
             handlers=all_handlers(),
             metadata=self._metadata,
+            features=self._features,
             configs=configs,
             log_manager=logs,
             replica_manager=replicas,
