@@ -287,6 +287,7 @@ class _Start:
             producer_ids=producer_ids,
             tasks=self._supervisor,
             wall_clock=self._wall_clock,
+            transaction_version=lambda: self._features.transaction_version,
         )
 
     def _replica_manager(self, broker_id: int, logs: LogManager, coordinators: "_Coordinators") -> ReplicaManager:

@@ -52,7 +52,9 @@ def handle_add_partitions_to_txn(
     refused = {partition: _refusal(broker, context, partition) for partition in partitions}
     if any(refused.values()):
         return _refuse_all(broker, version, request, producer, refused)
-    answer = broker.transaction_coordinator.add_partitions(transactional_id, producer, frozenset(partitions))
+    answer = broker.transaction_coordinator.add_partitions(
+        transactional_id, producer, frozenset(partitions), client_version=0
+    )
     return map_answer(answer, lambda error: error_response(request, version, error))
 
 

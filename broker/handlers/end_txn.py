@@ -33,8 +33,9 @@ def handle_end_txn(broker: "Broker", context: RequestContext, request: EndTxnReq
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         commit=request.committed,
+        client_version=0,
     )
-    return map_answer(answer, lambda error: _response(error, context.api_version))
+    return map_answer(answer, lambda result: _response(result.error, context.api_version))
 
 
 def _response(error: ErrorCode, version: int) -> EndTxnResponse:

@@ -80,6 +80,13 @@ class InitProducerIdResult(NamedTuple):
     producer: ProducerIdAndEpoch
 
 
+class EndTxnResult(NamedTuple):
+    """The producer's id and epoch for its next transaction; both -1 with an error."""
+
+    error: ErrorCode
+    producer: ProducerIdAndEpoch
+
+
 NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 _SETTLE_ATTEMPTS: Final = 4
 """Two of them are needed to abort a predecessor's transaction and go on; more, where several fight for an id."""
@@ -106,10 +113,13 @@ class TransactionCoordinator:
         producer_ids: ProducerIdSource,
         tasks: TaskOwner,
         wall_clock: WallClock,
+        transaction_version: Callable[[], int],
     ) -> None:
+        """``transaction_version`` is the finalised level of the feature."""
         self._config = config
         self._producer_ids = producer_ids
         self._wall_clock = wall_clock
+        self._transaction_version = transaction_version
         self._states = TransactionStateManager(
             partition_count=lambda: metadata.partition_count(TRANSACTION_STATE_TOPIC_NAME),
             tasks=tasks,
@@ -267,7 +277,12 @@ class TransactionCoordinator:
     # AddPartitionsToTxn, AddOffsetsToTxn
 
     def add_partitions(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        *,
+        client_version: int,
     ) -> Answer[ErrorCode]:
         """Make partitions, of which the caller knows that they exist, part of the producer's transaction."""
         outcome = self._try_add(transactional_id, producer, partitions)
@@ -331,29 +346,30 @@ class TransactionCoordinator:
     # EndTxn
 
     def end_txn(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
-    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool, client_version: int
+    ) -> EndTxnResult | asyncio.Future[EndTxnResult]:
         """Commit or abort the producer's transaction."""
         found = self._find(transactional_id)
         if isinstance(found, ErrorCode):
-            return found
+            return EndTxnResult(found, NO_PRODUCER)
         partition, txn = found
         decision = decide_end_txn(txn, producer, commit, self._wall_clock())
         if isinstance(decision, ErrorCode):
-            return decision
-        reply: Reply[ErrorCode] = Reply()
+            return EndTxnResult(decision, producer if decision is ErrorCode.NONE else NO_PRODUCER)
+        reply: Reply[EndTxnResult] = Reply()
+        ended = EndTxnResult(ErrorCode.NONE, decision.producer)
 
         def on_prepared(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                reply(error)
+                reply(EndTxnResult(error, NO_PRODUCER))
             elif not reply.is_given:
-                self._completion_waits.add(lambda: reply(ErrorCode.NONE))
+                self._completion_waits.add(lambda: reply(ended))
 
         def on_complete(error: ErrorCode) -> None:
-            reply(ErrorCode.NONE)  # Even if the partition was lost meanwhile: what was decided is durable.
+            reply(ended)  # Even if the partition was lost meanwhile: what was decided is durable.
 
         self._prepare(partition, txn, decision, on_prepared, on_complete)
-        return self._in_time(reply, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self._in_time(reply, EndTxnResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_PRODUCER))
 
     def _prepare(
         self,

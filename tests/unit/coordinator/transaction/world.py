@@ -16,8 +16,12 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from coordinator.ports import LeaderAndEpoch, OnReplicated, OnResponse
-from coordinator.runtime import Answer
-from coordinator.transaction.coordinator import InitProducerIdResult, TransactionConfig, TransactionCoordinator
+from coordinator.runtime import Answer, map_answer
+from coordinator.transaction.coordinator import (
+    InitProducerIdResult,
+    TransactionConfig,
+    TransactionCoordinator,
+)
 from coordinator.transaction.log_records import read_record
 from coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
 from protocol.errors import ErrorCode
@@ -329,6 +333,8 @@ class World:
         self.cluster = Cluster(log_partitions)
         self.logs = [Log() for _ in range(log_partitions)]
         self.producer_ids = ProducerIds(block)
+        self.transaction_version = 2
+        """The finalised level of the feature."""
         self.tasks = Tasks(self.loop)
         self.coordinator = TransactionCoordinator(
             broker_id=HERE,
@@ -338,6 +344,7 @@ class World:
             producer_ids=self.producer_ids,
             tasks=self.tasks,
             wall_clock=self.wall_clock,
+            transaction_version=lambda: self.transaction_version,
         )
 
     @property
@@ -420,12 +427,20 @@ class World:
     def add(
         self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, transactional_id: str = "id"
     ) -> "Call[ErrorCode]":
-        return self.begin(lambda: self.coordinator.add_partitions(transactional_id, producer, frozenset(partitions)))
+        return self.begin(
+            lambda: self.coordinator.add_partitions(transactional_id, producer, frozenset(partitions), client_version=0)
+        )
 
     def end(
         self, producer: ProducerIdAndEpoch, *, commit: bool = True, transactional_id: str = "id"
     ) -> "Call[ErrorCode]":
-        return self.begin(lambda: self.coordinator.end_txn(transactional_id, producer, commit=commit))
+        """EndTxn of a version-1 client, which learns nothing but the error."""
+        return self.begin(
+            lambda: map_answer(
+                self.coordinator.end_txn(transactional_id, producer, commit=commit, client_version=0),
+                lambda result: result.error,
+            )
+        )
 
     def markers(self, partition: TopicPartition) -> list[Marker]:
         return self.cluster.partitions[partition].markers
