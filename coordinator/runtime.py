@@ -13,14 +13,15 @@ in the same call where one replica is enough, else later. ``Reply`` serves both 
 """
 
 import asyncio
-import sys
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from coordinator.ports import ReplicatedLog
 from protocol.errors import ErrorCode
+from protocol.internal.placement import java_hash as java_hash
+from protocol.internal.placement import partition_for as partition_for
 from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batches
 from protocol.schema import Buffer
 
@@ -39,28 +40,6 @@ ReplayBatch: TypeAlias = Callable[[Buffer, int, BatchHeader], None]
 
 LOAD_SLICE_BYTES: Final = 64 * 1024
 """What is replayed before the loop runs again: some ten milliseconds of small records."""
-
-_MIN_INT32: Final = -(2**31)
-
-
-def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``: 32 bits, signed, over UTF-16 code units."""
-    units: Iterable[int]
-    if text.isascii():
-        units = text.encode("ascii")
-    else:
-        encoding = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
-        units = memoryview(text.encode(encoding, "surrogatepass")).cast("H")
-    value = 0
-    for unit in units:
-        value = (31 * value + unit) & 0xFFFF_FFFF
-    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
-
-
-def partition_for(key: str, partition_count: int) -> int:
-    """The partition of an internal topic that holds a transactional id or a group id."""
-    value = java_hash(key)
-    return 0 if value == _MIN_INT32 else abs(value) % partition_count
 
 
 async def load(log: ReplicatedLog, replay: ReplayBatch, is_owned: Callable[[], bool]) -> bool:
