@@ -18,17 +18,20 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from clients.connection import Address, Connection, connect
 from clients.errors import (
+    BrokerRefused,
     ClientError,
     ConnectionLost,
     NoBrokerReachable,
+    Refusal,
     RequestTimedOut,
     Unreachable,
     VersionNotSupported,
     error_code,
-    require_success,
+    refusal,
 )
 from clients.retry import Backoff, Retry
 from protocol.errors import RETRIABLE, ErrorCode
+from protocol.messages.find_coordinator import Coordinator as FoundCoordinator
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -50,6 +53,7 @@ _CREATION_SECONDS: Final = 5.0
 """How long a topic that brokers create by being asked about it may remain unknown."""
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the broker did not say")
 
 NOT_FINAL: Final = RETRIABLE - {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -205,6 +209,10 @@ class Cluster:
 
     # Asking
 
+    def attempts(self) -> Retry:
+        """The attempts of one operation, which begins now."""
+        return Retry(self._backoff, self._operation_seconds)
+
     async def call(
         self,
         route: Route,
@@ -215,7 +223,7 @@ class Cluster:
         at_most: int | None = None,
     ) -> R:
         """The final answer to a request; ``errors`` lists the error numbers in an answer that may mean "not here"."""
-        retry = Retry(self._backoff, self._operation_seconds)
+        retry = self.attempts()
         while True:
             response, failure = None, None
             try:
@@ -255,7 +263,7 @@ class Cluster:
         at_most: int | None = None,
     ) -> LeaderAnswers[Answer]:
         """Ask each partition's leader. ``build`` makes the request for some of the items."""
-        retry = Retry(self._backoff, self._operation_seconds)
+        retry = self.attempts()
         found: dict[TopicPartition, Answer] = {}
         failed: dict[TopicPartition, ErrorCode] = {}
         pending = dict(items)
@@ -363,15 +371,35 @@ class Cluster:
 
     async def coordinator(self, of: Coordinator) -> int:
         """The id of the broker that coordinates a group or a transactional id."""
-        if of in self._coordinators:
-            return self._coordinators[of]
-        request = FindCoordinatorRequest(key=of.key, key_type=of.key_type, coordinator_keys=[of.key])
-        response = await self.call(AnyBroker(), request, FindCoordinatorResponse, errors=_coordinator_errors)
-        found = response.coordinators[0] if response.coordinators else response
-        require_success(of.key, found.error_code, found.error_message)
-        self._coordinators[of] = found.node_id
-        self.brokers[found.node_id] = Address(found.host, found.port)
-        return found.node_id
+        found = (await self.coordinators([of]))[of]
+        if isinstance(found, Refusal):
+            raise BrokerRefused(of.key, found)
+        return found
+
+    async def coordinators(self, of: Collection[Coordinator]) -> dict[Coordinator, int | Refusal]:
+        """The ids of the brokers that coordinate groups, or transactional ids: one kind of them at a time."""
+        found: dict[Coordinator, int | Refusal] = {}
+        found |= {each: self._coordinators[each] for each in of if each in self._coordinators}
+        while missing := [each for each in of if each not in found]:
+            keys = [each.key for each in missing]
+            request = FindCoordinatorRequest(key=keys[0], key_type=missing[0].key_type, coordinator_keys=keys)
+            response = await self.call(AnyBroker(), request, FindCoordinatorResponse, errors=_coordinator_errors)
+            if not response.coordinators:  # Before version 4 an answer is about the first key.
+                found[missing[0]] = self._take_coordinator(missing[0], response)
+                continue
+            answers = {answer.key: answer for answer in response.coordinators}
+            for each in missing:
+                answer = answers.get(each.key)
+                found[each] = self._take_coordinator(each, answer) if answer else _LEFT_OUT
+        return found
+
+    def _take_coordinator(self, of: Coordinator, answer: FindCoordinatorResponse | FoundCoordinator) -> int | Refusal:
+        refused = refusal(answer.error_code, answer.error_message)
+        if refused is not None:
+            return refused
+        self._coordinators[of] = answer.node_id
+        self.brokers[answer.node_id] = Address(answer.host, answer.port)
+        return answer.node_id
 
     def forget_coordinator(self, of: Coordinator) -> None:
         self._coordinators.pop(of, None)
