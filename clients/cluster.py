@@ -273,7 +273,7 @@ class Cluster:
                 leader: build({topic_partition: items[topic_partition] for topic_partition in partitions})
                 for leader, partitions in by_leader.items()
             }
-            answers = await self._ask_each(requests, response_type, at_most, retry.remaining_seconds)
+            answers = await self.ask_each(requests, response_type, at_most, retry.remaining_seconds)
             for leader, response in answers.items():
                 if isinstance(response, ErrorCode):
                     errors |= dict.fromkeys(by_leader[leader], response)
@@ -288,7 +288,7 @@ class Cluster:
             pending = await self._worth_asking_again(pending, failed, retry)
         return LeaderAnswers(found, {tp: error for tp, error in failed.items() if tp not in found})
 
-    async def _ask_each(
+    async def ask_each(
         self, requests: Mapping[int, Message], response_type: type[R], at_most: int | None, seconds: float
     ) -> dict[int, R | ErrorCode]:
         """The answers of brokers to one request each, at the same time, or why there is none."""
