@@ -241,6 +241,9 @@ class BrokerConfig:
     )
     producer_id_expiration_ms: int = integer(86_400_000, "When an unused producer id is forgotten.", low=1)
     producer_id_expiration_check_interval_ms: int = integer(600_000, "How often that is looked at.", low=1)
+    oncelog_transaction_version: int = integer(
+        2, "The level of transaction.version that a new cluster begins with (KIP-890).", low=0, high=2
+    )
     oncelog_end_txn_answer_ms: int = integer(
         5, "How long EndTxn waits for the markers before it answers; they are written in any case.", low=0
     )

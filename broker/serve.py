@@ -26,6 +26,7 @@ from broker.server import Broker, start_broker
 from broker.settings import ConfigError
 from broker.storage.disk import AlreadyLocked, LocalDisk
 from broker.storage.meta_properties import InvalidMetaProperties
+from coordinator.controller.finalized_features import IncompatibleFeatures
 
 logger = logging.getLogger("oncelog")
 
@@ -80,6 +81,8 @@ def command(
         _refuse(f"the data directory is in use by another broker: {error} is locked", EXIT_FAILED)
     except InvalidMetaProperties as error:
         _refuse(f"the data directory is not this broker's: {error}", EXIT_FAILED)
+    except IncompatibleFeatures as error:
+        _refuse(f"the broker cannot start: {error}", EXIT_FAILED)
     except OSError as error:
         _refuse(f"the broker cannot start: {error}{_remedy(error)}", EXIT_FAILED)
     if reason is not None:

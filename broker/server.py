@@ -47,7 +47,7 @@ from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, INTE
 from coordinator.controller.config_changes import ConfigResource, ResourceType
 from coordinator.controller.config_repository import ConfigRepository, Overrides
 from coordinator.controller.controller import Controller, ControllerSettings
-from coordinator.controller.finalized_features import FinalizedFeatureCache
+from coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
 from coordinator.controller.membership import cluster_id as cluster_id_of
 from coordinator.controller.membership import prepare
 from coordinator.controller.topic_plan import TopicDefaults
@@ -106,7 +106,8 @@ async def start_broker(config: BrokerConfig, *, disk: Disk, wall_clock: WallCloc
     """Start a broker; it serves when this returns.
 
     Raises ``ConfigError``, ``AlreadyLocked`` (another broker has the data directory), ``InvalidMetaProperties`` (the
-    directory belongs to another broker or cluster), or ``OSError``.
+    directory belongs to another broker or cluster), ``IncompatibleFeatures`` (the cluster uses what this broker does
+    not support), or ``OSError``.
     """
     if not config.is_embedded:
         raise ConfigError(f"zookeeper.connect={config.zookeeper_connect} is refused: clusters are not served yet")
@@ -131,6 +132,7 @@ class _Start:
         self._supervisor = Supervisor()
         self._metadata = MetadataCache()
         self._features = FinalizedFeatureCache()
+        self._features.on_incompatible = self._fail
         self._kept_whole: set[str] = set()
         """Topics of which it was said that they are not compacted yet."""
         self._running: Controller | None = None
@@ -258,8 +260,9 @@ class _Start:
         return broker_id, await cluster_id_of(session, self._rng)
 
     async def _load(self, store: LocalStore, logs: LogManager) -> None:
-        """Read the topics' settings, and then their logs."""
-        await self._configs.load(_session_of(store), _nobody)  # The controller reads again, and then listens.
+        """Read what the cluster uses and the topics' settings, and then the logs."""
+        await self._features.load(_session_of(store))  # The controller reads all of this again, and then listens.
+        await self._configs.load(_session_of(store), _nobody)
         logs.load()
 
     def _close_logs(self, logs: LogManager) -> None:
@@ -323,17 +326,20 @@ class _Start:
                     for listener in listeners.advertised.values()
                 ),
                 rack=config.broker_rack,
+                features=self._features.supported,
             ),
             listener_name=listeners.inter_broker,
             defaults=TopicDefaults(
                 partition_count=config.num_partitions, replication_factor=config.default_replication_factor
             ),
             unclean_leader_election=config.unclean_leader_election_enable,
+            features={TRANSACTION_VERSION: config.oncelog_transaction_version},
         )
         return Controller(
             settings,
             store=store,
             configs=self._configs,
+            features=self._features,
             validator=ConfigRules(config),
             channel=channel,
             wall_clock=self._wall_clock,
@@ -352,7 +358,7 @@ class _Start:
         ]
 
     def _fail(self, reason: str) -> None:
-        """An I/O error on the only data directory ends the broker."""
+        """End the broker: the only data directory has an I/O error, say, or the cluster uses what is not served."""
         if not self._failure.done():
             logger.error("The broker cannot go on: %s", reason)
             self._failure.set_result(reason)

@@ -5,8 +5,9 @@ UNSUPPORTED_VERSION and the one range that lets the client try again: that of Ap
 header never has tagged fields, for the same reason.
 
 Versions: 1 answers the throttle time; 3 is flexible, tells us the client's software, whose name and version must be
-plain words, and may answer features; 4 may answer features whose lowest level is 0, which clients of version 3 cannot
-parse (KAFKA-17011). No feature is finalised yet, so none is answered.
+plain words, and answers features (KIP-584): what this broker supports, and what is finalised, with an epoch by which
+clients know the newer of two answers. Newer Java clients use version 2 of transactions because of it. 4 answers also
+supported features whose lowest level is 0; clients of version 3 cannot parse those (KAFKA-17011, KAFKA-17492).
 """
 
 import re
@@ -15,13 +16,20 @@ from typing import TYPE_CHECKING, Final
 from broker.dispatch import Outcome, RequestContext, handles
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from broker.server import Broker
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_VERSION_WITH_SOFTWARE: Final = 3
+_FIRST_VERSION_WITH_LEVEL_0: Final = 4
 
 
 @handles(ApiKey.API_VERSIONS, versions="0-4")
@@ -41,7 +49,17 @@ def handle_api_versions(broker: "Broker", context: RequestContext, request: ApiV
                 api_key=handler.api_key, min_version=handler.advertised.first, max_version=handler.advertised.last
             )
             for handler in broker.handlers
-        ]
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in broker.features.supported.items()
+            if lowest > 0 or context.api_version >= _FIRST_VERSION_WITH_LEVEL_0
+        ],
+        finalized_features_epoch=broker.features.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in broker.features.levels.items()
+        ],
     )
 
 

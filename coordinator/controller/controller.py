@@ -7,7 +7,7 @@ the code is the same. All that a controller does happens in one task (``run``), 
 * when the election is won: read the cluster, give every partition the leader that it needs, tell everything to all
   brokers, go on with deletions;
 * when brokers come or go: elect leaders, tell those that are concerned;
-* what clients ask: create and delete topics, add partitions.
+* what clients ask: create and delete topics, add partitions, finalise feature levels.
 
 When the session ends, a write is refused because another controller was elected, or anything unforeseen happens, the
 reign ends at once and with it whatever was known; the next one reads it all again. Whoever waits for an answer then is
@@ -17,8 +17,8 @@ told NOT_CONTROLLER, although the change may have been made: as with any lost an
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
@@ -29,6 +29,8 @@ from coordinator.controller.config_changes import ConfigValidator
 from coordinator.controller.config_repository import ConfigRepository
 from coordinator.controller.controller_election import Defeat, Victory, stand
 from coordinator.controller.event_queue import EventQueue
+from coordinator.controller.feature_changes import FeatureUpdate, ensure_features, update_features
+from coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION, FinalizedFeatureCache
 from coordinator.controller.leadership import elect, tell_all
 from coordinator.controller.membership import prepare, register
 from coordinator.controller.reign import ControllerMoved, Reign
@@ -42,9 +44,9 @@ from coordinator.controller.topic_plan import (
     plan_partitions,
     plan_topics,
 )
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, MetadataStore, Session, SessionEvent, StoreUnavailable
-from coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures, TopicAssignment
+from coordinator.metadata_store import paths
+from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
+from coordinator.metadata_store.znodes import BrokerRegistration, TopicAssignment
 from coordinator.ports import BrokerChannel, WallClock
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -70,6 +72,10 @@ class ControllerSettings:
     defaults: TopicDefaults
     unclean_leader_election: bool = False
     """Whether topics that do not say allow unclean elections."""
+    features: Mapping[str, int] = field(
+        default_factory=lambda: {TRANSACTION_VERSION: SUPPORTED_FEATURES[TRANSACTION_VERSION][1]}
+    )
+    """The levels that a new cluster begins with."""
 
 
 class Controller:
@@ -81,6 +87,7 @@ class Controller:
         *,
         store: MetadataStore,
         configs: ConfigRepository,
+        features: FinalizedFeatureCache,
         validator: ConfigValidator,
         channel: BrokerChannel,
         wall_clock: WallClock,
@@ -89,6 +96,7 @@ class Controller:
         self._settings = settings
         self._store = store
         self._configs = configs
+        self._features = features
         self._validator = validator
         self._channel = channel
         self._wall_clock = wall_clock
@@ -145,6 +153,7 @@ class Controller:
         await prepare(session)
         self.broker_epoch = await register(session, self._settings.registration, self._wall_clock())
         await self._configs.load(session, self._configs_changed)
+        await self._features.refresh(session, self._features_changed)
         await self._elect()
 
     async def _elect(self) -> None:
@@ -172,8 +181,8 @@ class Controller:
         )
         self._reign, self._deletions = reign, TopicDeletions(reign)
         self.controller_id = self.broker_id
-        await _create_feature_znode(reign)
         await load_cluster(reign.session, reign.state, self._brokers_changed)
+        await ensure_features(reign, self._features, self._settings.features, self._features_changed)
         # Brokers must know each other before they are told who leads what.
         requests = reign.requests()
         requests.tell_metadata((), reign.state.brokers)
@@ -238,6 +247,14 @@ class Controller:
         session = self._store.session
         if session is not None:
             await self._configs.refresh(session, self._configs_changed)
+
+    def _features_changed(self) -> None:
+        self._queue.hint("features changed", self._follow_features)
+
+    async def _follow_features(self) -> None:
+        session = self._store.session
+        if session is not None:
+            await self._features.refresh(session, self._features_changed)
 
     def _unclean_allowed(self, topic: str) -> bool:
         override = self._configs.topic_overrides(topic).get(_UNCLEAN_KEY)
@@ -312,6 +329,23 @@ class Controller:
 
         return await self._as_controller(create, [NOT_CONTROLLER for _ in requests])
 
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, all_or_nothing: bool = True, validate_only: bool = False
+    ) -> list[ApiError]:
+        """Finalise other levels of features; the errors are in the order of the updates, of different features."""
+
+        async def update(reign: Reign, _: TopicDeletions) -> list[ApiError]:
+            return await update_features(
+                reign,
+                self._features,
+                updates,
+                self._features_changed,
+                all_or_nothing=all_or_nothing,
+                validate_only=validate_only,
+            )
+
+        return await self._as_controller(update, [NOT_CONTROLLER for _ in updates])
+
     async def _as_controller(self, work: Callable[[Reign, TopicDeletions], Awaitable[T]], refused: T) -> T:
         """Run a piece of work while in office; ``refused`` is the answer of a broker that is not, or is so no more."""
 
@@ -326,11 +360,6 @@ class Controller:
             return await self._queue.request(in_office)
         except (ControllerMoved, StoreUnavailable):
             return refused
-
-
-async def _create_feature_znode(reign: Reign) -> None:
-    if await reign.session.get(paths.FEATURE) is None:
-        await reign.commit([Create(path=paths.FEATURE, data=znodes.encode_features(FinalizedFeatures()))])
 
 
 def _unknown_topic(topic: str) -> ApiError:

@@ -7,20 +7,42 @@ import pytest
 from broker.dispatch import ConnectionInfo, RequestContext
 from broker.handlers import all_handlers
 from broker.handlers.api_versions import handle_api_versions
+from coordinator.controller.finalized_features import FinalizedFeatureCache
+from coordinator.metadata_store.znodes import FinalizedFeatures
+from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
-class _Handlers:
+class _Broker:
     handlers = all_handlers()
 
+    def __init__(self, finalised: FinalizedFeatures) -> None:
+        self.features = FinalizedFeatureCache()
+        self.features.learn(finalised, 7)
 
-def ask(version: int, name: str = "librdkafka", software_version: str = "2.15.0") -> tuple[ApiVersionsResponse, Any]:
+
+VERSION_2 = FinalizedFeatures(levels={"transaction.version": 2})
+
+
+def ask(
+    version: int, name: str = "librdkafka", software_version: str = "2.15.0", features: FinalizedFeatures = VERSION_2
+) -> tuple[ApiVersionsResponse, Any]:
     connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
-    answer = handle_api_versions(_Handlers(), RequestContext(version, 1, None, connection), request)  # type: ignore[arg-type]
+    answer = handle_api_versions(_Broker(features), RequestContext(version, 1, None, connection), request)  # type: ignore[arg-type]
     assert isinstance(answer, ApiVersionsResponse)
     return answer, connection
+
+
+def on_the_wire(version: int, features: FinalizedFeatures = VERSION_2) -> ApiVersionsResponse:
+    """What a client reads."""
+    response, _ = ask(version, features=features)
+    return decode(ApiVersionsResponse, version, encode(response, version))
+
+
+def finalised(response: ApiVersionsResponse) -> list[tuple[str, int, int]]:
+    return [(f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features]
 
 
 def test_the_ranges_are_those_of_the_handlers() -> None:
@@ -47,13 +69,37 @@ def test_every_client_finds_a_version_that_it_knows(api_key: int, first: int, la
     assert key.max_version >= last
 
 
-@pytest.mark.parametrize("version", range(5))
-def test_no_feature_is_told_of_yet(version: int) -> None:
-    response, _ = ask(version)
+@pytest.mark.parametrize("version", range(3))
+def test_older_versions_have_no_features(version: int) -> None:
+    response = on_the_wire(version)
     assert response.error_code == ErrorCode.NONE
     assert response.supported_features == []
     assert response.finalized_features == []
     assert response.finalized_features_epoch == -1
+
+
+def test_version_3_is_not_told_of_features_whose_lowest_level_is_0() -> None:
+    """KAFKA-17011: its clients take that for an error."""
+    response = on_the_wire(3)
+    assert response.supported_features == []
+    assert finalised(response) == [("transaction.version", 2, 2)]
+    assert response.finalized_features_epoch == 7
+
+
+def test_version_4_is_told_what_is_supported_and_what_is_finalised() -> None:
+    response = on_the_wire(4)
+    assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [
+        ("transaction.version", 0, 2)
+    ]
+    assert finalised(response) == [("transaction.version", 2, 2)]
+    assert response.finalized_features_epoch == 7
+
+
+def test_a_level_of_0_is_not_finalised() -> None:
+    """The epoch alone tells clients that this is news."""
+    response = on_the_wire(4, FinalizedFeatures(levels={"transaction.version": 0}))
+    assert response.finalized_features == []
+    assert response.finalized_features_epoch == 7
 
 
 def test_the_clients_software_is_noted() -> None:

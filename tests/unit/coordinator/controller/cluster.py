@@ -17,6 +17,7 @@ from coordinator.controller.cluster_image import MetadataCache
 from coordinator.controller.config_changes import ConfigResource
 from coordinator.controller.config_repository import ConfigRepository
 from coordinator.controller.controller import Controller, ControllerSettings
+from coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
 from coordinator.controller.topic_plan import TopicDefaults
 from coordinator.metadata_store.local import LocalEnsemble, LocalStore
 from coordinator.metadata_store.store import Session
@@ -132,6 +133,7 @@ class Member:
     controller: Controller
     store: LocalStore
     configs: ConfigRepository
+    features: FinalizedFeatureCache
     task: "asyncio.Task[None] | None" = None
 
     @property
@@ -156,39 +158,53 @@ class ClusterUnderTest:
         self.rng = random.Random(seed)
         self.brokers: dict[int, NotingBroker] = {}
         self.members: dict[int, Member] = {}
+        self.refusals: dict[int, list[str]] = {}
+        """Why a broker said that it cannot serve any more."""
         self.ensemble = self._open()
 
     def _open(self) -> LocalEnsemble:
         return LocalEnsemble(MetadataJournal(self.disk, "/data"))
 
-    def member(self, broker_id: int, *, rack: str | None = None, unclean: bool = False) -> Member:
-        """A broker that has not started yet."""
+    def member(
+        self,
+        broker_id: int,
+        *,
+        rack: str | None = None,
+        unclean: bool = False,
+        highest: int = 2,
+        begins_with: int = 2,
+    ) -> Member:
+        """A broker that has not started yet; ``highest`` is the level of transaction.version that it supports."""
+        supported = {TRANSACTION_VERSION: (0, highest)}
         store = self.ensemble.connect()
-        configs = ConfigRepository(store, Rules())
+        configs, features = ConfigRepository(store, Rules()), FinalizedFeatureCache(supported)
+        features.on_incompatible = self.refusals.setdefault(broker_id, []).append
         endpoint = RegisteredEndpoint(listener="PLAINTEXT", host=f"host{broker_id}", port=9092)
         self.brokers.setdefault(broker_id, NotingBroker())
         settings = ControllerSettings(
-            registration=BrokerRegistration(broker_id=broker_id, endpoints=(endpoint,), rack=rack),
+            registration=BrokerRegistration(broker_id=broker_id, endpoints=(endpoint,), rack=rack, features=supported),
             listener_name="PLAINTEXT",
             defaults=TopicDefaults(partition_count=2, replication_factor=1),
             unclean_leader_election=unclean,
+            features={TRANSACTION_VERSION: begins_with},
         )
         controller = Controller(
             settings,
             store=store,
             configs=configs,
+            features=features,
             validator=Rules(),
             channel=NotingChannel(self.brokers),
             wall_clock=lambda: NOW_MS,
             rng=self.rng,
         )
-        self.members[broker_id] = Member(controller, store, configs)
+        self.members[broker_id] = Member(controller, store, configs, features)
         return self.members[broker_id]
 
-    async def start(self, *broker_ids: int, unclean: bool = False) -> Member:
+    async def start(self, *broker_ids: int, unclean: bool = False, highest: int = 2, begins_with: int = 2) -> Member:
         """Start brokers; returns the first, which is the controller if none was before."""
         for broker_id in broker_ids:
-            member = self.member(broker_id, unclean=unclean)
+            member = self.member(broker_id, unclean=unclean, highest=highest, begins_with=begins_with)
             await member.controller.start()
             member.task = asyncio.get_running_loop().create_task(member.controller.run())
         await self.settle()

@@ -88,7 +88,7 @@ class TestReign:
             assert json.loads(await data(session, paths.FEATURE) or b"") == {
                 "version": 2,
                 "status": 1,
-                "features": {},
+                "features": {"transaction.version": {"max_version_level": 2}},
             }
             image = cluster.brokers[1].metadata.image
             assert image.controller_id == 1

@@ -1,0 +1,151 @@
+"""Finalising feature levels: what a new cluster begins with, and what UpdateFeatures changes (KIP-584, KIP-778).
+
+The levels are one znode, so an update is one conditional write: of the levels that were read, under the controller's
+epoch. The rules are those of Apache Kafka 4.3 (``FeatureControlManager``): a level must be supported by this broker and
+by every live one; a lower level needs a downgrade, safe or not, and a higher one an upgrade; the level that is there
+already is no error. Level 0 takes a feature out of the znode. No downgrade of ``transaction.version`` loses anything
+(every broker reads what any level wrote), so the two kinds of downgrade do the same.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from coordinator.controller.api_error import NO_ERROR, ApiError
+from coordinator.controller.finalized_features import NOT_SUPPORTED, FinalizedFeatureCache
+from coordinator.controller.reign import Reign
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Create, MultiFailed, Operation, SetData, Watch, Znode
+from coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
+from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+Supported: TypeAlias = Mapping[str, tuple[int, int]]
+_ATTEMPTS: Final = 10
+
+
+class UpgradeType(IntEnum):
+    """Which way a level may go, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """What somebody wants of one feature."""
+
+    feature: str
+    level: int
+    upgrade_type: UpgradeType = UpgradeType.UPGRADE
+
+
+async def ensure_features(
+    reign: Reign, features: FinalizedFeatureCache, wanted: Mapping[str, int], changed: Watch
+) -> None:
+    """Give a new cluster the wanted levels, as far as all of its brokers support them; and know what is finalised."""
+    if await reign.session.get(paths.FEATURE) is None:
+        levels = initial_levels(wanted, [broker.registration for broker in reign.state.brokers.values()])
+        await reign.commit([_write_of(levels, None)])
+    await features.refresh(reign.session, changed)
+    for name, level in wanted.items():
+        finalised = features.levels.get(name, 0)
+        if finalised < level:
+            logger.info(
+                "%s is finalised at level %d; when every broker supports it, `oncelog feature upgrade %s %d` raises it",
+                name,
+                finalised,
+                name,
+                level,
+            )
+
+
+def initial_levels(wanted: Mapping[str, int], brokers: Sequence[BrokerRegistration]) -> dict[str, int]:
+    """The wanted levels, lowered to what every broker supports."""
+    return {
+        name: min([level, *(broker.features.get(name, NOT_SUPPORTED)[1] for broker in brokers)])
+        for name, level in wanted.items()
+    }
+
+
+async def update_features(
+    reign: Reign,
+    features: FinalizedFeatureCache,
+    updates: Sequence[FeatureUpdate],
+    changed: Watch,
+    *,
+    all_or_nothing: bool,
+    validate_only: bool,
+) -> list[ApiError]:
+    """Change levels; the errors are in the order of the updates. What is done is known here on return."""
+    for _ in range(_ATTEMPTS):
+        znode = await reign.session.get(paths.FEATURE)
+        before = {} if znode is None else dict(znodes.decode_features(znode.data).levels)
+        supported = supported_by(reign, features)
+        errors = [why_refused(update, before, supported) for update in updates]
+        after = before | {
+            update.feature: update.level for update, error in zip(updates, errors, strict=True) if error == NO_ERROR
+        }
+        after = {name: level for name, level in after.items() if level}
+        refused = all_or_nothing and any(error != NO_ERROR for error in errors)
+        if validate_only or refused or after == before:
+            return errors
+        if not isinstance(await reign.commit([_write_of(after, znode)]), MultiFailed):
+            logger.info("Finalised features: %s, before: %s", after, before)
+            await features.refresh(reign.session, changed)
+            return errors
+    return [ApiError(ErrorCode.FEATURE_UPDATE_FAILED, "Somebody else changes the features.") for _ in updates]
+
+
+def supported_by(reign: Reign, features: FinalizedFeatureCache) -> dict[str, Supported]:
+    """What this controller and each live broker support, by the name under which a refusal mentions them."""
+    brokers = sorted(reign.state.brokers.items())
+    return {f"Local controller {reign.controller_id}": features.supported} | {
+        f"Broker {broker_id}": broker.registration.features for broker_id, broker in brokers
+    }
+
+
+def why_refused(update: FeatureUpdate, levels: Mapping[str, int], supported: Mapping[str, Supported]) -> ApiError:
+    """NO_ERROR if the level may be finalised now."""
+    before, level = levels.get(update.feature, 0), update.level
+    upgrade = update.upgrade_type is UpgradeType.UPGRADE
+    if update.upgrade_type is UpgradeType.UNKNOWN:
+        return _invalid(update, "The controller does not support the given upgrade type.")
+    if level < 0:
+        return _invalid(update, "A feature version cannot be less than 0.")
+    for who, ranges in supported.items():
+        lowest, highest = ranges.get(update.feature, NOT_SUPPORTED)
+        if not lowest <= level <= highest:
+            return _invalid(update, f"{who} {_what_it_supports(lowest, highest)}")
+    if level < before and upgrade:
+        return _invalid(
+            update,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        )
+    if level > before and not upgrade:
+        return _invalid(update, "Can't downgrade to a newer version.")
+    return NO_ERROR
+
+
+def _what_it_supports(lowest: int, highest: int) -> str:
+    if highest == 0:
+        return "does not support this feature."
+    return f"only supports versions {lowest}" if lowest == highest else f"only supports versions {lowest}-{highest}"
+
+
+def _invalid(update: FeatureUpdate, reason: str) -> ApiError:
+    message = f"Invalid update version {update.level} for feature {update.feature}. {reason}"
+    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, message)
+
+
+def _write_of(levels: Mapping[str, int], before: Znode | None) -> Operation:
+    data = znodes.encode_features(FinalizedFeatures(levels={name: level for name, level in levels.items() if level}))
+    if before is None:
+        return Create(path=paths.FEATURE, data=data)
+    return SetData(path=paths.FEATURE, data=data, version=before.stat.version)
