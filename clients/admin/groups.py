@@ -1,14 +1,16 @@
-"""Consumer groups: list, describe with members, their committed offsets, commit and delete these, delete groups.
+"""Consumer groups: list, describe with members, delete, remove members. Their offsets: ``clients.admin.group_offsets``.
 
-Offsets can be set from outside only while a group has no members; the coordinator checks that.
+Requests about several groups go to each coordinator once, and have an answer or a ``Refusal`` for each group.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
+from clients.admin.coordinators import call_coordinators
+from clients.admin.listings import list_of_all_brokers
 from clients.cluster import Cluster, Coordinator
-from clients.errors import BrokerRefused, Refusal, error_code, refusal, require_success
+from clients.errors import BrokerRefused, Refusal, refusal, require_success
 from protocol.compiler import decoder
 from protocol.errors import ErrorCode
 from protocol.internal.consumer_protocol import ConsumerProtocolAssignment
@@ -19,28 +21,13 @@ from protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from protocol.primitives import DecodeError
 from protocol.topic_partition import TopicPartition
 
 CONSUMER_PROTOCOL: Final = "consumer"
 DEAD: Final = "Dead"
-_NO_OFFSET: Final = -1
-_NEWEST_WITH_TOPIC_NAMES: Final = 9
-"""Of OffsetCommit and OffsetFetch; version 10 has topic ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +62,22 @@ class GroupDescription:
     members: tuple[GroupMember, ...]
 
 
-class CommittedOffset(NamedTuple):
-    """What a group has committed for a partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberToRemove:
+    """A static member by its ``group_instance_id``, or any member by its ``member_id``."""
 
-    offset: int
-    metadata: str
+    group_instance_id: str | None = None
+    member_id: str = ""
+
+    def __str__(self) -> str:
+        return self.group_instance_id or self.member_id
 
 
 async def list_groups(cluster: Cluster, states: Sequence[str] = ()) -> list[GroupListing]:
-    """The groups of all brokers, by id."""
-    request = ListGroupsRequest(states_filter=list(states))
-    found = []
-    for node_id, response in await cluster.call_every_broker(request, ListGroupsResponse, lambda r: [r.error_code]):
-        require_success(f"broker {node_id}", response.error_code)
-        found += [
+    """The groups of all brokers, by id. Raises ``BrokerRefused``."""
+
+    def listings(node_id: int, response: ListGroupsResponse) -> Iterable[GroupListing]:
+        return (
             GroupListing(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
@@ -96,22 +85,38 @@ async def list_groups(cluster: Cluster, states: Sequence[str] = ()) -> list[Grou
                 coordinator=node_id,
             )
             for group in response.groups
-        ]
+        )
+
+    request = ListGroupsRequest(states_filter=list(states))
+    found = await list_of_all_brokers(cluster, request, ListGroupsResponse, lambda r: r.error_code, listings)
     return sorted(found, key=lambda group: group.group_id)
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
     """A group with its members. Raises ``BrokerRefused``, also for a group that does not exist."""
-    response = await cluster.call(
-        Coordinator.of_group(group_id),
-        DescribeGroupsRequest(groups=[group_id]),
+    described = (await describe_groups(cluster, [group_id]))[group_id]
+    if isinstance(described, Refusal):
+        raise BrokerRefused(f"group {group_id}", described)
+    return described
+
+
+async def describe_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, GroupDescription | Refusal]:
+    """Groups with their members; one that does not exist is refused with GROUP_ID_NOT_FOUND."""
+    return await call_coordinators(
+        cluster,
+        map(Coordinator.of_group, group_ids),
+        lambda asked: DescribeGroupsRequest(groups=list(asked)),
         DescribeGroupsResponse,
-        errors=lambda r: [group.error_code for group in r.groups],
+        lambda response: ((group.group_id, _description(group)) for group in response.groups),
     )
-    group = response.groups[0]
-    require_success(f"group {group_id}", group.error_code, group.error_message)
+
+
+def _description(group: DescribedGroup) -> GroupDescription | Refusal:
+    refused = refusal(group.error_code, group.error_message)
+    if refused is not None:
+        return refused
     if group.group_state == DEAD:  # Until version 5 this is how a group is described that does not exist.
-        raise BrokerRefused(f"group {group_id}", Refusal(error=ErrorCode.GROUP_ID_NOT_FOUND))
+        return Refusal(error=ErrorCode.GROUP_ID_NOT_FOUND)
     return GroupDescription(
         group_id=group.group_id,
         state=group.group_state,
@@ -149,91 +154,46 @@ def parse_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     return tuple(sorted(partitions))
 
 
-async def delete_group(cluster: Cluster, group_id: str) -> Refusal | None:
-    response = await cluster.call(
-        Coordinator.of_group(group_id),
-        DeleteGroupsRequest(groups_names=[group_id]),
+async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, Refusal | None]:
+    """Delete groups that have no members, with their offsets."""
+    return await call_coordinators(
+        cluster,
+        map(Coordinator.of_group, group_ids),
+        lambda asked: DeleteGroupsRequest(groups_names=list(asked)),
         DeleteGroupsResponse,
-        errors=lambda r: [group.error_code for group in r.results],
+        lambda response: ((group.group_id, refusal(group.error_code)) for group in response.results),
     )
-    return refusal(response.results[0].error_code)
 
 
-async def committed_offsets(
-    cluster: Cluster, group_id: str, *, require_stable: bool = False
-) -> dict[TopicPartition, CommittedOffset]:
-    """Everything that a group has committed. Raises ``BrokerRefused``."""
-    request = OffsetFetchRequest(
-        group_id=group_id,
-        topics=None,
-        groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)],
-        require_stable=require_stable,
-    )
+async def remove_members(
+    cluster: Cluster, group_id: str, members: Sequence[MemberToRemove], *, reason: str | None = None
+) -> dict[MemberToRemove, Refusal | None]:
+    """Put members out of a group (KIP-345), for a ``reason`` that its coordinator logs. Raises ``BrokerRefused``."""
+    leaving = [
+        MemberIdentity(member_id=member.member_id, group_instance_id=member.group_instance_id, reason=reason)
+        for member in members
+    ]
     response = await cluster.call(
         Coordinator.of_group(group_id),
-        request,
-        OffsetFetchResponse,
-        errors=_offset_fetch_errors,
-        at_most=_NEWEST_WITH_TOPIC_NAMES,
-    )
-    answer = response.groups[0] if response.groups else response
-    for error in _offset_fetch_errors(response):
-        require_success(f"group {group_id}", error)
-    return {
-        TopicPartition(topic.name, partition.partition_index): CommittedOffset(
-            partition.committed_offset, partition.metadata or ""
-        )
-        for topic in answer.topics
-        for partition in topic.partitions
-        if partition.committed_offset != _NO_OFFSET
-    }
-
-
-def _offset_fetch_errors(response: OffsetFetchResponse) -> list[int]:
-    answer = response.groups[0] if response.groups else response
-    return [answer.error_code, *(partition.error_code for topic in answer.topics for partition in topic.partitions)]
-
-
-async def commit_offsets(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Refusal | None]:
-    """Commit as somebody who is no member, which is allowed while there are none."""
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for (name, partition), offset in sorted(offsets.items()):
-        topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name))
-        topic.partitions.append(OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset))
-    response = await cluster.call(
-        Coordinator.of_group(group_id),
-        OffsetCommitRequest(group_id=group_id, topics=list(topics.values())),
-        OffsetCommitResponse,
-        errors=lambda r: [partition.error_code for topic in r.topics for partition in topic.partitions],
-        at_most=_NEWEST_WITH_TOPIC_NAMES,
-    )
-    return {
-        TopicPartition(answered.name, partition.partition_index): refusal(partition.error_code)
-        for answered in response.topics
-        for partition in answered.partitions
-    }
-
-
-async def delete_offsets(
-    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, Refusal | None]:
-    """Forget what a group committed for partitions of topics that none of its members subscribes to."""
-    topics: dict[str, OffsetDeleteRequestTopic] = {}
-    for name, partition in sorted(partitions):
-        topic = topics.setdefault(name, OffsetDeleteRequestTopic(name=name))
-        topic.partitions.append(OffsetDeleteRequestPartition(partition_index=partition))
-    response = await cluster.call(
-        Coordinator.of_group(group_id),
-        OffsetDeleteRequest(group_id=group_id, topics=list(topics.values())),
-        OffsetDeleteResponse,
+        LeaveGroupRequest(group_id=group_id, members=leaving),
+        LeaveGroupResponse,
         errors=lambda r: [r.error_code],
     )
-    if response.error_code != ErrorCode.NONE:
-        raise BrokerRefused(f"group {group_id}", Refusal(error=error_code(response.error_code)))
-    return {
-        TopicPartition(answered.name, answered_partition.partition_index): refusal(answered_partition.error_code)
-        for answered in response.topics
-        for answered_partition in answered.partitions
-    }
+    require_success(f"group {group_id}", response.error_code)
+    answered = {(each.group_instance_id or None, each.member_id): each.error_code for each in response.members}
+    left_out = ErrorCode.UNKNOWN_SERVER_ERROR
+    return {member: refusal(answered.get((member.group_instance_id, member.member_id), left_out)) for member in members}
+
+
+async def remove_all_members(
+    cluster: Cluster, group_id: str, *, reason: str | None = None
+) -> dict[MemberToRemove, Refusal | None]:
+    """Put everybody out of a group, whoever that is now. Raises ``BrokerRefused``."""
+    described = await describe_group(cluster, group_id)
+    members = [
+        MemberToRemove(group_instance_id=member.group_instance_id)
+        if member.group_instance_id
+        else MemberToRemove(member_id=member.member_id)
+        for member in described.members
+    ]
+    return await remove_members(cluster, group_id, members, reason=reason) if members else {}

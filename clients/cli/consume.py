@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from clients.admin.groups import commit_offsets, committed_offsets
+from clients.admin.group_offsets import commit_offsets, committed_offsets
 from clients.cli.record_writers import TABLE_HEAD, WRITERS, Writer, write_table_row
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster

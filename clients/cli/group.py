@@ -6,13 +6,10 @@ from typing import Any
 
 import click
 
+from clients.admin.group_offsets import CommittedOffset, commit_offsets, committed_offsets, delete_offsets
 from clients.admin.groups import (
-    CommittedOffset,
     GroupDescription,
-    commit_offsets,
-    committed_offsets,
-    delete_group,
-    delete_offsets,
+    delete_groups,
     describe_group,
     list_groups,
 )
@@ -111,11 +108,7 @@ def describe(session: Session, group_id: str) -> None:
 @with_session()
 def delete(session: Session, group_ids: tuple[str, ...]) -> None:
     """Delete groups that have no members, with their offsets."""
-
-    async def work(cluster: Cluster) -> dict[str, Refusal | None]:
-        return {group_id: await delete_group(cluster, group_id) for group_id in group_ids}
-
-    session.show_outcomes("group", "ok", session.run(work))
+    session.show_outcomes("group", "ok", session.run(lambda cluster: delete_groups(cluster, group_ids)))
 
 
 def _parse_partitions(values: Sequence[str]) -> dict[str, list[int]]:

@@ -1,0 +1,71 @@
+"""Asking the coordinators of several groups, or of several transactional ids: one request to each broker concerned.
+
+The answer has every key that was asked about, with what its coordinator said or with a ``Refusal``. Refusals that pass
+(a coordinator that moved, or that is loading) are asked again until the operation's time is up.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias, TypeVar
+
+from clients.cluster import NOT_FINAL, Cluster, Coordinator
+from clients.errors import Refusal
+from protocol.errors import ErrorCode
+from protocol.schema import Message
+
+R = TypeVar("R", bound=Message)
+Answer = TypeVar("Answer")
+
+Split: TypeAlias = Callable[[R], Iterable[tuple[str, Refusal | Answer]]]
+"""Yields (key, answer or refusal) for each key in a response."""
+
+_LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the coordinator did not say")
+
+
+async def call_coordinators(
+    cluster: Cluster,
+    keys: Iterable[Coordinator],
+    build: Callable[[Sequence[str]], Message],
+    response_type: type[R],
+    split: Split[R, Answer],
+    *,
+    at_most: int | None = None,
+) -> dict[str, Answer | Refusal]:
+    """Ask each key's coordinator. ``build`` makes the request for some of the keys; ``at_most`` bounds its version."""
+    retry = cluster.attempts()
+    pending = {coordinator.key: coordinator for coordinator in keys}
+    answers: dict[str, Answer | Refusal] = {}
+    while pending:
+        by_broker, refused = await _sort_by_broker(cluster, pending.values())
+        answers.update(refused)
+        requests = {node_id: build(asked) for node_id, asked in by_broker.items()}
+        responses = await cluster.ask_each(requests, response_type, at_most, retry.remaining_seconds)
+        for node_id, response in responses.items():
+            if isinstance(response, ErrorCode):
+                answers.update(dict.fromkeys(by_broker[node_id], Refusal(error=response)))
+            else:
+                answers.update(dict.fromkeys(by_broker[node_id], _LEFT_OUT))
+                answers.update(split(response))
+        pending = {key: coordinator for key, coordinator in pending.items() if _passes(answers[key])}
+        for coordinator in pending.values():
+            cluster.forget_coordinator(coordinator)
+        if pending and not await retry.pause():
+            break
+    return answers
+
+
+async def _sort_by_broker(
+    cluster: Cluster, keys: Iterable[Coordinator]
+) -> tuple[dict[int, list[str]], dict[str, Refusal]]:
+    """The keys that each broker coordinates, and a refusal for those that nobody does."""
+    by_broker: dict[int, list[str]] = {}
+    refused: dict[str, Refusal] = {}
+    for coordinator, found in (await cluster.coordinators(list(keys))).items():
+        if isinstance(found, Refusal):
+            refused[coordinator.key] = found
+        else:
+            by_broker.setdefault(found, []).append(coordinator.key)
+    return by_broker, refused
+
+
+def _passes(answer: object) -> bool:
+    return isinstance(answer, Refusal) and answer.error in NOT_FINAL

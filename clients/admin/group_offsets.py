@@ -1,0 +1,172 @@
+"""What consumer groups have committed: list it, change it, forget it.
+
+Offsets can be set from outside only while a group has no members; the coordinator checks that. An offset that an open
+transaction may replace is refused with UNSTABLE_OFFSET_COMMIT to those who ask for stable ones (KIP-447).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from clients.admin.by_topic import by_topic, indexes_by_topic
+from clients.admin.coordinators import call_coordinators
+from clients.cluster import Cluster, Coordinator
+from clients.errors import Refusal, error_code, refusal, require_success
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from protocol.topic_partition import TopicPartition
+
+_NO_OFFSET: Final = -1
+_NEWEST_WITH_TOPIC_NAMES: Final = 9
+"""Of OffsetCommit and OffsetFetch; version 10 has topic ids."""
+
+PartitionOutcomes = dict[TopicPartition, Refusal | None]
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has committed for a partition."""
+
+    offset: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffsets:
+    """What a group has committed; a partition for which it has nothing is in neither of the two."""
+
+    found: dict[TopicPartition, CommittedOffset]
+    failed: dict[TopicPartition, ErrorCode]
+
+
+async def committed_offsets(
+    cluster: Cluster, group_id: str, *, require_stable: bool = False
+) -> dict[TopicPartition, CommittedOffset]:
+    """Everything that a group has committed; waits for stable offsets if need be. Raises ``BrokerRefused``."""
+    request = OffsetFetchRequest(
+        group_id=group_id,
+        topics=None,
+        groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)],
+        require_stable=require_stable,
+    )
+    response = await cluster.call(
+        Coordinator.of_group(group_id),
+        request,
+        OffsetFetchResponse,
+        errors=_offset_fetch_errors,
+        at_most=_NEWEST_WITH_TOPIC_NAMES,
+    )
+    for error in _offset_fetch_errors(response):
+        require_success(f"group {group_id}", error)
+    return _group_offsets(response.groups[0] if response.groups else response).found
+
+
+def _offset_fetch_errors(response: OffsetFetchResponse) -> list[int]:
+    answer = response.groups[0] if response.groups else response
+    return [answer.error_code, *(partition.error_code for topic in answer.topics for partition in topic.partitions)]
+
+
+async def committed_offsets_of_groups(
+    cluster: Cluster,
+    wanted: Mapping[str, Collection[TopicPartition] | None],
+    *,
+    require_stable: bool = False,
+) -> dict[str, GroupOffsets | Refusal]:
+    """What several groups have committed for some partitions; None for all of them.
+
+    Errors of partitions are returned as they are: nobody waits for unstable offsets. Needs brokers of version 3.0
+    (OffsetFetch version 8, KIP-709).
+    """
+
+    def build(group_ids: Collection[str]) -> OffsetFetchRequest:
+        groups = [OffsetFetchRequestGroup(group_id=each, topics=_topics(wanted[each])) for each in group_ids]
+        return OffsetFetchRequest(groups=groups, require_stable=require_stable)
+
+    def split(response: OffsetFetchResponse) -> Iterable[tuple[str, GroupOffsets | Refusal]]:
+        return ((group.group_id, refusal(group.error_code) or _group_offsets(group)) for group in response.groups)
+
+    coordinators = map(Coordinator.of_group, wanted)
+    return await call_coordinators(
+        cluster, coordinators, build, OffsetFetchResponse, split, at_most=_NEWEST_WITH_TOPIC_NAMES
+    )
+
+
+def _topics(partitions: Collection[TopicPartition] | None) -> list[OffsetFetchRequestTopics] | None:
+    if partitions is None:
+        return None
+    return [
+        OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+        for name, indexes in indexes_by_topic(partitions).items()
+    ]
+
+
+def _group_offsets(answer: OffsetFetchResponse | OffsetFetchResponseGroup) -> GroupOffsets:
+    found: dict[TopicPartition, CommittedOffset] = {}
+    failed: dict[TopicPartition, ErrorCode] = {}
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(topic.name, partition.partition_index)
+            if partition.error_code:
+                failed[topic_partition] = error_code(partition.error_code)
+            elif partition.committed_offset != _NO_OFFSET:
+                found[topic_partition] = CommittedOffset(partition.committed_offset, partition.metadata or "")
+    return GroupOffsets(found=found, failed=failed)
+
+
+async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> PartitionOutcomes:
+    """Commit as somebody who is no member, which is allowed while there are none."""
+    committed = by_topic(
+        (tp, OffsetCommitRequestPartition(partition_index=tp.partition, committed_offset=offset))
+        for tp, offset in sorted(offsets.items())
+    )
+    topics = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in committed.items()]
+    response = await cluster.call(
+        Coordinator.of_group(group_id),
+        OffsetCommitRequest(group_id=group_id, topics=topics),
+        OffsetCommitResponse,
+        errors=lambda r: [partition.error_code for topic in r.topics for partition in topic.partitions],
+        at_most=_NEWEST_WITH_TOPIC_NAMES,
+    )
+    return _outcomes(response)
+
+
+async def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> PartitionOutcomes:
+    """Forget what a group committed for partitions of topics that none of its members subscribes to (KIP-496).
+
+    Raises ``BrokerRefused``.
+    """
+    forgotten = by_topic((tp, OffsetDeleteRequestPartition(partition_index=tp.partition)) for tp in sorted(partitions))
+    topics = [OffsetDeleteRequestTopic(name=name, partitions=each) for name, each in forgotten.items()]
+    response = await cluster.call(
+        Coordinator.of_group(group_id),
+        OffsetDeleteRequest(group_id=group_id, topics=topics),
+        OffsetDeleteResponse,
+        errors=lambda r: [r.error_code],
+    )
+    require_success(f"group {group_id}", response.error_code)
+    return _outcomes(response)
+
+
+def _outcomes(response: OffsetCommitResponse | OffsetDeleteResponse) -> PartitionOutcomes:
+    return {
+        TopicPartition(topic.name, partition.partition_index): refusal(partition.error_code)
+        for topic in response.topics
+        for partition in topic.partitions
+    }

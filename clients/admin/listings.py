@@ -1,0 +1,27 @@
+"""Lists that every broker holds a part of: groups and transactional ids, each of them at its coordinator."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from clients.cluster import Cluster
+from clients.errors import require_success
+from protocol.schema import Message
+
+R = TypeVar("R", bound=Message)
+Listing = TypeVar("Listing")
+
+
+async def list_of_all_brokers(
+    cluster: Cluster,
+    request: Message,
+    response_type: type[R],
+    error_number: Callable[[R], int],
+    listings: Callable[[int, R], Iterable[Listing]],
+) -> list[Listing]:
+    """What all brokers list; ``listings`` takes a broker's id and its answer. Raises ``BrokerRefused``."""
+    found: list[Listing] = []
+    answers = await cluster.call_every_broker(request, response_type, lambda response: [error_number(response)])
+    for node_id, response in answers:
+        require_success(f"broker {node_id}", error_number(response))
+        found += listings(node_id, response)
+    return found
