@@ -3,19 +3,62 @@
 Two kinds. When no answer comes at all, that is an exception of this module, named after what happened. When a broker
 answers with an ``ErrorCode``, functions that ask about several things return it as a value beside the others, and
 functions that ask about one thing raise ``BrokerRefused``.
+
+Each exception says by its ``remedy`` what its receiver can do; the classes are those of KIP-1050::
+
+    RETRY        the same call may succeed another time                      (RetriableException)
+    ABORT        abort the transaction; the producer goes on                 (TransactionAbortableException)
+    RESTART      fatal: close this client, and begin again with a new one    (ApplicationRecoverableException)
+    RECONFIGURE  fatal until somebody changes a setting, a right or the code (InvalidConfigurationException)
 """
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
 
-from protocol.errors import ErrorCode
+from protocol.errors import RETRIABLE, ErrorCode
+
+
+class Remedy(Enum):
+    """What helps against an error (KIP-1050)."""
+
+    RETRY = "retry"
+    ABORT = "abort"
+    RESTART = "restart"
+    RECONFIGURE = "reconfigure"
 
 
 class ClientError(Exception):
     """The base of everything below."""
 
+    remedy: ClassVar[Remedy] = Remedy.RESTART
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same call may succeed another time."""
+        return self.remedy is Remedy.RETRY
+
+    @property
+    def is_abortable(self) -> bool:
+        """Whether aborting the transaction is enough to go on with the same producer."""
+        return self.remedy is Remedy.ABORT
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether the client that raised it is of no more use."""
+        return not (self.is_retriable or self.is_abortable)
+
+
+class IllegalState(ClientError):
+    """Called at the wrong time, such as a commit without a transaction. Nothing was changed."""
+
+    remedy = Remedy.RECONFIGURE
+
 
 class Unreachable(ClientError):
     """A connection could not be made."""
+
+    remedy = Remedy.RETRY
 
 
 class NoBrokerReachable(Unreachable):
@@ -25,9 +68,13 @@ class NoBrokerReachable(Unreachable):
 class ConnectionLost(ClientError):
     """The connection ended before the answer came. Whether the request was carried out is unknown."""
 
+    remedy = Remedy.RETRY
+
 
 class RequestTimedOut(ClientError):
     """No answer came in time. Whether the request was carried out is unknown."""
+
+    remedy = Remedy.RETRY
 
 
 class BadResponse(ClientError):
@@ -36,6 +83,8 @@ class BadResponse(ClientError):
 
 class VersionNotSupported(ClientError):
     """The broker serves no version of this API that can be sent."""
+
+    remedy = Remedy.RECONFIGURE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +99,119 @@ class Refusal:
 
 
 class BrokerRefused(ClientError):
-    """A broker answered that it will not."""
+    """A broker answered that it will not. Its remedy follows from the error code."""
 
     def __init__(self, subject: str, refusal: Refusal) -> None:
         super().__init__(f"{subject}: {refusal}")
         self.subject = subject
         self.refusal = refusal
+
+    @property
+    def remedy(self) -> Remedy:  # type: ignore[override]  # One class for all codes.
+        error = self.refusal.error
+        if error in RETRIABLE:
+            return Remedy.RETRY
+        if error == ErrorCode.TRANSACTION_ABORTABLE:
+            return Remedy.ABORT
+        return Remedy.RECONFIGURE if error in _NEEDS_CHANGE else Remedy.RESTART
+
+
+_NEEDS_CHANGE = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+"""Codes whose exception in the Java client is an ``InvalidConfigurationException``, and their kin."""
+
+
+class OperationTimedOut(ClientError):
+    """A call took longer than it may. What it asked for may still happen: call again to wait for it."""
+
+    remedy = Remedy.RETRY
+
+
+class ProducerError(ClientError):
+    """What only a producer raises."""
+
+
+class BufferFull(ProducerError):
+    """``send_nowait`` would have to wait: for buffer space, or for a topic's metadata. Nothing was sent."""
+
+    remedy = Remedy.RETRY
+
+
+class RecordTooLarge(ProducerError):
+    """A record that no request may hold."""
+
+    remedy = Remedy.RECONFIGURE
+
+
+class DeliveryTimedOut(ProducerError):
+    """A record was not acknowledged within the delivery time-out.
+
+    ``maybe_written`` tells whether it was sent at all: then it may be in the log, and sending it again may be twice.
+    """
+
+    remedy = Remedy.RETRY
+
+    def __init__(self, message: str, *, maybe_written: bool) -> None:
+        super().__init__(message)
+        self.maybe_written = maybe_written
+
+
+class OutcomeUnknown(ProducerError):
+    """A record whose acknowledgement was lost, and which cannot be sent again without the risk of a duplicate."""
+
+    remedy = Remedy.RETRY
+
+
+class ProducerClosed(ProducerError):
+    """The producer was closed before this was done."""
+
+
+class TransactionAborted(ProducerError):
+    """The transaction of this record was aborted before it was sent."""
+
+    remedy = Remedy.ABORT
+
+
+class TransactionAbortable(ProducerError):
+    """The transaction cannot be committed any more. Its cause says why; abort it, and begin another."""
+
+    remedy = Remedy.ABORT
+
+
+class CommitFailed(ClientError):
+    """A group does not accept offsets from this member or generation: it has lost its partitions to others."""
+
+    remedy = Remedy.ABORT
+
+
+class FatalProducerError(ProducerError):
+    """This producer cannot go on. Its cause says why; close it."""
+
+
+class ProducerFenced(FatalProducerError):
+    """Another producer took over the transactional id, or the coordinator ended the transaction by itself."""
+
+
+class NotAuthorized(FatalProducerError):
+    """The broker does not allow what is asked for. The same producer may try again once it is allowed."""
+
+    remedy = Remedy.RECONFIGURE
 
 
 def error_code(number: int) -> ErrorCode:
