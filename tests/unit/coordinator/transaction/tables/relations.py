@@ -1,0 +1,95 @@
+"""What the names of the tables mean, and a transaction for each of them.
+
+Only relations matter to the rules, so each name stands for one example: the epoch that the coordinator has (``7`` is
+any ordinary one), the producer id that a request has, and how its epoch relates to the coordinator's.
+"""
+
+from typing import Final
+
+from coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata, TransactionState
+from protocol.topic_partition import TopicPartition
+from tests.unit.coordinator.transaction.tables.decision_table import Cell
+
+PRESENT_ID: Final = 4000
+PREVIOUS_ID: Final = 3999
+OTHER_ID: Final = 9000
+NEW_ID: Final = 5000
+NOW: Final = 1_000_000
+START: Final = 970_000
+TIMEOUT_MS: Final = 60_000
+REQUESTED_TIMEOUT_MS: Final = 45_000
+KNOWN: Final = TopicPartition("orders", 0)
+NEW: Final = TopicPartition("orders", 1)
+
+STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
+PENDING: Final = ("no", "yes")
+EPOCHS: Final = ("7", "0", "32766", "32767")
+IDS: Final = ("present", "previous", "other")
+SENT: Final = ("same", "-1", "-2", "+1", "32766")
+
+MEANINGS: Final = {
+    "protocol": "the transaction protocol of the request: 2 is EndTxn 5 and AddPartitionsToTxn 4 and 5, 1 whatever is "
+    "older (version 0 in Kafka's code and in the log)",
+    "level": "the finalised `transaction.version`: 1 stands for 0 too",
+    "state": "what the coordinator last made durable for this transactional id",
+    "pending": "whether a transition has been decided and is not yet durable. While a prepared transaction waits for "
+    "its markers, its completion is pending: Prepare… without it is only a moment",
+    "epoch": "the epoch that the coordinator has. 0 comes after the epochs of the previous producer id ran out, 32766 "
+    "is the last that a producer may have, 32767 one that only fences",
+    "last": "whether the coordinator knows the epoch before the present one (for epoch 0: 32766 of the previous id)",
+    "id": "the producer id of the request. Only with epoch 0 has the previous one a meaning",
+    "sent": "the epoch of the request, next to that of the coordinator",
+    "expected": "producer id and epoch that an InitProducerId continues, if any: an epoch next to the coordinator's, "
+    "or one of the previous producer id, or another producer id",
+    "partitions": "whether the partition is in the transaction already",
+    "elapsed": "whether the time-out of the transaction has passed",
+    "idle": "whether nothing has happened for `transactional.id.expiration.ms`",
+    "client version": "what the record says of the client that prepared the end",
+    "next id": "whether a producer id was set aside when the end was prepared",
+}
+
+_LABELS: Final = {state.label: state for state in TransactionState}
+
+
+def state_of(label: str) -> TransactionState:
+    return _LABELS[label]
+
+
+def sent_epoch(cell: Cell) -> int | None:
+    """The epoch of a request. None if there is none, or if another name says it better."""
+    held = int(cell["epoch"])
+    epoch = 32_766 if cell["sent"] == "32766" else held + int(cell["sent"].replace("same", "0"))
+    others = {held, held - 1, held - 2, held + 1}
+    return None if not 0 <= epoch <= 32_767 or (cell["sent"] == "32766" and epoch in others) else epoch
+
+
+def producer_of(cell: Cell) -> ProducerIdAndEpoch:
+    """Who asks."""
+    epoch = sent_epoch(cell)
+    assert epoch is not None
+    return ProducerIdAndEpoch({"present": PRESENT_ID, "previous": PREVIOUS_ID, "other": OTHER_ID}[cell["id"]], epoch)
+
+
+def is_possible_producer(cell: Cell) -> bool:
+    return sent_epoch(cell) is not None and (cell["id"] != "previous" or cell["epoch"] == "0")
+
+
+def metadata_of(cell: Cell) -> TransactionMetadata:
+    """What the coordinator has durable. Without a word about it the last epoch is known, the client is of version 2."""
+    epoch = int(cell["epoch"])
+    is_open = cell["state"] in OPEN
+    last_epoch = 32_766 if epoch == 0 else epoch - 1
+    return TransactionMetadata(
+        producer_id=PRESENT_ID,
+        producer_epoch=epoch,
+        timeout_ms=TIMEOUT_MS,
+        state=state_of(cell["state"]),
+        partitions=frozenset({KNOWN}) if is_open else frozenset(),
+        start_ms=START if is_open or cell["state"].startswith("Complete") else -1,
+        last_update_ms=START,
+        previous_producer_id=PREVIOUS_ID if epoch == 0 else PRESENT_ID,
+        next_producer_id=NEW_ID if cell.get("next id") == "set aside" else -1,
+        client_transaction_version=int(cell.get("client version", 2)),
+        last_producer_epoch=last_epoch if cell.get("last", "known") == "known" else -1,
+    )

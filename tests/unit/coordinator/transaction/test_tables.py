@@ -1,0 +1,203 @@
+"""The transaction coordinator against tables that were derived from Apache Kafka's sources, cell by cell.
+
+The tables are in ``tables``, and on the page ``docs/transaction-tables.md``. Every cell is decided by the pure
+functions; every cell that can be loaded from a log also by a whole coordinator that did so.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.transaction.coordinator import NO_PRODUCER
+from coordinator.transaction.state import (
+    NO_PRODUCER_ID,
+    TRANSITIONS,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionState,
+)
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from tests.unit.coordinator.transaction.tables.add_partitions import ADD_PARTITIONS, VERIFY_PARTITIONS
+from tests.unit.coordinator.transaction.tables.decision_table import Cell, DecisionTable, Rule
+from tests.unit.coordinator.transaction.tables.end_txn import END_TXN
+from tests.unit.coordinator.transaction.tables.init_producer_id import INIT_PRODUCER_ID, expected_of
+from tests.unit.coordinator.transaction.tables.live_cells import LiveCells, known_producer, normalised
+from tests.unit.coordinator.transaction.tables.page import TABLES, page
+from tests.unit.coordinator.transaction.tables.relations import (
+    KNOWN,
+    NEW,
+    REQUESTED_TIMEOUT_MS,
+    metadata_of,
+    producer_of,
+    state_of,
+)
+from tests.unit.coordinator.transaction.tables.transitions import EFFECTS, ERRORS, NOTHING, next_metadata
+from tests.unit.coordinator.transaction.world import Call, World
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "transaction-tables.md"
+CELLS = {
+    "EndTxn": 1584,
+    "InitProducerId": 1152,
+    "AddPartitionsToTxn": 972,
+    "AddPartitionsToTxn, verify only": 486,
+    "The time-out of a transaction": 192,
+    "The last marker is written": 32,
+    "The expiry of a transactional id": 24,
+}
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_cell_has_one_rule_and_every_rule_has_a_cell(table: DecisionTable) -> None:
+    assert len(table.decided()) == CELLS[table.name]
+    for rule in table.rules:
+        assert any(rule.covers(cell) for cell in table.cells), rule
+        assert rule.outcome in {*EFFECTS, *ERRORS, NOTHING}
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_transition_is_one_that_is_allowed(table: DecisionTable) -> None:
+    transitions = [(cell, rule) for cell, rule in table.decided() if rule.outcome in EFFECTS]
+    for cell, rule in transitions:
+        assert state_of(EFFECTS[rule.outcome]["state"]) in TRANSITIONS[state_of(cell["state"])], (cell, rule)
+        assert cell.get("pending", "no") == "no", "nothing is decided while a transition is pending"
+
+
+def test_every_transition_is_in_a_table() -> None:
+    named = {rule.outcome for table in TABLES for rule in table.rules}
+    assert set(EFFECTS) <= named
+
+
+def test_the_page_shows_the_tables() -> None:
+    """``python -m tests.unit.coordinator.transaction.tables.page > docs/transaction-tables.md`` makes it anew."""
+    assert PAGE.read_text() == page()
+
+
+def live(table: DecisionTable, **fixed: str) -> list[tuple[Cell, Rule]]:
+    """The cells of what a coordinator knows after it loaded: only completions are pending."""
+
+    def is_loaded(cell: Cell) -> bool:
+        wanted = {"pending": "yes" if cell["state"].startswith("Prepare") else "no", "last": "unknown", **fixed}
+        return all(cell[name] == value for name, value in wanted.items() if name in cell)
+
+    return [(cell, rule) for cell, rule in table.decided() if is_loaded(cell)]
+
+
+class Mismatches(list[str]):
+    """What differs from the tables. Used as a context, it fails with all of it at the end."""
+
+    def __enter__(self) -> "Mismatches":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            assert not self, f"{len(self)} cells: " + "\n".join(["", *self[:20]])
+
+    def compare(self, cell: Cell, what: object, found: object, expected: object) -> None:
+        if found != expected:
+            self.append(f"{' '.join(f'{k}={v}' for k, v in cell.items())}\n  {what}: {found}\n  not: {expected}")
+
+
+def expected_record(cell: Cell, rule: Rule) -> TransactionMetadata | None:
+    """What the rule says that the log has after the request."""
+    if rule.outcome not in EFFECTS:
+        return None
+    return normalised(next_metadata(metadata_of(cell), rule.outcome, cell))
+
+
+def expected_error(rule: Rule) -> ErrorCode:
+    return ERRORS.get(rule.outcome, ErrorCode.NONE)
+
+
+def is_version_2(cell: Cell) -> bool:
+    return cell["protocol"] == "2"
+
+
+def client_version(cell: Cell) -> int:
+    return 2 if is_version_2(cell) else 0
+
+
+def end(world: World, name: str, cell: Cell) -> Call[Any]:
+    producer, commit, version = producer_of(cell), cell["end"] == "commit", client_version(cell)
+    return world.begin(lambda: world.coordinator.end_txn(name, producer, commit=commit, client_version=version))
+
+
+def add(world: World, name: str, cell: Cell) -> Call[Any]:
+    producer, partitions, version = producer_of(cell), asked(cell), client_version(cell)
+    return world.begin(lambda: world.coordinator.add_partitions(name, producer, partitions, client_version=version))
+
+
+def init(world: World, name: str, cell: Cell) -> Call[Any]:
+    return world.init(name, expected=expected_of(cell), timeout_ms=REQUESTED_TIMEOUT_MS)
+
+
+def asked(cell: Cell) -> frozenset[TopicPartition]:
+    return frozenset({KNOWN if cell["partitions"] == "known" else NEW})
+
+
+def test_end_txn_of_a_loaded_coordinator() -> None:
+    with Mismatches() as mismatches, LiveCells(live(END_TXN)) as cells:
+        answers = cells.ask(end)
+        written = cells.written()
+        for (name, (cell, rule)), answer in zip(cells.named(), answers, strict=True):
+            prepared = expected_record(cell, rule)
+            mismatches.compare(cell, rule.outcome, written.get(name), prepared)
+            mismatches.compare(cell, rule.outcome, answer.error, expected_error(rule))
+            if answer.error:
+                mismatches.compare(cell, rule.outcome, answer.producer, NO_PRODUCER)
+            elif is_version_2(cell):
+                producer = metadata_of(cell).producer if prepared is None else next_producer(prepared)
+                mismatches.compare(cell, rule.outcome, known_producer(answer.producer), producer)
+
+
+def next_producer(prepared: TransactionMetadata) -> ProducerIdAndEpoch:
+    """Who the producer is when a transaction of version 2 that is prepared is complete."""
+    if prepared.next_producer_id == NO_PRODUCER_ID:
+        return prepared.producer
+    return ProducerIdAndEpoch(prepared.next_producer_id, 0)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_init_producer_id_of_a_loaded_coordinator(level: int) -> None:
+    with Mismatches() as mismatches, LiveCells(live(INIT_PRODUCER_ID, level=str(level)), level=level) as cells:
+        answers = cells.ask(init)
+        written = cells.written()
+        for (name, (cell, rule)), answer in zip(cells.named(), answers, strict=True):
+            record = expected_record(cell, rule)
+            mismatches.compare(cell, rule.outcome, written.get(name), record)
+            if record is not None and record.state is TransactionState.EMPTY:
+                expected = (ErrorCode.NONE, record.producer)
+            else:
+                expected = (ERRORS["BUSY"] if record is not None else expected_error(rule), NO_PRODUCER)
+            mismatches.compare(cell, rule.outcome, (answer.error, known_producer(answer.producer)), expected)
+
+
+def test_add_partitions_of_a_loaded_coordinator() -> None:
+    with Mismatches() as mismatches, LiveCells(live(ADD_PARTITIONS)) as cells:
+        answers = cells.ask(add)
+        written = cells.written()
+        for (name, (cell, rule)), answer in zip(cells.named(), answers, strict=True):
+            mismatches.compare(cell, rule.outcome, written.get(name), expected_record(cell, rule))
+            mismatches.compare(cell, rule.outcome, answer, expected_error(rule))
+
+
+def test_verification_by_a_loaded_coordinator() -> None:
+    with Mismatches() as mismatches, LiveCells(live(VERIFY_PARTITIONS)) as cells:
+        for name, (cell, rule) in cells.named():
+            answer = cells.world.coordinator.verify_partitions(name, producer_of(cell), asked(cell))
+            mismatches.compare(cell, rule.outcome, answer, dict.fromkeys(asked(cell), expected_error(rule)))
+        assert not cells.written()
+
+
+def test_an_id_that_nobody_initialised_has_no_producer() -> None:
+    """``endTransaction``, ``handleAddPartitionsToTransaction`` and the verification, with ``None``."""
+    with LiveCells([]) as cells:
+        for protocol in ("1", "2"):
+            cell = {"protocol": protocol, "end": "commit", "partitions": "new", "id": "present"}
+            cell |= {"epoch": "7", "sent": "same"}
+            assert end(cells.world, "nobody", cell).wait() == (ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_PRODUCER)
+            assert add(cells.world, "nobody", cell).wait() is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        verified = cells.world.coordinator.verify_partitions("nobody", producer_of(cell), asked(cell))
+        assert verified == {NEW: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+        assert not cells.written()
