@@ -38,6 +38,7 @@ from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epo
 from broker.handlers.produce import handle_produce
 from broker.handlers.sync_group import handle_sync_group
 from broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from broker.handlers.update_features import handle_update_features
 from broker.handlers.write_txn_markers import handle_write_txn_markers
 
 
@@ -79,6 +80,7 @@ def all_handlers() -> tuple[ApiHandler[Any], ...]:
         handle_produce,
         handle_sync_group,
         handle_txn_offset_commit,
+        handle_update_features,
         handle_write_txn_markers,
     )
     return tuple(sorted(handlers, key=lambda handler: handler.api_key))

@@ -1,0 +1,78 @@
+"""UpdateFeatures (API key 57): change which feature levels the cluster has finalised (KIP-584, KIP-778).
+
+Only the controller answers, and only who may alter the cluster is served. When the answer comes, this broker itself
+uses the new levels; the others are told by the metadata store, and clients by their next ApiVersions. A feature that is
+named twice counts with what was said last. The time-out is not needed.
+
+Versions: 0 has "allow downgrade" for a safe downgrade; 1 has upgrade types and ``validate_only``. In both every feature
+succeeds or fails on its own, as in Apache Kafka 3.9. 2 answers no results: all features change or none does, and the
+first error is that of the request, as in Apache Kafka 4.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from coordinator.controller.feature_changes import FeatureUpdate, UpgradeType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_FIRST_VERSION_WITH_UPGRADE_TYPES: Final = 1
+_FIRST_VERSION_WITHOUT_RESULTS: Final = 2
+
+
+@handles(ApiKey.UPDATE_FEATURES, versions="0-2")
+def handle_update_features(broker: "Broker", context: RequestContext, request: UpdateFeaturesRequest) -> Outcome:
+    if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _refused(ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
+    if not broker.controller.is_active:
+        return _refused(NOT_CONTROLLER)
+    return _update(broker, context.api_version, request)
+
+
+async def _update(broker: "Broker", version: int, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    updates = list({key.feature: _update_of(key, version) for key in request.feature_updates}.values())
+    all_or_nothing = version >= _FIRST_VERSION_WITHOUT_RESULTS
+    errors = await broker.controller.update_features(
+        updates, all_or_nothing=all_or_nothing, validate_only=request.validate_only
+    )
+    if NOT_CONTROLLER in errors:  # It resigned meanwhile; then all are.
+        return _refused(NOT_CONTROLLER)
+    if not all_or_nothing:
+        return UpdateFeaturesResponse(
+            results=[
+                UpdatableFeatureResult(feature=update.feature, error_code=error.code, error_message=error.message)
+                for update, error in zip(updates, errors, strict=True)
+            ]
+        )
+    first = next((error for error in errors if error != NO_ERROR), None)
+    return UpdateFeaturesResponse() if first is None else _refused(_of_the_whole_request(first))
+
+
+def _update_of(key: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    if version < _FIRST_VERSION_WITH_UPGRADE_TYPES:
+        upgrade_type = UpgradeType.SAFE_DOWNGRADE if key.allow_downgrade else UpgradeType.UPGRADE
+    else:
+        known = key.upgrade_type in UpgradeType.__members__.values()
+        upgrade_type = UpgradeType(key.upgrade_type) if known else UpgradeType.UNKNOWN
+    return FeatureUpdate(key.feature, key.max_version_level, upgrade_type)
+
+
+def _of_the_whole_request(error: ApiError) -> ApiError:
+    return ApiError(
+        error.code, f"The update failed for all features since the following feature had an error: {error.message}"
+    )
+
+
+def _refused(error: ApiError) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
