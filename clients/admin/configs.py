@@ -1,22 +1,27 @@
-"""Configurations of topics and brokers: describe with the source of each value, change single entries."""
+"""Configurations of topics and brokers: describe with the source of each value, change entries, replace them all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeAlias
 
 from clients.cluster import AnyBroker, Cluster, Controller, Node, Route
-from clients.errors import Refusal, refusal, require_success
+from clients.errors import BrokerRefused, Refusal, refusal
+from protocol.messages import alter_configs as legacy
+from protocol.messages import incremental_alter_configs as incremental
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+    DescribeConfigsResult,
 )
 from protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+
+_Altered: TypeAlias = legacy.AlterConfigsResourceResponse | incremental.AlterConfigsResourceResponse
 
 
 class ResourceType(IntEnum):
@@ -51,7 +56,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A topic by its name, or a broker by its id."""
+    """A topic by its name, or a broker by its id; a broker without a name stands for all brokers."""
 
     type: ResourceType
     name: str
@@ -87,29 +92,119 @@ def _source(number: int) -> ConfigSource:
         return ConfigSource.UNKNOWN
 
 
-def _describing_route(resource: Resource) -> Route:
-    """Only a broker itself knows its static settings."""
-    return Node(int(resource.name)) if resource.type is ResourceType.BROKER else AnyBroker()
-
-
 async def describe_config(
     cluster: Cluster, resource: Resource, keys: Sequence[str] | None = None, *, documentation: bool = False
 ) -> list[ConfigEntry]:
     """The entries of a resource, by name. Raises ``BrokerRefused``."""
-    wanted = DescribeConfigsResource(
-        resource_type=resource.type,
-        resource_name=resource.name,
-        configuration_keys=None if keys is None else list(keys),
-    )
-    request = DescribeConfigsRequest(resources=[wanted], include_documentation=documentation)
-    response = await cluster.call(
-        _describing_route(resource),
-        request,
-        DescribeConfigsResponse,
-        errors=lambda r: [result.error_code for result in r.results],
-    )
-    result = response.results[0]
-    require_success(str(resource), result.error_code, result.error_message)
+    described = (await describe_configs(cluster, {resource: keys}, documentation=documentation))[resource]
+    if isinstance(described, Refusal):
+        raise BrokerRefused(str(resource), described)
+    return described
+
+
+async def describe_configs(
+    cluster: Cluster, wanted: Mapping[Resource, Sequence[str] | None], *, documentation: bool = False
+) -> dict[Resource, list[ConfigEntry] | Refusal]:
+    """The entries of resources, by name; None for all entries of a resource."""
+    described: dict[Resource, list[ConfigEntry] | Refusal] = {}
+    for route, resources in _by_route(wanted, AnyBroker()).items():
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configuration_keys=None if (keys := wanted[resource]) is None else list(keys),
+                )
+                for resource in resources
+            ],
+            include_documentation=documentation,
+        )
+        response = await cluster.call(
+            route, request, DescribeConfigsResponse, errors=lambda r: [result.error_code for result in r.results]
+        )
+        described |= {_resource(result): _entries(result) for result in response.results}
+    return described
+
+
+async def alter_configs(
+    cluster: Cluster, changes: Mapping[Resource, Sequence[ConfigChange]], *, validate_only: bool = False
+) -> dict[Resource, Refusal | None]:
+    """Change entries of resources, each resource as a whole or not at all (IncrementalAlterConfigs, KIP-339)."""
+    outcomes: dict[Resource, Refusal | None] = {}
+    for route, resources in _by_route(changes, Controller()).items():
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                incremental.AlterConfigsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configs=[
+                        incremental.AlterableConfig(
+                            name=change.name, config_operation=change.operation, value=change.value
+                        )
+                        for change in changes[resource]
+                    ],
+                )
+                for resource in resources
+            ],
+            validate_only=validate_only,
+        )
+        outcomes |= _outcomes(
+            await cluster.call(route, request, IncrementalAlterConfigsResponse, errors=_alteration_errors)
+        )
+    return outcomes
+
+
+async def replace_configs(
+    cluster: Cluster, configs: Mapping[Resource, Mapping[str, str]], *, validate_only: bool = False
+) -> dict[Resource, Refusal | None]:
+    """Make these entries all that is set of a resource: the others go back to their defaults (legacy AlterConfigs).
+
+    Whoever sets something else at the same time is overruled; ``alter_configs`` does not have this trap.
+    """
+    outcomes: dict[Resource, Refusal | None] = {}
+    for route, resources in _by_route(configs, Controller()).items():
+        request = AlterConfigsRequest(
+            resources=[
+                legacy.AlterConfigsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configs=[
+                        legacy.AlterableConfig(name=name, value=value) for name, value in configs[resource].items()
+                    ],
+                )
+                for resource in resources
+            ],
+            validate_only=validate_only,
+        )
+        outcomes |= _outcomes(await cluster.call(route, request, AlterConfigsResponse, errors=_alteration_errors))
+    return outcomes
+
+
+def _by_route(resources: Iterable[Resource], elsewhere: Route) -> dict[Route, list[Resource]]:
+    """A broker itself answers for its settings; what is set for all brokers is no broker's."""
+    routes: dict[Route, list[Resource]] = {}
+    for resource in resources:
+        is_one_broker = resource.type is ResourceType.BROKER and resource.name
+        routes.setdefault(Node(int(resource.name)) if is_one_broker else elsewhere, []).append(resource)
+    return routes
+
+
+def _resource(answered: DescribeConfigsResult | _Altered) -> Resource:
+    return Resource(type=ResourceType(answered.resource_type), name=answered.resource_name)
+
+
+def _alteration_errors(response: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> list[int]:
+    return [result.error_code for result in response.responses]
+
+
+def _outcomes(response: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> dict[Resource, Refusal | None]:
+    return {_resource(result): refusal(result.error_code, result.error_message) for result in response.responses}
+
+
+def _entries(result: DescribeConfigsResult) -> list[ConfigEntry] | Refusal:
+    refused = refusal(result.error_code, result.error_message)
+    if refused is not None:
+        return refused
     entries = [
         ConfigEntry(
             name=entry.name,
@@ -121,33 +216,3 @@ async def describe_config(
         for entry in result.configs
     ]
     return sorted(entries, key=lambda entry: entry.name)
-
-
-async def alter_configs(
-    cluster: Cluster, changes: Mapping[Resource, Sequence[ConfigChange]], *, validate_only: bool = False
-) -> dict[Resource, Refusal | None]:
-    """Change entries of resources, each resource as a whole or not at all."""
-    resources = [
-        AlterConfigsResource(
-            resource_type=resource.type,
-            resource_name=resource.name,
-            configs=[
-                AlterableConfig(name=change.name, config_operation=change.operation, value=change.value)
-                for change in entries
-            ],
-        )
-        for resource, entries in changes.items()
-    ]
-    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
-    response = await cluster.call(
-        Controller(),
-        request,
-        IncrementalAlterConfigsResponse,
-        errors=lambda r: [result.error_code for result in r.responses],
-    )
-    return {
-        Resource(type=ResourceType(result.resource_type), name=result.resource_name): refusal(
-            result.error_code, result.error_message
-        )
-        for result in response.responses
-    }

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from clients.admin.by_topic import by_topic
 from clients.cluster import Cluster, LeaderAnswers
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -13,7 +14,15 @@ from protocol.messages.list_offsets import (
 from protocol.topic_partition import TopicPartition
 
 LATEST: Final = -1
+"""Where the partition ends; for ``read_committed``, where its oldest open transaction begins."""
 EARLIEST: Final = -2
+"""Where the partition begins."""
+MAX_TIMESTAMP: Final = -3
+"""The record with the largest timestamp (KIP-734; brokers from 3.0)."""
+EARLIEST_LOCAL: Final = -4
+"""Where the part of the partition begins that its leader's disk has (KIP-405; brokers from 3.6)."""
+LATEST_TIERED: Final = -5
+"""The last offset in tiered storage (KIP-1005; brokers from 3.9)."""
 _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
@@ -21,27 +30,29 @@ _NOT_FOUND: Final = -1
 
 
 class FoundOffset(NamedTuple):
-    """An offset, and the timestamp of its record if a timestamp was asked for."""
+    """An offset, the timestamp (ms) of its record if a timestamp was asked for, and the leader epoch it is of."""
 
     offset: int | None
     timestamp: int | None
+    leader_epoch: int = _NOT_FOUND
 
 
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> LeaderAnswers[FoundOffset]:
-    """The first offset whose record is not older than a timestamp (ms); ``LATEST`` and ``EARLIEST`` ask for the ends.
+    """The first offset whose record is not older than a timestamp (ms), or what the constants above ask for.
 
-    ``read_committed`` puts the end before the first open transaction.
+    ``read_committed`` puts the end before the first open transaction. An offset that does not exist is None.
     """
 
     def build(wanted: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for (name, partition), timestamp in wanted.items():
-            topic = topics.setdefault(name, ListOffsetsTopic(name=name))
-            topic.partitions.append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
+        asked = by_topic(
+            (tp, ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp))
+            for tp, timestamp in wanted.items()
+        )
+        topics = [ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in asked.items()]
         level = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
-        return ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=level, topics=list(topics.values()))
+        return ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=level, topics=topics)
 
     return await cluster.call_leaders(timestamps, build, ListOffsetsResponse, _split)
 
@@ -52,5 +63,6 @@ def _split(response: ListOffsetsResponse) -> Iterable[tuple[TopicPartition, int,
             found = FoundOffset(
                 None if partition.offset == _NOT_FOUND else partition.offset,
                 None if partition.timestamp == _NOT_FOUND else partition.timestamp,
+                partition.leader_epoch,
             )
             yield TopicPartition(topic.name, partition.partition_index), partition.error_code, found

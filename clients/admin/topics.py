@@ -5,14 +5,19 @@ Requests about several topics return what became of each: ``None`` or a ``Refusa
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from clients.admin.by_topic import by_topic
 from clients.cluster import Cluster, Controller, LeaderAnswers
 from clients.errors import Refusal, refusal
+from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from protocol.messages.delete_topics import DeleteTopicsResponse
 
 BROKER_DEFAULT: Final = -1
 _TIMEOUT_MS: Final = 30_000
@@ -119,15 +124,32 @@ async def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validat
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
+    """Delete topics with all that is in them."""
+    response = await _delete_topics(cluster, names, ())
+    return {topic.name or "": refusal(topic.error_code, topic.error_message) for topic in response.responses}
+
+
+async def delete_topics_by_id(cluster: Cluster, topic_ids: Sequence[UUID]) -> dict[UUID, Refusal | None]:
+    """Delete topics by their ids, which a topic that is made again under the same name does not share (KIP-516)."""
+    response = await _delete_topics(cluster, (), topic_ids)
+    outcomes = {
+        UUID(bytes=topic.topic_id): refusal(topic.error_code, topic.error_message) for topic in response.responses
+    }
+    too_old = Refusal(error=ErrorCode.UNSUPPORTED_VERSION)  # Such a broker has been told nothing.
+    return {topic_id: outcomes.get(topic_id, too_old) for topic_id in topic_ids}
+
+
+async def _delete_topics(cluster: Cluster, names: Sequence[str], topic_ids: Sequence[UUID]) -> "DeleteTopicsResponse":
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name) for name in names], topic_names=list(names), timeout_ms=_TIMEOUT_MS
+    topics = [DeleteTopicState(name=name) for name in names]
+    topics += [DeleteTopicState(topic_id=topic_id.bytes) for topic_id in topic_ids]
+    return await cluster.call(
+        Controller(),
+        DeleteTopicsRequest(topics=topics, topic_names=list(names), timeout_ms=_TIMEOUT_MS),
+        DeleteTopicsResponse,
+        errors=lambda r: [topic.error_code for topic in r.responses],
     )
-    response = await cluster.call(
-        Controller(), request, DeleteTopicsResponse, errors=lambda r: [topic.error_code for topic in r.responses]
-    )
-    return {topic.name or "": refusal(topic.error_code, topic.error_message) for topic in response.responses}
 
 
 async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcomes:
@@ -156,11 +178,11 @@ async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int])
     )
 
     def build(offsets: Mapping[TopicPartition, int]) -> DeleteRecordsRequest:
-        topics: dict[str, DeleteRecordsTopic] = {}
-        for (name, partition), offset in offsets.items():
-            topic = topics.setdefault(name, DeleteRecordsTopic(name=name))
-            topic.partitions.append(DeleteRecordsPartition(partition_index=partition, offset=offset))
-        return DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=_TIMEOUT_MS)
+        named = by_topic(
+            (tp, DeleteRecordsPartition(partition_index=tp.partition, offset=offset)) for tp, offset in offsets.items()
+        )
+        topics = [DeleteRecordsTopic(name=name, partitions=partitions) for name, partitions in named.items()]
+        return DeleteRecordsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
 
     def split(response: DeleteRecordsResponse) -> Iterable[tuple[TopicPartition, int, int]]:
         for topic in response.topics:

@@ -1,0 +1,100 @@
+"""Topics page by page (DescribeTopicPartitions, KIP-966), for clusters whose metadata is too much for one answer.
+
+An answer holds at most so many partitions and says where the next page begins. What comes back here is whole topics:
+the pages are put together. It also tells which replicas may lead although they are not in sync.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from clients.admin.topics import PartitionDescription, TopicDescription
+from clients.cluster import AnyBroker, Cluster
+from clients.errors import BadResponse, Refusal, refusal
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
+
+_PAGE_SIZE: Final = 2000
+"""Partitions of a page; what Java's admin client asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedPartitionDescription(PartitionDescription):
+    """A partition with its eligible leaders: replicas that have all committed records, in sync or not."""
+
+    eligible_leaders: tuple[int, ...]
+    last_known_eligible_leaders: tuple[int, ...]
+
+
+async def describe_topic_pages(
+    cluster: Cluster, names: Sequence[str] = (), *, page_size: int = _PAGE_SIZE
+) -> dict[str, TopicDescription | Refusal]:
+    """Some topics, or all if none is named, each described or refused."""
+    await cluster.refresh(())
+    described: dict[str, TopicDescription | Refusal] = {}
+    cursor: Cursor | None = None
+    while True:
+        page = await _page(cluster, names, page_size, cursor)
+        for topic in page.topics:
+            name = topic.name or ""
+            described[name] = refusal(topic.error_code) or _joined(described.get(name), _description(topic, cluster))
+        if page.next_cursor is None:
+            return described
+        if cursor is not None and _place(page.next_cursor) <= _place(cursor):
+            raise BadResponse(f"the page after {_place(cursor)} ends at {_place(page.next_cursor)}")
+        cursor = page.next_cursor
+
+
+async def _page(
+    cluster: Cluster, names: Sequence[str], page_size: int, cursor: Cursor | None
+) -> DescribeTopicPartitionsResponse:
+    remaining = [name for name in sorted(names) if cursor is None or name >= cursor.topic_name]
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in remaining], response_partition_limit=page_size, cursor=cursor
+    )
+    return await cluster.call(AnyBroker(), request, DescribeTopicPartitionsResponse)
+
+
+def _place(cursor: Cursor) -> tuple[str, int]:
+    return cursor.topic_name, cursor.partition_index
+
+
+def _joined(before: TopicDescription | Refusal | None, page: TopicDescription) -> TopicDescription:
+    """A topic whose partitions do not fit a page goes on in the next."""
+    if not isinstance(before, TopicDescription):
+        return page
+    return TopicDescription(
+        name=page.name,
+        topic_id=page.topic_id,
+        is_internal=page.is_internal,
+        partitions=before.partitions + page.partitions,
+    )
+
+
+def _description(topic: DescribeTopicPartitionsResponseTopic, cluster: Cluster) -> TopicDescription:
+    return TopicDescription(
+        name=topic.name or "",
+        topic_id=UUID(bytes=topic.topic_id),
+        is_internal=topic.is_internal,
+        partitions=tuple(_partition(partition, cluster) for partition in topic.partitions),
+    )
+
+
+def _partition(partition: DescribeTopicPartitionsResponsePartition, cluster: Cluster) -> PartitionDescription:
+    return PagedPartitionDescription(
+        partition=partition.partition_index,
+        leader=partition.leader_id if partition.leader_id in cluster.brokers else None,
+        leader_epoch=partition.leader_epoch,
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
+        offline=tuple(partition.offline_replicas),
+        eligible_leaders=tuple(partition.eligible_leader_replicas or ()),
+        last_known_eligible_leaders=tuple(partition.last_known_elr or ()),
+    )
