@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
+from clients.cluster_metadata import ClusterMetadata
 from clients.connection import Address, Connection, connect
 from clients.errors import (
     BrokerRefused,
@@ -29,6 +30,7 @@ from clients.errors import (
     error_code,
     refusal,
 )
+from clients.negotiation import NO_FEATURES, newer_features
 from clients.retry import Backoff, Retry
 from protocol.errors import RETRIABLE, ErrorCode
 from protocol.messages.find_coordinator import Coordinator as FoundCoordinator
@@ -127,7 +129,7 @@ class Controller:
         return await cluster.connection_to(cluster.controller_id)
 
     def forget(self, cluster: "Cluster") -> None:
-        cluster.controller_id = None
+        cluster.metadata.controller_id = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +192,19 @@ class Cluster:
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
         self._coordinators: dict[Coordinator, int] = {}
-        self._topics: dict[str, MetadataResponseTopic] = {}
-        self.brokers: dict[int, Address] = {}
-        self.controller_id: int | None = None
+        self.metadata = ClusterMetadata()
+        self.features = NO_FEATURES
+        """What the cluster has finalised, as the broker with the newest knowledge told it when it was connected to."""
+
+    @property
+    def brokers(self) -> dict[int, Address]:
+        """Where each broker listens, by its id."""
+        return self.metadata.brokers
+
+    @property
+    def controller_id(self) -> int | None:
+        """The controller's id; None while it is not known."""
+        return self.metadata.controller_id
 
     async def __aenter__(self) -> "Cluster":
         return self
@@ -314,7 +326,7 @@ class Cluster:
         """After a pause: the items whose errors pass, and whose partitions still exist."""
         passing = {tp: item for tp, item in items.items() if failed[tp] in NOT_FINAL_FROM_A_LEADER}
         for topic_partition in passing:
-            self._topics.pop(topic_partition.topic, None)
+            self.metadata.forget(topic_partition.topic)
         if not passing or not await retry.pause():
             return {}
         known = _partitions(await self.topics({topic_partition.topic for topic_partition in passing}))
@@ -348,25 +360,21 @@ class Cluster:
         retry = Retry(
             self._backoff, min(_CREATION_SECONDS, self._operation_seconds) if create else self._operation_seconds
         )
-        while missing := [name for name in names if name not in self._topics]:
+        known = self.metadata.topics
+        while missing := [name for name in names if name not in known]:
             response = await self.refresh(missing, create=create)
             answered = {topic.name: topic for topic in response.topics}
             if any(topic.error_code in not_final for topic in answered.values()) and await retry.pause():
                 continue
-            return {name: self._topics.get(name) or answered[name] for name in names}
-        return {name: self._topics[name] for name in names}
+            return {name: known.get(name) or answered[name] for name in names}
+        return {name: known[name] for name in names}
 
     async def refresh(self, names: Collection[str] | None, *, create: bool = False) -> MetadataResponse:
         """Ask for the brokers and for some topics; None asks for all topics."""
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         response = await self.call(AnyBroker(), request, MetadataResponse)
-        if response.brokers:  # A broker that has only just started may not know any, itself included.
-            self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
-        self.controller_id = response.controller_id if response.controller_id in self.brokers else None
-        for topic in response.topics:
-            if topic.name is not None and topic.error_code == ErrorCode.NONE:
-                self._topics[topic.name] = topic
+        self.metadata.update(response, asyncio.get_running_loop().time())
         return response
 
     async def coordinator(self, of: Coordinator) -> int:
@@ -441,6 +449,7 @@ class Cluster:
                     request_seconds=self._operation_seconds,
                 )
                 self._connections[address] = connection
+                self.features = newer_features(self.features, connection.versions.features)
             return connection
 
 

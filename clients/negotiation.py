@@ -7,7 +7,7 @@ is asked again; one that does not name a range is asked in version 0.
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -18,19 +18,39 @@ from protocol.schema import MessageType, Versions
 _CORRELATION_ID_AND_ERROR: Final = Struct(">ih")
 
 
+class FinalizedFeatures(NamedTuple):
+    """What a cluster has finalised, with the epoch that grows with every change (KIP-584); epoch -1: it did not say."""
+
+    epoch: int
+    levels: Mapping[str, int]
+
+    @property
+    def transaction_version(self) -> int:
+        """The level of ``transaction.version``: 2 allows transaction protocol version 2 (KIP-890)."""
+        return self.levels.get("transaction.version", 0)
+
+
+NO_FEATURES: Final = FinalizedFeatures(-1, {})
+
+
+def newer_features(known: FinalizedFeatures, told: FinalizedFeatures) -> FinalizedFeatures:
+    """Brokers hear of a change one after the other: what has the larger epoch is right."""
+    return told if told.epoch > known.epoch else known
+
+
 class BrokerVersions:
     """What a broker said about itself: versions of APIs, and the features that its cluster has finalised."""
 
-    __slots__ = ("_ranges", "finalized_features", "finalized_features_epoch")
+    __slots__ = ("_ranges", "features")
 
     def __init__(self, response: ApiVersionsResponse) -> None:
         self._ranges: Mapping[int, Versions] = {
             served.api_key: Versions(served.min_version, served.max_version) for served in response.api_keys
         }
-        self.finalized_features: Mapping[str, int] = {
-            feature.name: feature.max_version_level for feature in response.finalized_features
-        }
-        self.finalized_features_epoch = response.finalized_features_epoch
+        self.features = FinalizedFeatures(
+            response.finalized_features_epoch,
+            {feature.name: feature.max_version_level for feature in response.finalized_features},
+        )
 
     def range_of(self, api_key: int) -> Versions | None:
         """The versions that the broker serves of an API; None if it does not have it."""

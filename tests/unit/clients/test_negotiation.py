@@ -2,7 +2,14 @@
 
 import pytest
 
-from clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_ask_again
+from clients.negotiation import (
+    NO_FEATURES,
+    BrokerVersions,
+    FinalizedFeatures,
+    newer_features,
+    parse_api_versions_response,
+    version_to_ask_again,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.framing import encode_response
@@ -40,8 +47,17 @@ def test_an_api_that_the_broker_does_not_have() -> None:
 def test_finalised_features_are_kept() -> None:
     feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=0)
     told = BrokerVersions(ApiVersionsResponse(finalized_features=[feature], finalized_features_epoch=7))
-    assert told.finalized_features == {"transaction.version": 2}
-    assert told.finalized_features_epoch == 7
+    assert told.features == FinalizedFeatures(7, {"transaction.version": 2})
+    assert told.features.transaction_version == 2
+    assert NO_FEATURES.transaction_version == 0
+
+
+def test_the_features_of_the_larger_epoch_are_right_whoever_tells_them_last() -> None:
+    """A downgrade is a change like any other; a broker that has not heard of it yet is wrong."""
+    upgraded = FinalizedFeatures(7, {"transaction.version": 2})
+    downgraded = FinalizedFeatures(8, {"transaction.version": 1})
+    assert newer_features(upgraded, downgraded) is newer_features(downgraded, upgraded) is downgraded
+    assert newer_features(upgraded, NO_FEATURES) is upgraded
 
 
 def frame(response: ApiVersionsResponse, version: int) -> memoryview:

@@ -1,0 +1,115 @@
+"""What brokers said about their cluster: who they are, who leads each partition, and the ids of topics. Pure.
+
+A cache of answers. Metadata answers come from any broker, also from one that lags behind, so a partition's leader is
+replaced only by one of the same or a newer leader epoch, unless the topic itself is another (its id changed). A leader
+that a broker names in an error is taken the same way (KIP-951), and saves the question.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from clients.connection import Address
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from protocol.schema import ZERO_UUID
+from protocol.topic_partition import TopicPartition
+
+NO_LEADER = -1
+NO_LEADER_EPOCH = -1
+
+
+class ClusterMetadata:
+    """The cache of one cluster. Times are seconds of whoever updates it."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Address] = {}
+        self.controller_id: int | None = None
+        self.cluster_id: str | None = None
+        self.topics: dict[str, MetadataResponseTopic] = {}
+        """Topics by name, as the newest answers about them were; none with an error."""
+        self.updated_at: dict[str, float] = {}
+        """When each topic was last told of."""
+        self._partitions: dict[TopicPartition, MetadataResponsePartition] = {}
+        self._names: dict[bytes, str] = {}
+
+    def update(self, response: MetadataResponse, now: float) -> None:
+        """Take over an answer. Topics with an error are left as they were; those that do not exist are forgotten."""
+        if response.brokers:  # A broker that has only just started may not know any, itself included.
+            self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
+        self.controller_id = response.controller_id if response.controller_id in self.brokers else None
+        self.cluster_id = response.cluster_id
+        for topic in response.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code == ErrorCode.NONE:
+                self._take_topic(topic.name, topic, now)
+            elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self.forget(topic.name)
+
+    def _take_topic(self, name: str, topic: MetadataResponseTopic, now: float) -> None:
+        known = self.topics.get(name)
+        if known is not None:
+            if known.topic_id == topic.topic_id:
+                topic.partitions = [self._newer(name, partition) for partition in topic.partitions]
+            self.forget(name)
+        self.topics[name] = topic
+        self.updated_at[name] = now
+        self._partitions |= {TopicPartition(name, each.partition_index): each for each in topic.partitions}
+        if topic.topic_id != ZERO_UUID:
+            self._names[topic.topic_id] = name
+
+    def _newer(self, name: str, told: MetadataResponsePartition) -> MetadataResponsePartition:
+        known = self._partitions.get(TopicPartition(name, told.partition_index))
+        if known is None or NO_LEADER_EPOCH in (known.leader_epoch, told.leader_epoch):
+            return told
+        return told if told.leader_epoch >= known.leader_epoch else known
+
+    def forget(self, name: str) -> None:
+        """Know nothing more of a topic."""
+        topic = self.topics.pop(name, None)
+        if topic is None:
+            return
+        self.updated_at.pop(name, None)
+        self._names.pop(topic.topic_id, None)
+        for partition in topic.partitions:
+            self._partitions.pop(TopicPartition(name, partition.partition_index), None)
+
+    def partition(self, topic_partition: TopicPartition) -> MetadataResponsePartition | None:
+        """What is known of a partition."""
+        return self._partitions.get(topic_partition)
+
+    def leader(self, topic_partition: TopicPartition) -> int | None:
+        """The node id of a partition's leader; None if it has none, or none that is in the cluster."""
+        partition = self._partitions.get(topic_partition)
+        return partition.leader_id if partition is not None and partition.leader_id in self.brokers else None
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """The epoch of a partition's leader; -1 if it is not known."""
+        partition = self._partitions.get(topic_partition)
+        return NO_LEADER_EPOCH if partition is None else partition.leader_epoch
+
+    def partition_count(self, name: str) -> int:
+        """How many partitions a topic has; 0 if it is not known."""
+        topic = self.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def topic_id(self, name: str) -> bytes:
+        """A topic's id; ``ZERO_UUID`` if it has none or is not known."""
+        topic = self.topics.get(name)
+        return ZERO_UUID if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id."""
+        return self._names.get(topic_id)
+
+    def take_leaders(
+        self, leaders: Mapping[TopicPartition, tuple[int, int]], endpoints: Iterable[tuple[int, Address]]
+    ) -> set[TopicPartition]:
+        """Take over (leader id, leader epoch) of partitions from an error (KIP-951); return those that were news."""
+        self.brokers |= dict(endpoints)
+        news = set()
+        for topic_partition, (leader_id, leader_epoch) in leaders.items():
+            known = self._partitions.get(topic_partition)
+            if known is not None and leader_epoch > known.leader_epoch and leader_id in self.brokers:
+                known.leader_id, known.leader_epoch = leader_id, leader_epoch
+                news.add(topic_partition)
+        return news

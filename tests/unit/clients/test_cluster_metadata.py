@@ -1,0 +1,97 @@
+"""What is believed of a cluster when brokers tell different things."""
+
+from clients.cluster_metadata import ClusterMetadata
+from clients.connection import Address
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+from protocol.topic_partition import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+SOME_ID = bytes(range(16))
+OTHER_ID = bytes(range(1, 17))
+
+
+def told(leader: int, epoch: int, *, topic_id: bytes = SOME_ID, nodes: int = 3) -> MetadataResponse:
+    """An answer of a cluster with some brokers and one topic of one partition."""
+    partition = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=node, host="here", port=9000 + node) for node in range(1, nodes + 1)],
+        controller_id=1,
+        topics=[MetadataResponseTopic(name="orders", topic_id=topic_id, partitions=[partition])],
+    )
+
+
+def knowing(*answers: MetadataResponse) -> ClusterMetadata:
+    metadata = ClusterMetadata()
+    for second, answer in enumerate(answers):
+        metadata.update(answer, float(second))
+    return metadata
+
+
+def test_the_newest_leader_epoch_wins_over_the_latest_answer() -> None:
+    assert knowing(told(1, 5), told(2, 6)).leader(ORDERS) == 2
+    metadata = knowing(told(2, 6), told(1, 5))
+    assert (metadata.leader(ORDERS), metadata.leader_epoch(ORDERS)) == (2, 6)
+    assert metadata.updated_at["orders"] == 1.0
+
+
+def test_another_topic_of_the_same_name_begins_its_epochs_anew() -> None:
+    metadata = knowing(told(2, 6), told(1, 0, topic_id=OTHER_ID))
+    assert (metadata.leader(ORDERS), metadata.leader_epoch(ORDERS)) == (1, 0)
+    assert metadata.topic_name(OTHER_ID) == "orders"
+    assert metadata.topic_name(SOME_ID) is None
+
+
+def test_brokers_that_know_no_epochs_are_believed() -> None:
+    assert knowing(told(1, -1), told(2, -1)).leader(ORDERS) == 2
+    assert knowing(told(1, 5), told(2, -1)).leader(ORDERS) == 2
+
+
+def test_a_leader_outside_of_the_cluster_is_none() -> None:
+    assert knowing(told(9, 5)).leader(ORDERS) is None
+
+
+def test_an_error_about_a_topic_leaves_what_was_known() -> None:
+    metadata = knowing(told(1, 5))
+    unavailable = MetadataResponseTopic(name="orders", error_code=ErrorCode.LEADER_NOT_AVAILABLE)
+    metadata.update(MetadataResponse(topics=[unavailable]), 1.0)
+    assert metadata.leader(ORDERS) == 1
+    assert metadata.updated_at["orders"] == 0.0
+
+
+def test_a_topic_that_is_gone_is_forgotten_whole() -> None:
+    metadata = knowing(told(1, 5))
+    gone = MetadataResponseTopic(name="orders", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    metadata.update(MetadataResponse(topics=[gone]), 1.0)
+    assert metadata.leader(ORDERS) is None
+    assert metadata.partition_count("orders") == 0
+    assert metadata.topic_id("orders") == ZERO_UUID
+    assert metadata.topic_name(SOME_ID) is None
+
+
+def test_a_leader_named_in_an_error_is_taken_if_it_is_newer() -> None:
+    """KIP-951."""
+    metadata = knowing(told(1, 5))
+    new_broker = (7, Address("there", 9999))
+    assert metadata.take_leaders({ORDERS: (7, 6)}, [new_broker]) == {ORDERS}
+    assert (metadata.leader(ORDERS), metadata.brokers[7]) == (7, Address("there", 9999))
+    assert metadata.take_leaders({ORDERS: (1, 6)}, []) == set()
+    assert metadata.take_leaders({ORDERS: (1, 4)}, []) == set()
+    assert metadata.leader(ORDERS) == 7
+
+
+def test_a_leader_that_nobody_can_reach_is_not_taken() -> None:
+    metadata = knowing(told(1, 5))
+    assert metadata.take_leaders({ORDERS: (9, 6), TopicPartition("other", 0): (2, 6)}, []) == set()
+    assert metadata.leader(ORDERS) == 1
+
+
+def test_a_broker_that_knows_none_does_not_take_the_others_away() -> None:
+    metadata = knowing(told(1, 5), MetadataResponse())
+    assert metadata.leader(ORDERS) == 1
