@@ -3,7 +3,8 @@
 The work is in ``broker.replication.transaction_markers``. The answer comes when every marker is replicated or refused;
 the appends are done before that, so the connection's next request need not wait.
 
-Versions: 1 is flexible. 2 tells the protocol version of the transaction and is not served.
+Versions: 1 is flexible. 2 tells the protocol version of each transaction, which says what epoch a marker must have
+(KIP-1228); the markers of older requests are those of version 0.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCo
     )
 
 
-@handles(ApiKey.WRITE_TXN_MARKERS, versions="0-1", error_response=error_response)
+@handles(ApiKey.WRITE_TXN_MARKERS, versions="0-2", error_response=error_response)
 def handle_write_txn_markers(broker: "Broker", context: RequestContext, request: WriteTxnMarkersRequest) -> Outcome:
     authorize = broker.authorizer.authorize
     if not authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME) and not authorize(

@@ -166,6 +166,8 @@ class Partition:
         self._alone = self.in_sync.replicas == (self._broker_id,)
 
     def _end_term(self, error: ErrorCode) -> None:
+        if self._led_log is not None:
+            self._led_log.producer_state.forget_verifications()
         self._led_log = None
         self.term = None
         self._replication_waiters.fail(error)
@@ -175,9 +177,18 @@ class Partition:
     # Writing
 
     def append(
-        self, batch: bytearray | memoryview, header: BatchHeader, *, origin: AppendOrigin, required_acks: int
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        *,
+        origin: AppendOrigin,
+        required_acks: int,
+        transaction_version: int = 0,
     ) -> AppendInfo | ErrorCode:
-        """Append one validated batch as leader, with all effects that need no waiting."""
+        """Append one validated batch as leader, with all effects that need no waiting.
+
+        ``transaction_version``: of the transaction that a marker ends.
+        """
         log = self._led_log
         if log is None:
             return self.unavailable_error
@@ -185,7 +196,7 @@ class Partition:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 log.producer_state.refuse(header)
                 return ErrorCode.NOT_ENOUGH_REPLICAS
-        info = log.append_as_leader(batch, header, self.leader_epoch, origin)
+        info = log.append_as_leader(batch, header, self.leader_epoch, origin, transaction_version)
         if not isinstance(info, ErrorCode) and not info.duplicate:
             flush_interval = log.config.flush_interval_messages
             if flush_interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= flush_interval:

@@ -9,7 +9,9 @@ A partition of ``__consumer_offsets`` holds offsets that became pending with the
 dropped) right after the marker's append and before anybody hears of success, so that who knows of a committed
 transaction also sees its offsets.
 
-A marker that is sent again finds its transaction ended. It is appended once more and changes nothing.
+A marker that is sent again finds its transaction ended. It is appended once more and changes nothing. In version 2 of
+the transaction protocol it is told from one that comes late, into the next transaction, by its epoch: that one is
+refused (KIP-1228; ``ProducerStateEntry.accepts_marker``).
 """
 
 from collections.abc import Callable
@@ -90,7 +92,11 @@ class MarkerWrite:
             timestamp=self._now_ms,
         )
         info = partition.append(
-            memoryview(batch), read_header(batch), origin=AppendOrigin.COORDINATOR, required_acks=ACKS_ALL
+            memoryview(batch),
+            read_header(batch),
+            origin=AppendOrigin.COORDINATOR,
+            required_acks=ACKS_ALL,
+            transaction_version=marker.transaction_version,
         )
         if isinstance(info, ErrorCode):
             settle(info)

@@ -150,11 +150,17 @@ class PartitionLog(ReadableLog):
     # Appending
 
     def append_as_leader(
-        self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int, origin: AppendOrigin
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        transaction_version: int = 0,
     ) -> AppendInfo | ErrorCode:
         """Append one batch, which has been validated; its offset and epoch are stamped here.
 
-        A batch of a producer may be refused, or be the duplicate of one that was appended before.
+        A batch of a producer may be refused, or be the duplicate of one that was appended before. A marker comes with
+        the protocol version of its transaction.
         """
         if self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -162,7 +168,7 @@ class PartitionLog(ReadableLog):
         marker: EndTxnMarker | None = None
         if header.producer_id >= 0:
             if attributes & CONTROL_BIT:
-                checked = self._check_marker(batch, header)
+                checked = self._check_marker(batch, header, transaction_version)
                 if isinstance(checked, ErrorCode):
                     return checked
                 marker = checked
@@ -275,14 +281,14 @@ class PartitionLog(ReadableLog):
             self.producer_state.replay(batch, segment.transaction_index)
         return count
 
-    def _check_marker(self, batch: Buffer, header: BatchHeader) -> EndTxnMarker | ErrorCode:
+    def _check_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> EndTxnMarker | ErrorCode:
         try:
             marker = parse_end_txn_marker(batch, 0, header)
         except CorruptRecord:
             marker = None
         if marker is None:
             return ErrorCode.INVALID_RECORD
-        return self.producer_state.check_marker(header, marker) or marker
+        return self.producer_state.check_marker(header, marker, transaction_version) or marker
 
     def _end_transaction(self, header: BatchHeader, marker: EndTxnMarker, offset: int) -> None:
         state = self.producer_state

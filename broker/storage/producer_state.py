@@ -18,8 +18,9 @@ known), but never while it has an open transaction; and neither retention nor de
 is what this broker's clock says, not the timestamps of records, which may be years old. A producer without state may
 begin at any sequence.
 
-Verification of transactions with their coordinator has its place before ``check``: a transactional batch for which
-``has_ongoing_transaction`` is false is the first of its transaction here.
+Before the first batch of a transaction is appended, the transaction's coordinator is asked (KIP-890):
+``start_verification`` before the question and ``check_verified`` after the answer, in the same step as the append. What
+lies between is kept by a ``VerificationStateEntry``, in memory only.
 """
 
 from bisect import bisect_left, insort
@@ -35,6 +36,7 @@ from broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offsets_with_
 from broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
 from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
 from broker.storage.transaction_index import AbortedTransaction, TransactionIndex
+from broker.storage.verification_state import VerificationStateEntry
 from protocol.errors import ErrorCode
 from protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
 from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, CorruptRecord
@@ -43,6 +45,7 @@ DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 
 _TRANSACTIONAL: Final = 0x10
 _MOST_REFUSED: Final = 1000
+_MOST_VERIFICATIONS: Final = 10_000
 _NOTHING_REFUSED: Final = (NO_PRODUCER_EPOCH, NO_SEQUENCE)
 
 _log = getLogger(__name__)
@@ -101,6 +104,8 @@ class ProducerStateManager:
         """(offset of the marker, first offset) of the others, in the order of their markers."""
         self._refused: OrderedDict[int, tuple[int, int]] = OrderedDict()
         """(epoch, sequence) of batches that could not be appended, of producers of whom nothing else is known."""
+        self._verifications: dict[int, VerificationStateEntry] = {}
+        """By producer id, of those that are about to begin a transaction, in the order in which they came."""
 
     # Questions
 
@@ -108,7 +113,7 @@ class ProducerStateManager:
         """Whether a data batch may be appended: None if so, else why not, or the batch that it duplicates."""
         entry = self.producers.get(header.producer_id)
         if entry is None:
-            return self._check_first(header)
+            return self._check_first(header, origin)
         if origin is AppendOrigin.CLIENT:
             duplicate = entry.find_duplicate(header)
             if duplicate is not None:
@@ -116,26 +121,34 @@ class ProducerStateManager:
         if header.producer_epoch < entry.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if origin is AppendOrigin.CLIENT:
-            error = entry.check_sequence(header)
+            error = self._check_unverified(header, entry) if self._verifications else None
+            error = error or entry.check_sequence(header)
             if error is not None:
                 return error
         if entry.txn_first_offset is not None and not header.attributes & _TRANSACTIONAL:
             return ErrorCode.INVALID_TXN_STATE
         return None
 
-    def _check_first(self, header: BatchHeader) -> ErrorCode | None:
+    def _check_first(self, header: BatchHeader, origin: AppendOrigin) -> ErrorCode | None:
         """A producer that is not known may begin anywhere, but not behind a batch of its own that was refused."""
         epoch, sequence = self._refused.get(header.producer_id, _NOTHING_REFUSED)
         if epoch == header.producer_epoch and sequence < header.base_sequence:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        return None
+        return self._check_unverified(header, None) if origin is AppendOrigin.CLIENT else None
 
-    def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> ErrorCode | None:
-        """Whether a marker from a coordinator may be appended."""
+    def _check_unverified(self, header: BatchHeader, entry: ProducerStateEntry | None) -> ErrorCode | None:
+        """What is kept of batches that wait, or waited, for their coordinator."""
+        verification = self._verifications.get(header.producer_id)
+        if verification is None:
+            return None
+        return verification.check_sequence(header, follows_batches=entry is not None and bool(entry.batches))
+
+    def check_marker(self, header: BatchHeader, marker: EndTxnMarker, transaction_version: int) -> ErrorCode | None:
+        """Whether a marker of a transaction of this version may be appended by its coordinator."""
         entry = self.producers.get(header.producer_id)
         if entry is None:
             return None
-        if header.producer_epoch < entry.producer_epoch:
+        if not entry.accepts_marker(header.producer_epoch, transaction_version):
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if marker.coordinator_epoch < entry.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -144,6 +157,23 @@ class ProducerStateManager:
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self.producers.get(producer_id)
         return entry is not None and entry.txn_first_offset is not None and entry.producer_epoch == producer_epoch
+
+    def check_verified(self, producer_id: int, producer_epoch: int, guard: VerificationStateEntry | None) -> ErrorCode:
+        """Whether the coordinator's word still holds for a batch, in the step in which it is to be appended.
+
+        ``guard`` is what ``start_verification`` gave, None for a batch that found its transaction open then. Either it
+        is open now, or the guard is still there; else a marker came in between, or a newer epoch.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self.has_ongoing_transaction(producer_id, producer_epoch):
+            return ErrorCode.NONE
+        present = self._verifications.get(producer_id)
+        if present is None or present is not guard:
+            is_fenced = present is not None and producer_epoch < present.producer_epoch
+            return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -166,6 +196,45 @@ class ProducerStateManager:
                 return first_offset
         return completed.last_offset + 1
 
+    # Before the first batch of a transaction
+
+    def start_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, adds_partitions: bool
+    ) -> VerificationStateEntry | ErrorCode | None:
+        """What a transactional batch needs before it may be appended: the guard of a question to its coordinator.
+
+        INVALID_PRODUCER_EPOCH: it is fenced, whatever anybody answers. None: its transaction is open here, so that its
+        coordinator was asked before. Questions of one epoch share their guard; one of a newer epoch takes it from them.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None:
+            if producer_epoch < entry.producer_epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if entry.txn_first_offset is not None and producer_epoch == entry.producer_epoch:
+                return None
+        verification = self._verifications.get(producer_id)
+        if verification is None or producer_epoch > verification.producer_epoch:
+            return self._new_verification(producer_id, producer_epoch, base_sequence, adds_partitions)
+        if producer_epoch == verification.producer_epoch:
+            verification.saw(base_sequence)
+        return verification
+
+    def _new_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, adds_partitions: bool
+    ) -> VerificationStateEntry:
+        verifications = self._verifications
+        verifications.pop(producer_id, None)
+        if len(verifications) >= _MOST_VERIFICATIONS:
+            del verifications[next(iter(verifications))]
+        verifications[producer_id] = verification = VerificationStateEntry(
+            producer_epoch, base_sequence, adds_partitions=adds_partitions, started_ms=self._wall_clock()
+        )
+        return verification
+
+    def forget_verifications(self) -> None:
+        """This broker does not lead any more: what was asked meanwhile counts no longer."""
+        self._verifications.clear()
+
     # What follows an append, or a refusal
 
     def refuse(self, header: BatchHeader) -> None:
@@ -186,6 +255,8 @@ class ProducerStateManager:
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
             self._refused.pop(producer_id, None)
+        if self._verifications and header.attributes & _TRANSACTIONAL:
+            self._verifications.pop(producer_id, None)
         entry.last_active_ms = self._wall_clock()
         if entry.add_batch(header, first_offset):
             self._transactions[first_offset] = self._ongoing[first_offset] = producer_id
@@ -198,6 +269,9 @@ class ProducerStateManager:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+        verification = self._verifications.get(producer_id)
+        if verification is not None and not verification.outlives_marker(header.producer_epoch):
+            del self._verifications[producer_id]
         entry.last_active_ms = self._wall_clock()
         first_offset = entry.txn_first_offset
         entry.end_transaction(header.producer_epoch, marker.coordinator_epoch, timestamp)
@@ -255,6 +329,9 @@ class ProducerStateManager:
 
     def expire(self, now_ms: int) -> int:
         """Forget producers that were idle for too long; returns how many."""
+        limit_ms = now_ms - self._producer_id_expiration_ms
+        for producer_id in [key for key, entry in self._verifications.items() if entry.started_ms <= limit_ms]:
+            del self._verifications[producer_id]
         expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
@@ -353,6 +430,7 @@ class ProducerStateManager:
         self._ongoing.clear()
         self._unreplicated.clear()
         self._refused.clear()
+        self._verifications.clear()
 
     def _path(self, offset: int) -> str:
         return offset_file(self._directory, offset, SNAPSHOT_SUFFIX)

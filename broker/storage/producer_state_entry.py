@@ -5,6 +5,10 @@ from typing import Final, NamedTuple
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, increment_sequence
 
+FIRST_STRICT_VERSION: Final = 2
+"""The first transaction protocol in which every transaction has an epoch of its own."""
+MAX_EPOCH: Final = 32_767
+
 BATCHES_RETAINED: Final = 5
 """An idempotent producer has at most five requests in flight, so any of the last five batches may be a retry."""
 
@@ -81,6 +85,18 @@ class ProducerStateEntry:
         elif base_sequence == increment_sequence(self.last_sequence, 1):
             return None
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def accepts_marker(self, marker_epoch: int, transaction_version: int) -> bool:
+        """Whether a marker of this epoch can be meant for the producer's present transaction (KIP-1228).
+
+        Up to version 1 a marker has the epoch of its transaction, or a newer one that fences. In version 2 it has a
+        newer one always, so a marker with the present epoch belongs to a transaction before this one: its coordinator
+        sends it again, which is harmless if no transaction is open (KAFKA-19999) and must not end the one that is. With
+        the last epoch that there is, an open transaction must be ended by its own epoch: there is no newer one.
+        """
+        if transaction_version < FIRST_STRICT_VERSION or marker_epoch != self.producer_epoch:
+            return marker_epoch >= self.producer_epoch
+        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH
 
     def add_batch(self, header: BatchHeader, first_offset: int) -> bool:
         """Remember an appended data batch. True if a transaction begins with it."""

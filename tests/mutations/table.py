@@ -234,7 +234,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B32", _PRODUCERS,
-        "            return self._check_first(header)\n",
+        "            return self._check_first(header, origin)\n",
         "            return ErrorCode.UNKNOWN_PRODUCER_ID if header.base_sequence > 0 else None\n",
         f"{_TEST_PRODUCERS}::test_a_producer_without_state_may_begin_anywhere",
     ),

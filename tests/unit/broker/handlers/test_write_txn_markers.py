@@ -26,6 +26,7 @@ def markers(
     epoch: int = 0,
     commit: bool = True,
     coordinator_epoch: int = 0,
+    transaction_version: int = 0,
 ) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
         markers=[
@@ -35,6 +36,7 @@ def markers(
                 transaction_result=commit,
                 coordinator_epoch=coordinator_epoch,
                 topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index]) for topic, index in partitions],
+                transaction_version=transaction_version,
             )
         ]
     )
@@ -72,7 +74,7 @@ def transactional(producer_id: int = 1, epoch: int = 0, sequence: int = 0) -> by
     return batch(producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True)
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", handle_write_txn_markers.versions)
 @pytest.mark.parametrize("commit", [True, False])
 @in_virtual_time
 async def test_a_marker_ends_a_transaction_in_each_partition(version: int, commit: bool) -> None:
@@ -140,6 +142,49 @@ async def test_a_newer_producer_epoch_ends_the_transaction_and_fences() -> None:
     broker.append(transactional(epoch=3))
     assert errors(await call(broker, markers(("t", 0), epoch=4, commit=False))) == [ErrorCode.NONE]
     assert broker.partition().visible_end(True) == 2
+
+
+@in_virtual_time
+async def test_a_marker_of_version_2_with_the_present_epoch_is_refused() -> None:
+    """B06: it is meant for the transaction before, and would tear the open one."""
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(transactional(epoch=3))
+    first = markers(("t", 0), epoch=4, transaction_version=2)
+    assert errors(await call(broker, first, 2)) == [ErrorCode.NONE]
+    assert broker.partition().visible_end(True) == 2
+    broker.append(transactional(epoch=4))
+    assert errors(await call(broker, first, 2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert broker.partition().visible_end(True) == 2
+    second = markers(("t", 0), epoch=5, commit=False, transaction_version=2)
+    assert errors(await call(broker, second, 2)) == [ErrorCode.NONE]
+    assert written(broker) == [(1, 4, True, 0), (1, 5, False, 0)]
+
+
+@in_virtual_time
+async def test_a_marker_of_version_2_that_comes_again_changes_nothing() -> None:
+    """B07: its transaction has ended, and no other has begun."""
+    broker = ReplicaSide()
+    broker.lead()
+    broker.append(transactional())
+    for _ in range(2):
+        request = markers(("t", 0), epoch=1, commit=False, transaction_version=2)
+        assert errors(await call(broker, request, 2)) == [ErrorCode.NONE]
+    log = broker.partition().log
+    assert log is not None
+    assert log.last_stable_offset == log.high_watermark
+    assert log.aborted_transactions(0, 10) == [(1, 0)]
+
+
+@in_virtual_time
+async def test_a_stale_marker_of_version_2_materialises_no_offsets() -> None:
+    """B06, B17: those are of the transaction that is open now."""
+    broker = ReplicaSide()
+    broker.lead("__consumer_offsets")
+    broker.append(transactional(epoch=4), "__consumer_offsets")
+    stale = markers(("__consumer_offsets", 0), epoch=4, transaction_version=2)
+    assert errors(await call(broker, stale, 2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert broker.offsets_markers == []
 
 
 @in_virtual_time

@@ -5,6 +5,7 @@ import pytest
 from broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
 from broker.storage.producer_state import AppendOrigin, ProducerStateManager
 from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from broker.storage.verification_state import VerificationStateEntry
 from protocol.errors import ErrorCode
 from protocol.records.control_records import EndTxnMarker
 from protocol.records.record_batch import BatchHeader, read_header
@@ -55,9 +56,20 @@ class World:
         self.state.map_end_offset = self.end
         return completed
 
-    def check_marker(self, *, epoch: int, coordinator_epoch: int = 0) -> ErrorCode | None:
+    def check_marker(self, *, epoch: int, coordinator_epoch: int = 0, version: int = 0) -> ErrorCode | None:
         marker = EndTxnMarker(commit=True, coordinator_epoch=coordinator_epoch)
-        return self.state.check_marker(self.header(-1, epoch=epoch), marker)
+        return self.state.check_marker(self.header(-1, epoch=epoch), marker, version)
+
+    def start(self, sequence: int = 0, *, epoch: int = 0, pid: int = 1, adds: bool = False):
+        return self.state.start_verification(pid, epoch, sequence, adds_partitions=adds)
+
+    def guard(self, sequence: int = 0, *, epoch: int = 0, pid: int = 1, adds: bool = False) -> VerificationStateEntry:
+        guard = self.start(sequence, epoch=epoch, pid=pid, adds=adds)
+        assert isinstance(guard, VerificationStateEntry)
+        return guard
+
+    def verified(self, guard: VerificationStateEntry | None, *, epoch: int = 0, pid: int = 1) -> ErrorCode:
+        return self.state.check_verified(pid, epoch, guard)
 
 
 @pytest.fixture
@@ -140,6 +152,39 @@ def test_markers_are_fenced_by_both_epochs(world: World) -> None:
     assert world.check_marker(epoch=4, coordinator_epoch=8) is None
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_up_to_version_1_a_marker_has_the_epoch_of_its_transaction(world: World, version: int) -> None:
+    world.append(0, epoch=3, txn=True)
+    assert world.check_marker(epoch=2, version=version) is FENCED
+    assert world.check_marker(epoch=3, version=version) is None
+    assert world.check_marker(epoch=4, version=version) is None
+
+
+def test_in_version_2_a_marker_has_a_newer_epoch_than_its_transaction(world: World) -> None:
+    """B06: one with the present epoch is meant for a transaction before this one."""
+    world.append(0, epoch=3, txn=True)
+    assert world.check_marker(epoch=2, version=2) is FENCED
+    assert world.check_marker(epoch=3, version=2) is FENCED
+    assert world.check_marker(epoch=4, version=2) is None
+
+
+def test_in_version_2_a_marker_that_comes_again_finds_its_transaction_ended(world: World) -> None:
+    """B07: success, as long as the next transaction has not begun; after that it is refused and ends nothing."""
+    world.append(0, epoch=3, txn=True)
+    world.end_txn(epoch=4)
+    assert world.check_marker(epoch=4, version=2) is None
+    assert world.check_marker(epoch=3, version=2) is FENCED
+    world.append(0, epoch=4, txn=True)
+    assert world.check_marker(epoch=4, version=2) is FENCED
+
+
+def test_a_transaction_of_epoch_32767_can_be_ended(world: World) -> None:
+    """B24: no epoch is newer, so its own ends it."""
+    world.append(0, epoch=32_767, txn=True)
+    assert world.check_marker(epoch=32_767, version=2) is None
+    assert world.check_marker(epoch=32_766, version=2) is FENCED
+
+
 def test_epoch_32767_in_a_log_is_recoverable(world: World) -> None:
     """B24: whatever the log has is taken, the largest epoch included."""
     world.append(0, epoch=32_767, txn=True)
@@ -219,6 +264,136 @@ def test_a_marker_counts_as_activity(world: World) -> None:
     world.end_txn(coordinator_epoch=5)
     assert world.state.expire(world.now_ms + 999) == 0
     assert world.check_marker(epoch=0, coordinator_epoch=4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_the_first_batch_of_a_transaction_is_asked_about_and_later_ones_are_not(world: World) -> None:
+    guard = world.guard()
+    assert world.verified(guard) is ErrorCode.NONE
+    world.append(0, txn=True)
+    assert world.start(1) is None
+    assert world.verified(None) is ErrorCode.NONE
+
+
+def test_a_zombie_is_fenced_before_anybody_is_asked(world: World) -> None:
+    """B09."""
+    world.append(0, epoch=4)
+    assert world.start(epoch=3) is FENCED
+    assert world.state.check_verified(1, 3, None) is FENCED
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_between_question_and_append_takes_the_guard_away(world: World, commit: bool) -> None:
+    """B04: the transaction that was asked about is over."""
+    guard = world.guard()
+    world.end_txn(commit=commit)
+    assert world.verified(guard) is ErrorCode.INVALID_TXN_STATE
+    assert world.verified(world.guard()) is ErrorCode.NONE
+
+
+def test_a_guard_is_not_taken_for_that_of_the_next_transaction(world: World) -> None:
+    """B04: an answer that comes when another question is under way says nothing about that one."""
+    old = world.guard()
+    world.end_txn()
+    new = world.guard()
+    assert world.verified(old) is ErrorCode.INVALID_TXN_STATE
+    assert world.verified(new) is ErrorCode.NONE
+
+
+def test_a_batch_that_needed_no_question_needs_its_transaction_to_last(world: World) -> None:
+    """B04: it was open when the batch came; a marker ended it while another was asked about."""
+    world.append(0, txn=True)
+    assert world.start(1) is None
+    world.end_txn()
+    assert world.verified(None) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_newer_epoch_takes_the_guard_away_and_fences(world: World) -> None:
+    """B08: the older producer learns that it is fenced, not that its transaction is broken."""
+    old = world.guard(epoch=4)
+    new = world.guard(epoch=5)
+    assert world.verified(old, epoch=4) is FENCED
+    assert world.verified(new, epoch=5) is ErrorCode.NONE
+    world.append(0, epoch=5, txn=True)
+    world.end_txn(epoch=5)
+    assert world.verified(old, epoch=4) is FENCED
+
+
+def test_losing_leadership_takes_the_guards_away(world: World) -> None:
+    guard = world.guard()
+    world.state.forget_verifications()
+    assert world.verified(guard) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_guard_outlives_the_markers_of_other_producers(world: World) -> None:
+    guard = world.guard(pid=1)
+    world.append(0, pid=2, txn=True)
+    world.end_txn(pid=2)
+    assert world.verified(guard) is ErrorCode.NONE
+
+
+def test_in_version_2_the_marker_of_the_transaction_before_leaves_the_guard_alone(world: World) -> None:
+    """Its epoch is the next transaction's: that one waits for its predecessor, not for itself."""
+    world.append(0, epoch=3, txn=True)
+    guard = world.guard(epoch=4, adds=True)
+    world.end_txn(epoch=4)
+    assert world.verified(guard, epoch=4) is ErrorCode.NONE
+    world.end_txn(epoch=5)
+    assert world.verified(guard, epoch=4) is FENCED
+
+
+def test_a_batch_does_not_slip_in_before_one_that_was_refused_undecided(world: World) -> None:
+    """B85: the lowest sequence that was asked about comes first."""
+    world.guard(3)
+    world.guard(0)
+    world.guard(2)
+    assert world.check(2, txn=True) is OUT_OF_ORDER
+    assert world.check(0, txn=True) is None
+    world.append(0, txn=True)
+    assert world.check(1, txn=True) is None
+
+
+def test_a_newer_epoch_begins_its_sequences_anew(world: World) -> None:
+    world.guard(0, epoch=3)
+    world.guard(7, epoch=4)
+    assert world.check(7, epoch=4, txn=True) is None
+    assert world.check(8, epoch=4, txn=True) is OUT_OF_ORDER
+    world.guard(0, epoch=3)
+    assert world.check(7, epoch=4, txn=True) is None, "an older epoch has no say"
+
+
+def test_in_version_2_an_unknown_producer_begins_at_zero(world: World) -> None:
+    world.guard(1, pid=1, adds=True)
+    assert world.check(1, pid=1, txn=True) is OUT_OF_ORDER
+    world.guard(0, pid=2, adds=True)
+    assert world.check(0, pid=2, txn=True) is None
+    world.end_txn(pid=3, epoch=5)
+    world.guard(1, pid=3, epoch=5, adds=True)
+    assert world.check(1, pid=3, epoch=5, txn=True) is OUT_OF_ORDER, "a marker says nothing about sequences"
+    world.guard(1, pid=4, adds=False)
+    assert world.check(1, pid=4, txn=True) is None, "version 1 may begin anywhere"
+
+
+def test_offsets_have_no_sequences_to_check(world: World) -> None:
+    world.guard(-1, adds=True)
+    assert world.check(-1, txn=True, origin=COORDINATOR) is None
+
+
+def test_guards_of_questions_that_were_never_decided_expire(world: World) -> None:
+    guard = world.guard()
+    world.now_ms += 999
+    world.state.expire(world.now_ms)
+    assert world.verified(guard) is ErrorCode.NONE
+    world.now_ms += 1
+    world.state.expire(world.now_ms)
+    assert world.verified(guard) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_as_many_guards_as_there_are_producers_are_not_kept(world: World) -> None:
+    first, second = world.guard(pid=1), world.guard(pid=2)
+    for pid in range(3, 10_002):
+        world.guard(pid=pid)
+    assert world.verified(first, pid=1) is ErrorCode.INVALID_TXN_STATE
+    assert world.verified(second, pid=2) is ErrorCode.NONE
 
 
 def entry(producer_id: int, epoch: int, *, coordinator_epoch: int = -1, txn: int | None = None) -> ProducerStateEntry:
