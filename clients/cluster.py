@@ -232,6 +232,7 @@ class Cluster:
         response_type: type[R],
         *,
         errors: Callable[[R], Iterable[int]] = no_errors,
+        at_least: int = 0,
         at_most: int | None = None,
     ) -> R:
         """The final answer to a request; ``errors`` lists the error numbers in an answer that may mean "not here"."""
@@ -240,8 +241,9 @@ class Cluster:
             response, failure = None, None
             try:
                 connection = await route.resolve(self)
-                sent = connection.send(request, response_type, at_most=at_most, timeout=retry.remaining_seconds)
-                response = await sent
+                response = await connection.send(
+                    request, response_type, at_least=at_least, at_most=at_most, timeout=retry.remaining_seconds
+                )
                 if not any(error in NOT_FINAL for error in errors(response)):
                     return response
             except NoBrokerReachable:
@@ -256,12 +258,12 @@ class Cluster:
                 return response
 
     async def call_every_broker(
-        self, request: Message, response_type: type[R], errors: Callable[[R], Iterable[int]]
+        self, request: Message, response_type: type[R], errors: Callable[[R], Iterable[int]], *, at_least: int = 0
     ) -> list[tuple[int, R]]:
         """The final answer of each broker of the cluster, with its id."""
         await self.refresh(())
         return [
-            (node_id, await self.call(Node(node_id), request, response_type, errors=errors))
+            (node_id, await self.call(Node(node_id), request, response_type, errors=errors, at_least=at_least))
             for node_id in sorted(self.brokers)
         ]
 
@@ -301,7 +303,13 @@ class Cluster:
         return LeaderAnswers(found, {tp: error for tp, error in failed.items() if tp not in found})
 
     async def ask_each(
-        self, requests: Mapping[int, Message], response_type: type[R], at_most: int | None, seconds: float
+        self,
+        requests: Mapping[int, Message],
+        response_type: type[R],
+        at_most: int | None,
+        seconds: float,
+        *,
+        at_least: int = 0,
     ) -> dict[int, R | ErrorCode]:
         """The answers of brokers to one request each, at the same time, or why there is none."""
         answers: dict[int, R | ErrorCode] = {}
@@ -309,7 +317,9 @@ class Cluster:
         async def ask(node_id: int, request: Message) -> None:
             try:
                 connection = await self.connection_to(node_id)
-                answers[node_id] = await connection.send(request, response_type, at_most=at_most, timeout=seconds)
+                answers[node_id] = await connection.send(
+                    request, response_type, at_least=at_least, at_most=at_most, timeout=seconds
+                )
             except VersionNotSupported:
                 answers[node_id] = ErrorCode.UNSUPPORTED_VERSION
             except ClientError:

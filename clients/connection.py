@@ -103,10 +103,19 @@ class Connection(asyncio.Protocol):
         return self._end is None
 
     def send(
-        self, request: Message, response_type: type[R], *, at_most: int | None = None, timeout: float | None = None
+        self,
+        request: Message,
+        response_type: type[R],
+        *,
+        at_least: int = 0,
+        at_most: int | None = None,
+        timeout: float | None = None,
     ) -> "asyncio.Future[R]":
-        """Write a request now. ``at_most`` bounds its version, ``timeout`` replaces the connection's (seconds)."""
-        return self._send(request, response_type, self._version(request, at_most), timeout)
+        """Write a request now. ``timeout`` replaces the connection's (seconds).
+
+        ``at_least`` and ``at_most`` bound its version: fields of a version that the broker does not serve are not sent.
+        """
+        return self._send(request, response_type, self._version(request, at_most, at_least), timeout)
 
     def send_without_answer(self, request: Message, *, at_most: int | None = None) -> None:
         """Write a request that the broker will not answer: a produce with ``acks=0``."""
@@ -153,10 +162,10 @@ class Connection(asyncio.Protocol):
             version = version_to_ask_again(response, version)
         raise BadResponse(f"{self.address} refuses every version of ApiVersions that it names")
 
-    def _version(self, request: Message, at_most: int | None) -> int:
+    def _version(self, request: Message, at_most: int | None, at_least: int = 0) -> int:
         cls = type(request)
         version = self.versions.choose(cls, at_most)
-        if version is None:
+        if version is None or version < at_least:
             assert cls.api_key is not None
             theirs = self.versions.range_of(cls.api_key)
             has = f"only versions {theirs.first} to {theirs.last}" if theirs else "no version"

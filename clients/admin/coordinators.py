@@ -28,9 +28,10 @@ async def call_coordinators(
     response_type: type[R],
     split: Split[R, Answer],
     *,
+    at_least: int = 0,
     at_most: int | None = None,
 ) -> dict[str, Answer | Refusal]:
-    """Ask each key's coordinator. ``build`` makes the request for some of the keys; ``at_most`` bounds its version."""
+    """Ask each key's coordinator. ``build`` makes the request for some of the keys; the last two bound its version."""
     retry = cluster.attempts()
     pending = {coordinator.key: coordinator for coordinator in keys}
     answers: dict[str, Answer | Refusal] = {}
@@ -38,7 +39,7 @@ async def call_coordinators(
         by_broker, refused = await _sort_by_broker(cluster, pending.values())
         answers.update(refused)
         requests = {node_id: build(asked) for node_id, asked in by_broker.items()}
-        responses = await cluster.ask_each(requests, response_type, at_most, retry.remaining_seconds)
+        responses = await cluster.ask_each(requests, response_type, at_most, retry.remaining_seconds, at_least=at_least)
         for node_id, response in responses.items():
             if isinstance(response, ErrorCode):
                 answers.update(dict.fromkeys(by_broker[node_id], Refusal(error=response)))

@@ -37,6 +37,8 @@ from protocol.topic_partition import TopicPartition
 _NO_OFFSET: Final = -1
 _NEWEST_WITH_TOPIC_NAMES: Final = 9
 """Of OffsetCommit and OffsetFetch; version 10 has topic ids."""
+_FIRST_WITH_SEVERAL_GROUPS: Final = 8
+"""Of OffsetFetch."""
 
 PartitionOutcomes = dict[TopicPartition, Refusal | None]
 
@@ -91,8 +93,8 @@ async def committed_offsets_of_groups(
 ) -> dict[str, GroupOffsets | Refusal]:
     """What several groups have committed for some partitions; None for all of them.
 
-    Errors of partitions are returned as they are: nobody waits for unstable offsets. Needs brokers of version 3.0
-    (OffsetFetch version 8, KIP-709).
+    Errors of partitions are returned as they are: nobody waits for unstable offsets. Brokers older than 3.0 refuse with
+    UNSUPPORTED_VERSION (KIP-709).
     """
 
     def build(group_ids: Collection[str]) -> OffsetFetchRequest:
@@ -104,7 +106,13 @@ async def committed_offsets_of_groups(
 
     coordinators = map(Coordinator.of_group, wanted)
     return await call_coordinators(
-        cluster, coordinators, build, OffsetFetchResponse, split, at_most=_NEWEST_WITH_TOPIC_NAMES
+        cluster,
+        coordinators,
+        build,
+        OffsetFetchResponse,
+        split,
+        at_least=_FIRST_WITH_SEVERAL_GROUPS,
+        at_most=_NEWEST_WITH_TOPIC_NAMES,
     )
 
 

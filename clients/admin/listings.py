@@ -17,10 +17,14 @@ async def list_of_all_brokers(
     response_type: type[R],
     error_number: Callable[[R], int],
     listings: Callable[[int, R], Iterable[Listing]],
+    *,
+    at_least: int = 0,
 ) -> list[Listing]:
     """What all brokers list; ``listings`` takes a broker's id and its answer. Raises ``BrokerRefused``."""
     found: list[Listing] = []
-    answers = await cluster.call_every_broker(request, response_type, lambda response: [error_number(response)])
+    answers = await cluster.call_every_broker(
+        request, response_type, lambda response: [error_number(response)], at_least=at_least
+    )
     for node_id, response in answers:
         require_success(f"broker {node_id}", error_number(response))
         found += listings(node_id, response)

@@ -11,7 +11,6 @@ from uuid import UUID
 from clients.admin.by_topic import by_topic
 from clients.cluster import Cluster, Controller, LeaderAnswers
 from clients.errors import Refusal, refusal
-from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 BROKER_DEFAULT: Final = -1
 _TIMEOUT_MS: Final = 30_000
+_FIRST_WITH_TOPIC_IDS: Final = 6
+"""Of DeleteTopics."""
 
 Outcomes = dict[str, Refusal | None]
 
@@ -132,11 +133,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
 async def delete_topics_by_id(cluster: Cluster, topic_ids: Sequence[UUID]) -> dict[UUID, Refusal | None]:
     """Delete topics by their ids, which a topic that is made again under the same name does not share (KIP-516)."""
     response = await _delete_topics(cluster, (), topic_ids)
-    outcomes = {
-        UUID(bytes=topic.topic_id): refusal(topic.error_code, topic.error_message) for topic in response.responses
-    }
-    too_old = Refusal(error=ErrorCode.UNSUPPORTED_VERSION)  # Such a broker has been told nothing.
-    return {topic_id: outcomes.get(topic_id, too_old) for topic_id in topic_ids}
+    return {UUID(bytes=topic.topic_id): refusal(topic.error_code, topic.error_message) for topic in response.responses}
 
 
 async def _delete_topics(cluster: Cluster, names: Sequence[str], topic_ids: Sequence[UUID]) -> "DeleteTopicsResponse":
@@ -149,6 +146,7 @@ async def _delete_topics(cluster: Cluster, names: Sequence[str], topic_ids: Sequ
         DeleteTopicsRequest(topics=topics, topic_names=list(names), timeout_ms=_TIMEOUT_MS),
         DeleteTopicsResponse,
         errors=lambda r: [topic.error_code for topic in r.responses],
+        at_least=_FIRST_WITH_TOPIC_IDS if topic_ids else 0,
     )
 
 

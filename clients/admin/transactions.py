@@ -1,21 +1,28 @@
-"""Transactions: list those of all coordinators, describe one, and the producers that a partition's leader knows."""
+"""Transactional ids as their coordinators know them: list those of all coordinators, describe some (KIP-664)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from clients.cluster import Cluster, Coordinator, LeaderAnswers
-from clients.errors import require_success
-from protocol.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    TopicRequest,
+from clients.admin.coordinators import call_coordinators
+from clients.admin.listings import list_of_all_brokers
+from clients.cluster import Cluster, Coordinator
+from clients.errors import BrokerRefused, Refusal, refusal
+from protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
 )
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from protocol.topic_partition import TopicPartition
 
+ONGOING: Final = "Ongoing"
+PREPARED: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""The end is decided, and on its way to the partitions."""
 _NONE: Final = -1
+_FIRST_WITH_DURATION: Final = 1
+_FIRST_WITH_PATTERN: Final = 2
+"""Of ListTransactions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +30,17 @@ class TransactionListing:
     """A transactional id, as its coordinator lists it."""
 
     transactional_id: str
+    coordinator: int
     producer_id: int
     state: str
-    coordinator: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """A transactional id; ``start_ms`` and ``partitions`` belong to the transaction that is open or being ended."""
+    """A transactional id; ``start_ms`` and ``partitions`` belong to the transaction that is open or being ended.
+
+    While it is being ended, ``partitions`` are those that have no marker yet.
+    """
 
     transactional_id: str
     state: str
@@ -41,57 +51,80 @@ class TransactionDescription:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActiveProducer:
-    """A producer that wrote to a partition lately; with the offset where its open transaction began, if one is."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    coordinator_epoch: int | None
-    transaction_start_offset: int | None
-
-
 async def list_transactions(
     cluster: Cluster,
     *,
     states: Sequence[str] = (),
     producer_ids: Sequence[int] = (),
     running_longer_than_ms: int | None = None,
+    transactional_id_pattern: str | None = None,
 ) -> list[TransactionListing]:
-    """The transactional ids of all coordinators, by id."""
+    """The transactional ids of all coordinators, by id. Raises ``BrokerRefused``.
+
+    Filtering by duration (KIP-994) and by a pattern in RE2 syntax that the whole id must match (KIP-1152) are newer
+    than the rest: raises ``VersionNotSupported`` where a broker cannot.
+    """
+
+    def listings(node_id: int, response: ListTransactionsResponse) -> Iterable[TransactionListing]:
+        return (
+            TransactionListing(
+                transactional_id=listed.transactional_id,
+                coordinator=node_id,
+                producer_id=listed.producer_id,
+                state=listed.transaction_state,
+            )
+            for listed in response.transaction_states
+        )
+
     request = ListTransactionsRequest(
         state_filters=list(states),
         producer_id_filters=list(producer_ids),
         duration_filter=_NONE if running_longer_than_ms is None else running_longer_than_ms,
+        transactional_id_pattern=transactional_id_pattern,
     )
-    found = []
-    answers = await cluster.call_every_broker(request, ListTransactionsResponse, lambda r: [r.error_code])
-    for node_id, response in answers:
-        require_success(f"broker {node_id}", response.error_code)
-        found += [
-            TransactionListing(
-                transactional_id=listed.transactional_id,
-                producer_id=listed.producer_id,
-                state=listed.transaction_state,
-                coordinator=node_id,
-            )
-            for listed in response.transaction_states
-        ]
+    found = await list_of_all_brokers(
+        cluster,
+        request,
+        ListTransactionsResponse,
+        lambda r: r.error_code,
+        listings,
+        at_least=_oldest_version(running_longer_than_ms, transactional_id_pattern),
+    )
     return sorted(found, key=lambda listed: listed.transactional_id)
+
+
+def _oldest_version(running_longer_than_ms: int | None, transactional_id_pattern: str | None) -> int:
+    """The first version that has the filters."""
+    if transactional_id_pattern is not None:
+        return _FIRST_WITH_PATTERN
+    return 0 if running_longer_than_ms is None else _FIRST_WITH_DURATION
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
     """One transactional id. Raises ``BrokerRefused``."""
-    response = await cluster.call(
-        Coordinator.of_transactional_id(transactional_id),
-        DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+    described = (await describe_transactions(cluster, [transactional_id]))[transactional_id]
+    if isinstance(described, Refusal):
+        raise BrokerRefused(f"transactional id {transactional_id}", described)
+    return described
+
+
+async def describe_transactions(
+    cluster: Cluster, transactional_ids: Iterable[str]
+) -> dict[str, TransactionDescription | Refusal]:
+    """Transactional ids; one that is not known is refused with TRANSACTIONAL_ID_NOT_FOUND."""
+    return await call_coordinators(
+        cluster,
+        map(Coordinator.of_transactional_id, transactional_ids),
+        lambda asked: DescribeTransactionsRequest(transactional_ids=list(asked)),
         DescribeTransactionsResponse,
-        errors=lambda r: [state.error_code for state in r.transaction_states],
+        lambda response: ((state.transactional_id, _description(state)) for state in response.transaction_states),
     )
-    state = response.transaction_states[0]
-    require_success(f"transactional id {transactional_id}", state.error_code)
+
+
+def _description(state: TransactionState) -> TransactionDescription | Refusal:
+    refused = refusal(state.error_code)
+    if refused is not None:
+        return refused
     partitions = [TopicPartition(topic.topic, partition) for topic in state.topics for partition in topic.partitions]
     return TransactionDescription(
         transactional_id=state.transactional_id,
@@ -102,40 +135,3 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
         start_ms=None if state.transaction_start_time_ms == _NONE else state.transaction_start_time_ms,
         partitions=tuple(sorted(partitions)),
     )
-
-
-async def describe_producers(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> LeaderAnswers[tuple[ActiveProducer, ...]]:
-    """The producers that the leader of each partition knows."""
-    return await cluster.call_leaders(
-        dict.fromkeys(partitions), _describe_producers_request, DescribeProducersResponse, _split_producers
-    )
-
-
-def _describe_producers_request(partitions: Mapping[TopicPartition, None]) -> DescribeProducersRequest:
-    topics: dict[str, TopicRequest] = {}
-    for name, partition in partitions:
-        topics.setdefault(name, TopicRequest(name=name)).partition_indexes.append(partition)
-    return DescribeProducersRequest(topics=list(topics.values()))
-
-
-def _split_producers(
-    response: DescribeProducersResponse,
-) -> Iterable[tuple[TopicPartition, int, tuple[ActiveProducer, ...]]]:
-    for topic in response.topics:
-        for partition in topic.partitions:
-            producers = tuple(
-                ActiveProducer(
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.producer_epoch,
-                    last_sequence=producer.last_sequence,
-                    last_timestamp=producer.last_timestamp,
-                    coordinator_epoch=None if producer.coordinator_epoch == _NONE else producer.coordinator_epoch,
-                    transaction_start_offset=(
-                        None if producer.current_txn_start_offset == _NONE else producer.current_txn_start_offset
-                    ),
-                )
-                for producer in partition.active_producers
-            )
-            yield TopicPartition(topic.name, partition.partition_index), partition.error_code, producers

@@ -2,7 +2,8 @@
 
 import click
 
-from clients.admin.transactions import ActiveProducer, describe_producers, describe_transaction, list_transactions
+from clients.admin.producers import ActiveProducer, describe_producers
+from clients.admin.transactions import describe_transaction, list_transactions
 from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, wall_clock, with_session
 from clients.cluster import Cluster, LeaderAnswers

@@ -1,0 +1,78 @@
+"""The producers that a partition remembers, and where their open transactions began (DescribeProducers, KIP-664)."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clients.admin.by_topic import indexes_by_topic
+from clients.cluster import Cluster, LeaderAnswers
+from clients.errors import error_code
+from protocol.errors import ErrorCode
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from protocol.topic_partition import TopicPartition
+
+_NONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveProducer:
+    """A producer that wrote to a partition lately; with the offset where its open transaction began, if one is."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    """Of its last batch, or marker: milliseconds since the epoch, by the clock of whoever wrote it."""
+    coordinator_epoch: int | None
+    """Of the last marker; None if there was none."""
+    transaction_start_offset: int | None
+
+
+ProducersOfPartitions = LeaderAnswers[tuple[ActiveProducer, ...]]
+
+
+async def describe_producers(
+    cluster: Cluster, partitions: Collection[TopicPartition], *, broker_id: int | None = None
+) -> ProducersOfPartitions:
+    """The producers that the leader of each partition knows, or that a broker knows of its replicas."""
+    if broker_id is None:
+        items = dict.fromkeys(partitions)
+        return await cluster.call_leaders(items, _request, DescribeProducersResponse, _split)
+    requests = {broker_id: _request(partitions)}
+    seconds = cluster.attempts().remaining_seconds
+    answers = await cluster.ask_each(requests, DescribeProducersResponse, None, seconds)
+    answer = answers[broker_id]
+    if isinstance(answer, ErrorCode):
+        return LeaderAnswers({}, dict.fromkeys(partitions, answer))
+    told = list(_split(answer))
+    return LeaderAnswers(
+        {tp: producers for tp, error, producers in told if not error},
+        {tp: error_code(error) for tp, error, _ in told if error},
+    )
+
+
+def _request(partitions: Collection[TopicPartition] | Mapping[TopicPartition, None]) -> DescribeProducersRequest:
+    return DescribeProducersRequest(
+        topics=[
+            TopicRequest(name=name, partition_indexes=indexes) for name, indexes in indexes_by_topic(partitions).items()
+        ]
+    )
+
+
+def _split(response: DescribeProducersResponse) -> Iterable[tuple[TopicPartition, int, tuple[ActiveProducer, ...]]]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            producers = tuple(
+                ActiveProducer(
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    last_sequence=producer.last_sequence,
+                    last_timestamp=producer.last_timestamp,
+                    coordinator_epoch=None if producer.coordinator_epoch == _NONE else producer.coordinator_epoch,
+                    transaction_start_offset=(
+                        None if producer.current_txn_start_offset == _NONE else producer.current_txn_start_offset
+                    ),
+                )
+                for producer in partition.active_producers
+            )
+            yield TopicPartition(topic.name, partition.partition_index), partition.error_code, producers
