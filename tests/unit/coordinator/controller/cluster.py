@@ -17,7 +17,7 @@ from coordinator.controller.cluster_image import MetadataCache
 from coordinator.controller.config_changes import ConfigResource
 from coordinator.controller.config_repository import ConfigRepository
 from coordinator.controller.controller import Controller, ControllerSettings
-from coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
+from coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION, FinalizedFeatureCache
 from coordinator.controller.topic_plan import TopicDefaults
 from coordinator.metadata_store.local import LocalEnsemble, LocalStore
 from coordinator.metadata_store.store import Session
@@ -37,6 +37,7 @@ from tests.simulation.sim_disk import SimDisk
 
 R = TypeVar("R", bound=Message)
 NOW_MS = 1_700_000_000_000
+SUPPORTED_LEVELS = {TRANSACTION_VERSION: 2}
 
 
 class Rules:
@@ -171,11 +172,10 @@ class ClusterUnderTest:
         *,
         rack: str | None = None,
         unclean: bool = False,
-        highest: int = 2,
-        begins_with: int = 2,
+        supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
+        begins_with: Mapping[str, int] = SUPPORTED_LEVELS,
     ) -> Member:
-        """A broker that has not started yet; ``highest`` is the level of transaction.version that it supports."""
-        supported = {TRANSACTION_VERSION: (0, highest)}
+        """A broker that has not started yet; ``begins_with`` is what it finalises if the cluster is new."""
         store = self.ensemble.connect()
         configs, features = ConfigRepository(store, Rules()), FinalizedFeatureCache(supported)
         features.on_incompatible = self.refusals.setdefault(broker_id, []).append
@@ -186,7 +186,7 @@ class ClusterUnderTest:
             listener_name="PLAINTEXT",
             defaults=TopicDefaults(partition_count=2, replication_factor=1),
             unclean_leader_election=unclean,
-            features={TRANSACTION_VERSION: begins_with},
+            features=begins_with,
         )
         controller = Controller(
             settings,
@@ -201,10 +201,16 @@ class ClusterUnderTest:
         self.members[broker_id] = Member(controller, store, configs, features)
         return self.members[broker_id]
 
-    async def start(self, *broker_ids: int, unclean: bool = False, highest: int = 2, begins_with: int = 2) -> Member:
+    async def start(
+        self,
+        *broker_ids: int,
+        unclean: bool = False,
+        supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
+        begins_with: Mapping[str, int] = SUPPORTED_LEVELS,
+    ) -> Member:
         """Start brokers; returns the first, which is the controller if none was before."""
         for broker_id in broker_ids:
-            member = self.member(broker_id, unclean=unclean, highest=highest, begins_with=begins_with)
+            member = self.member(broker_id, unclean=unclean, supported=supported, begins_with=begins_with)
             await member.controller.start()
             member.task = asyncio.get_running_loop().create_task(member.controller.run())
         await self.settle()

@@ -1,0 +1,170 @@
+"""UpdateFeatures on a whole broker, and what ApiVersions says afterwards."""
+
+import pytest
+
+from broker.handlers.api_versions import handle_api_versions
+from broker.handlers.update_features import handle_update_features
+from broker.metadata_journal import MetadataJournal
+from broker.security.authorizer import Operation
+from broker.server import Broker
+from coordinator.controller.finalized_features import IncompatibleFeatures
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.local import LocalEnsemble
+from coordinator.metadata_store.znodes import FinalizedFeatures
+from protocol.compiler import decode, encode
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
+
+TV = "transaction.version"
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+
+
+def key(level: int, upgrade_type: int = UPGRADE, *, feature: str = TV, allow: bool = False) -> FeatureUpdateKey:
+    return FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=upgrade_type, allow_downgrade=allow)
+
+
+async def update(
+    broker: Broker, *keys: FeatureUpdateKey, version: int = 2, validate_only: bool = False
+) -> UpdateFeaturesResponse:
+    """Both messages as the wire has them in this version."""
+    request = UpdateFeaturesRequest(feature_updates=list(keys), validate_only=validate_only)
+    received = decode(UpdateFeaturesRequest, version, encode(request, version))
+    response = await ask(broker, handle_update_features, received, UpdateFeaturesResponse, version)
+    return decode(UpdateFeaturesResponse, version, encode(response, version))
+
+
+async def told(broker: Broker) -> tuple[dict[str, int], int]:
+    """What a client is told: finalised levels, and their epoch."""
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    response = await ask(broker, handle_api_versions, request, ApiVersionsResponse, 4)
+    return {f.name: f.max_version_level for f in response.finalized_features}, response.finalized_features_epoch
+
+
+@pytest.mark.parametrize("kind", [SAFE, UNSAFE])
+async def test_down_and_up_again(kind: int) -> None:
+    async with running_broker() as broker:
+        assert await told(broker) == ({TV: 2}, 0)
+        assert await update(broker, key(1, kind)) == UpdateFeaturesResponse()
+        assert broker.features.transaction_version == 1
+        assert await told(broker) == ({TV: 1}, 1)
+        await update(broker, key(0, kind))
+        assert await told(broker) == ({}, 2)
+        await update(broker, key(2))
+        assert await told(broker) == ({TV: 2}, 3)
+
+
+async def test_a_dry_run_changes_nothing() -> None:
+    async with running_broker() as broker:
+        assert await update(broker, key(0, SAFE), validate_only=True) == UpdateFeaturesResponse()
+        refused = await update(broker, key(3), validate_only=True)
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert await told(broker) == ({TV: 2}, 0)
+
+
+async def test_version_2_does_all_or_nothing() -> None:
+    async with running_broker() as broker:
+        response = await update(broker, key(1, SAFE), key(1, feature="nonsense"))
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert response.error_message == (
+            "The update failed for all features since the following feature had an error: Invalid update version 1 "
+            "for feature nonsense. Local controller 1 does not support this feature."
+        )
+        assert await told(broker) == ({TV: 2}, 0)
+
+
+async def test_version_1_does_each_on_its_own() -> None:
+    async with running_broker() as broker:
+        response = await update(broker, key(1, SAFE), key(1, feature="nonsense"), version=1)
+        assert response.error_code == ErrorCode.NONE
+        results = {result.feature: result.error_code for result in response.results}
+        assert results == {TV: ErrorCode.NONE, "nonsense": ErrorCode.INVALID_UPDATE_VERSION}
+        assert await told(broker) == ({TV: 1}, 1)
+
+
+async def test_version_0_says_whether_a_downgrade_is_allowed() -> None:
+    async with running_broker() as broker:
+        refused = await update(broker, key(1), version=0)
+        assert [result.error_code for result in refused.results] == [ErrorCode.INVALID_UPDATE_VERSION]
+        done = await update(broker, key(1, allow=True), version=0)
+        assert [result.error_code for result in done.results] == [ErrorCode.NONE]
+        assert await told(broker) == ({TV: 1}, 1)
+
+
+@pytest.mark.parametrize("kind", [0, 4, -1])
+async def test_upgrade_types_that_are_none(kind: int) -> None:
+    async with running_broker() as broker:
+        response = await update(broker, key(1, kind))
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "does not support the given upgrade type" in (response.error_message or "")
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_only_who_may_alter_the_cluster(version: int) -> None:
+    async with running_broker() as broker:
+        broker.authorizer = Denies([Operation.ALTER])
+        response = await update(broker, key(1, SAFE, allow=True), version=version)
+        assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert await told(broker) == ({TV: 2}, 0)
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_a_broker_that_does_not_reign_says_so(version: int) -> None:
+    async with running_broker() as broker:
+        pass
+    response = await update(broker, key(1, SAFE, allow=True), version=version)
+    assert response.error_code == ErrorCode.NOT_CONTROLLER
+    assert response.results == []
+    assert broker.features.transaction_version == 2
+
+
+async def test_what_was_answered_survives_a_power_loss() -> None:
+    disk = new_disk()
+    async with running_broker(disk) as broker:
+        await update(broker, key(1, SAFE))
+        await update(broker, key(0, SAFE))
+        survivor = after_power_loss(disk)
+    async with running_broker(survivor) as broker:
+        assert await told(broker) == ({}, 2)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+async def test_the_level_of_a_new_cluster_is_a_setting(level: int) -> None:
+    async with running_broker(oncelog_transaction_version=str(level)) as broker:
+        assert await told(broker) == ({TV: level} if level else {}, 0)
+
+
+async def test_a_broker_that_does_not_support_what_is_finalised_does_not_start() -> None:
+    disk = new_disk()
+    async with running_broker(disk):
+        pass
+    await finalize(disk, FinalizedFeatures(levels={TV: 3}))
+    with pytest.raises(IncompatibleFeatures, match=r"level 3.*supports 0 to 2.*oncelog feature downgrade"):
+        async with running_broker(disk):
+            pass
+    await finalize(disk, FinalizedFeatures(levels={TV: 1}))
+    async with running_broker(disk) as broker:
+        assert await told(broker) == ({TV: 1}, 2)
+
+
+async def test_a_broker_stops_when_a_level_is_finalised_that_it_does_not_support() -> None:
+    async with running_broker() as broker:
+        session = LocalEnsemble(MetadataJournal(new_disk(), "/data")).connect().session
+        assert session is not None
+        for level in (2, 3):
+            data = znodes.encode_features(FinalizedFeatures(levels={TV: level}))
+            await (session.create(paths.FEATURE, data) if level == 2 else session.set(paths.FEATURE, data))
+        await broker.features.refresh(session, lambda: None)
+        assert "level 3" in await broker.failure
+        assert await told(broker) == ({TV: 2}, 0)
+
+
+async def finalize(disk: SimDisk, features: FinalizedFeatures) -> None:
+    """Write what a broker of another version has finalised, while none runs."""
+    journal = MetadataJournal(disk, "/data")
+    session = LocalEnsemble(journal).connect().session
+    assert session is not None
+    await session.set(paths.FEATURE, znodes.encode_features(features))
+    journal.close()
