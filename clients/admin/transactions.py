@@ -17,8 +17,6 @@ from protocol.messages.list_transactions import ListTransactionsRequest, ListTra
 from protocol.topic_partition import TopicPartition
 
 ONGOING: Final = "Ongoing"
-PREPARED: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""The end is decided, and on its way to the partitions."""
 _NONE: Final = -1
 _FIRST_WITH_DURATION: Final = 1
 _FIRST_WITH_PATTERN: Final = 2

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+
 _MIN_INT32: Final = -(2**31)
 
 

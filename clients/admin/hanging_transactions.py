@@ -1,0 +1,177 @@
+"""Finding transactions that hang: open in a partition, and nobody will ever end them there (KIP-664).
+
+A partition's open transaction keeps every read_committed consumer below its first offset. It ends when its coordinator
+writes a marker, and the coordinator does so for the partitions that it knows to be in the transaction. So a transaction
+hangs when the partition has it open and its coordinator does not have the partition.
+
+The partitions are asked first and the coordinators second, because a partition is in its transaction before anything
+is written to it. What ends in between would look as if it hung; so suspects are looked at once more, and only those
+whose transaction is still the same one hang for certain, however young they are. (Kafka's tool looks once, and
+therefore only at those that have not written for longer than transactions may last.)
+
+A transaction that its coordinator knows, but lets go on for longer than transactions may last, is reported as well: it
+has no time-out (two-phase commit), or its coordinator does not do its work.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from clients.admin.producers import ActiveProducer, describe_producers
+from clients.admin.topics import TopicDescription, describe_topics, list_topics
+from clients.admin.transactions import TransactionDescription, describe_transactions, list_transactions
+from clients.cluster import Cluster
+from clients.errors import BrokerRefused, Refusal
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+DEFAULT_MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
+"""Kafka's default of ``transaction.max.timeout.ms``."""
+_AT_ONCE: Final = 500
+"""Partitions or producer ids in one request, as in Kafka's TransactionsCommand."""
+
+
+class Reason(Enum):
+    """Why an open transaction is reported."""
+
+    NO_COORDINATOR = "no coordinator knows its producer id"
+    NOT_IN_TRANSACTION = "its coordinator does not have this partition in a transaction"
+    TOO_LONG = "its coordinator lets it go on for longer than transactions may last"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that a partition has open."""
+
+    topic_partition: TopicPartition
+    producer: ActiveProducer
+
+    @property
+    def start_offset(self) -> int:
+        assert self.producer.transaction_start_offset is not None
+        return self.producer.transaction_start_offset
+
+    @property
+    def identity(self) -> tuple[TopicPartition, int, int]:
+        """What tells it from the next transaction of the same producer."""
+        return self.topic_partition, self.producer.producer_id, self.start_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransaction:
+    """An open transaction with what its coordinator says of it, if there is one."""
+
+    open: OpenTransaction
+    reason: Reason
+    coordinator_says: TransactionDescription | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Hanging transactions by partition, and the partitions that could not be looked at."""
+
+    hanging: tuple[HangingTransaction, ...]
+    failed: dict[TopicPartition, ErrorCode]
+
+
+def why_hanging(
+    open_transaction: OpenTransaction, description: TransactionDescription | None, oldest_start_ms: int
+) -> Reason | None:
+    """Why a transaction is reported, given what its coordinator says; None if all is well with it."""
+    if description is None:
+        return Reason.NO_COORDINATOR
+    if open_transaction.topic_partition not in description.partitions:
+        return Reason.NOT_IN_TRANSACTION
+    if description.start_ms is not None and description.start_ms < oldest_start_ms:
+        return Reason.TOO_LONG
+    return None
+
+
+async def partitions_to_search(
+    cluster: Cluster, *, topic: str | None = None, broker_id: int | None = None
+) -> list[TopicPartition]:
+    """The partitions of a topic, or of all topics, that have a replica on a broker if one is named.
+
+    Raises ``BrokerRefused``.
+    """
+    topics = await list_topics(cluster) if topic is None else [await _describe(cluster, topic)]
+    return [
+        TopicPartition(described.name, partition.partition)
+        for described in topics
+        for partition in described.partitions
+        if broker_id is None or broker_id in partition.replicas
+    ]
+
+
+async def _describe(cluster: Cluster, topic: str) -> TopicDescription:
+    described = (await describe_topics(cluster, [topic]))[topic]
+    if isinstance(described, Refusal):
+        raise BrokerRefused(f"topic {topic}", described)
+    return described
+
+
+async def find_hanging_transactions(
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    *,
+    now_ms: int,
+    max_transaction_timeout_ms: int = DEFAULT_MAX_TRANSACTION_TIMEOUT_MS,
+    broker_id: int | None = None,
+) -> Findings:
+    """The hanging transactions of some partitions, as their leaders see them or as one broker does.
+
+    Raises ``BrokerRefused`` where a coordinator does not say what it knows.
+    """
+    opened, failed = await open_transactions(cluster, partitions, broker_id=broker_id)
+    known = await coordinators_know(cluster, {each.producer.producer_id for each in opened})
+    oldest_start_ms = now_ms - max_transaction_timeout_ms
+    suspects = [
+        HangingTransaction(open=each, reason=reason, coordinator_says=known.get(each.producer.producer_id))
+        for each in opened
+        if (reason := why_hanging(each, known.get(each.producer.producer_id), oldest_start_ms)) is not None
+    ]
+    again, _ = await open_transactions(
+        cluster, sorted({suspect.open.topic_partition for suspect in suspects}), broker_id=broker_id
+    )
+    still_open = {each.identity for each in again}
+    hanging = tuple(suspect for suspect in suspects if suspect.open.identity in still_open)
+    return Findings(hanging=hanging, failed=failed)
+
+
+async def open_transactions(
+    cluster: Cluster, partitions: Sequence[TopicPartition], *, broker_id: int | None = None
+) -> tuple[list[OpenTransaction], dict[TopicPartition, ErrorCode]]:
+    """What partitions have open, in the order of partitions and offsets; and those that do not say."""
+    opened: list[OpenTransaction] = []
+    failed: dict[TopicPartition, ErrorCode] = {}
+    for some in _in_batches(partitions):
+        answers = await describe_producers(cluster, some, broker_id=broker_id)
+        failed |= answers.failed
+        opened += [
+            OpenTransaction(topic_partition=topic_partition, producer=producer)
+            for topic_partition, producers in answers.found.items()
+            for producer in producers
+            if producer.transaction_start_offset is not None
+        ]
+    return sorted(opened, key=lambda each: (each.topic_partition, each.start_offset)), failed
+
+
+async def coordinators_know(cluster: Cluster, producer_ids: Collection[int]) -> dict[int, TransactionDescription]:
+    """What coordinators say of the transactional ids that have these producer ids now. Raises ``BrokerRefused``."""
+    known: dict[int, TransactionDescription] = {}
+    for some in _in_batches(sorted(producer_ids)):
+        listed = await list_transactions(cluster, producer_ids=some)
+        described = await describe_transactions(cluster, [each.transactional_id for each in listed])
+        for transactional_id, description in described.items():
+            if not isinstance(description, Refusal):
+                known[description.producer_id] = description
+            elif description.error is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise BrokerRefused(f"transactional id {transactional_id}", description)
+    return known
+
+
+def _in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
