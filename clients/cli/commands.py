@@ -12,6 +12,7 @@ commands: Final = LazyGroup(
     lazy={
         "config": "clients.cli.config:config",
         "consume": "clients.cli.consume:consume",
+        "feature": "clients.cli.feature:feature",
         "group": "clients.cli.group:group",
         "health": "clients.cli.health:health",
         "produce": "clients.cli.produce:produce",

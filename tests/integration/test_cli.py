@@ -369,3 +369,28 @@ def test_the_files_of_a_broker_are_dumped_without_complaint(
 def test_the_state_machine_and_the_version_are_printed(oncelog: Oncelog) -> None:
     assert "PrepareCommit" in oncelog("txn states")
     assert oncelog("version").startswith("oncelog ")
+
+
+def test_features_are_described_lowered_and_raised(tmp_path: Path) -> None:
+    with (KafkaProcess if IS_KAFKA else OncelogProcess)(tmp_path) as process:
+        oncelog = Oncelog(process.address)
+        name = "transaction.version"
+
+        def described() -> tuple[list[int], int]:
+            (row,) = (row for row in oncelog.json("feature describe") if row["feature"] == name)
+            return [row["lowest"], row["highest"], row["finalized"]], row["epoch"]
+
+        levels, epoch = described()
+        assert levels == [0, 2, 2]
+        assert oncelog.json(f"feature downgrade {name} 1 --dry-run") == [{"feature": name, "result": "valid"}]
+        assert "INVALID_UPDATE_VERSION" in oncelog.fails(f"feature upgrade {name} 3")
+        assert "INVALID_UPDATE_VERSION" in oncelog.fails(f"feature upgrade {name} 1")
+        assert "INVALID_UPDATE_VERSION" in oncelog.fails("feature upgrade nonsense.version 1 --dry-run")
+        assert described()[0] == [0, 2, 2]
+        oncelog(f"feature downgrade {name} 0")
+        levels, later = described()
+        assert levels == [0, 2, 0]
+        assert later > epoch
+        assert "oncelog feature describe" in oncelog.fails(f"feature downgrade {name} 2")
+        oncelog(f"feature upgrade {name} 2")
+        assert described()[0] == [0, 2, 2]

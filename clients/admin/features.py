@@ -1,0 +1,113 @@
+"""Feature levels: what brokers support, what the cluster has finalised, and changing it (KIP-584)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from clients import VERSION
+from clients.cluster import Cluster, Controller
+from clients.connection import SOFTWARE_NAME
+from clients.errors import Refusal, refusal, require_success
+from protocol.errors import ErrorCode
+
+_TIMEOUT_MS: Final = 30_000
+_FIRST_WITH_VALIDATE_ONLY: Final = 1
+"""Of UpdateFeatures; an older broker would do what it was only to check."""
+
+
+class UpgradeType(IntEnum):
+    """Which way a level may go, by Kafka's numbers."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """A new level of one feature; 0 takes it back. Only a downgrade that is allowed may lower it."""
+
+    level: int
+    allow_downgrade: bool = False
+    unsafe: bool = False
+    """Allow also a downgrade that loses something."""
+
+    @property
+    def upgrade_type(self) -> UpgradeType:
+        if self.unsafe:
+            return UpgradeType.UNSAFE_DOWNGRADE
+        return UpgradeType.SAFE_DOWNGRADE if self.allow_downgrade else UpgradeType.UPGRADE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureDescription:
+    """One feature: the levels that the controller supports, if it says so, and the level that the cluster uses."""
+
+    feature: str
+    lowest: int | None
+    highest: int | None
+    finalized: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureMetadata:
+    """Every feature, by name; the epoch grows with every change of what is finalised, and is -1 if nothing is."""
+
+    epoch: int
+    features: tuple[FeatureDescription, ...]
+
+
+async def describe_features(cluster: Cluster) -> FeatureMetadata:
+    """What the controller's ApiVersions says. Raises ``BrokerRefused``."""
+    from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+    request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
+    response = await cluster.call(Controller(), request, ApiVersionsResponse, errors=lambda r: [r.error_code])
+    require_success("features", response.error_code)
+    supported = {feature.name: feature for feature in response.supported_features}
+    finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    return FeatureMetadata(
+        response.finalized_features_epoch,
+        tuple(
+            FeatureDescription(
+                feature=name,
+                lowest=supported[name].min_version if name in supported else None,
+                highest=supported[name].max_version if name in supported else None,
+                finalized=finalized.get(name, 0),
+            )
+            for name in sorted(supported.keys() | finalized.keys())
+        ),
+    )
+
+
+async def update_features(
+    cluster: Cluster, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
+) -> dict[str, Refusal | None]:
+    """Change levels, or only ask whether they could be. Newer brokers change all of them or none."""
+    from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+    request = UpdateFeaturesRequest(
+        timeout_ms=_TIMEOUT_MS,
+        feature_updates=[
+            FeatureUpdateKey(
+                feature=name,
+                max_version_level=update.level,
+                allow_downgrade=update.allow_downgrade or update.unsafe,
+                upgrade_type=update.upgrade_type,
+            )
+            for name, update in updates.items()
+        ],
+        validate_only=validate_only,
+    )
+    response = await cluster.call(
+        Controller(),
+        request,
+        UpdateFeaturesResponse,
+        errors=lambda r: [r.error_code],
+        at_least=_FIRST_WITH_VALIDATE_ONLY if validate_only else 0,
+    )
+    if response.error_code != ErrorCode.NONE:
+        return dict.fromkeys(updates, refusal(response.error_code, response.error_message))
+    results = {result.feature: refusal(result.error_code, result.error_message) for result in response.results}
+    return {name: results.get(name) for name in updates}

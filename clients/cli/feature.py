@@ -1,0 +1,57 @@
+"""``oncelog feature``: which features the cluster uses, and at which level."""
+
+import click
+
+from clients.admin.features import FeatureUpdate, describe_features, update_features
+from clients.cli.session import Session, example, with_session
+
+_COLUMNS = ("feature", "lowest", "highest", "finalized", "epoch")
+
+
+@click.group()
+def feature() -> None:
+    """Features: describe them, raise and lower the cluster's levels."""
+
+
+@feature.command(epilog=example("oncelog feature describe"))
+@with_session()
+def describe(session: Session) -> None:
+    """Show the levels that the controller supports, and the level of each feature that the cluster uses."""
+    described = session.run(describe_features)
+    rows = [
+        {
+            "feature": each.feature,
+            "lowest": each.lowest,
+            "highest": each.highest,
+            "finalized": each.finalized,
+            "epoch": described.epoch,
+        }
+        for each in described.features
+    ]
+    session.show_rows(rows, _COLUMNS)
+
+
+@feature.command(epilog=example("oncelog feature upgrade transaction.version 2"))
+@click.argument("name", metavar="NAME")
+@click.argument("level", type=click.IntRange(min=1), metavar="LEVEL")
+@click.option("--dry-run", is_flag=True, help="Ask whether it could be done, and do not.")
+@with_session()
+def upgrade(session: Session, name: str, level: int, dry_run: bool) -> None:
+    """Raise the level of a feature. Every broker must support it."""
+    _update(session, name, FeatureUpdate(level), dry_run)
+
+
+@feature.command(epilog=example("oncelog feature downgrade transaction.version 1 --dry-run"))
+@click.argument("name", metavar="NAME")
+@click.argument("level", type=click.IntRange(min=0), metavar="LEVEL")
+@click.option("--unsafe", is_flag=True, help="Do it even if it loses something.")
+@click.option("--dry-run", is_flag=True, help="Ask whether it could be done, and do not.")
+@with_session()
+def downgrade(session: Session, name: str, level: int, unsafe: bool, dry_run: bool) -> None:
+    """Lower the level of a feature; 0 turns it off."""
+    _update(session, name, FeatureUpdate(level, allow_downgrade=True, unsafe=unsafe), dry_run)
+
+
+def _update(session: Session, name: str, update: FeatureUpdate, dry_run: bool) -> None:
+    outcomes = session.run(lambda cluster: update_features(cluster, {name: update}, validate_only=dry_run))
+    session.show_outcomes("feature", "valid" if dry_run else "ok", outcomes)
