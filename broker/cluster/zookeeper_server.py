@@ -1,0 +1,168 @@
+"""A real ZooKeeper server of our own, from jars that are on the machine anyway.
+
+PySpark's wheel carries ZooKeeper and all that it needs, so with Java present nothing has to be installed; any other
+directory with those jars does as well (``ONCELOG_ZOOKEEPER_JARS``). The server listens on loopback only, keeps its data
+in a directory of the caller's, and is stopped by process id. It is ready when it answers ``srvr``, which is asked over
+and over as long as the process lives.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+JARS_VARIABLE: Final = "ONCELOG_ZOOKEEPER_JARS"
+_NEEDED: Final = (
+    "zookeeper",
+    "netty",
+    "metrics-core",
+    "snappy",
+    "slf4j",
+    "log4j",
+    "reload4j",
+    "commons-io",
+    "commons-cli",
+    "jackson",
+)
+_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_STOP_SECONDS: Final = 20.0
+_ANSWER_SECONDS: Final = 1.0
+_HEAP: Final = "-Xmx256m"
+_PAUSE_SECONDS: Final = 0.05
+
+
+class CannotStart(Exception):
+    """What is missing, and what helps."""
+
+
+def find_jars() -> list[Path]:
+    """The jars to start a server from. ``CannotStart`` says where they could come from."""
+    directory = _jar_directory()
+    found = sorted(jar for jar in directory.glob("*.jar") if jar.name.startswith(_NEEDED)) if directory else []
+    if not any(jar.name.startswith("zookeeper-") for jar in found):
+        raise CannotStart(
+            "no ZooKeeper jars: install them with `pip install 'oncelog[spark]'`, "
+            f"or name a directory that has them in {JARS_VARIABLE}"
+        )
+    return found
+
+
+def _jar_directory() -> Path | None:
+    named = os.environ.get(JARS_VARIABLE)
+    if named:
+        return Path(named)
+    spec = find_spec("pyspark")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "jars"
+
+
+class ZooKeeperServer:
+    """A server process; ``address`` is its connect string. It can be stopped and started again on the same data."""
+
+    def __init__(self, directory: Path, port: int, *, tick_ms: int = 500) -> None:
+        self._directory = directory
+        self._port = port
+        self._tick_ms = tick_ms
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    def start(self, *, seconds: float = 30.0) -> None:
+        """Start the process and return when it answers."""
+        java = shutil.which("java")
+        if java is None:
+            raise CannotStart("Java is missing: apt-get install openjdk-17-jre-headless")
+        jars = os.pathsep.join(map(str, find_jars()))
+        self._directory.mkdir(parents=True, exist_ok=True)
+        config = self._directory / "zoo.cfg"
+        config.write_text(self._config())
+        with (self._directory / "zookeeper.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [java, _HEAP, "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,mntr", "-cp", jars, _MAIN, str(config)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._await_answer(seconds)
+
+    def _config(self) -> str:
+        settings = {
+            "tickTime": self._tick_ms,
+            "dataDir": self._directory / "data",
+            "clientPort": self._port,
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "maxClientCnxns": 0,
+            "autopurge.purgeInterval": 24,
+        }
+        return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+    def _await_answer(self, seconds: float) -> None:
+        process = self._process
+        assert process is not None
+        for _ in range(int(seconds / _PAUSE_SECONDS)):
+            if _answers(self._port):
+                return
+            try:
+                process.wait(_PAUSE_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            break
+        self.kill()
+        said = (self._directory / "zookeeper.log").read_text(errors="replace")[-2000:]
+        raise CannotStart(f"ZooKeeper does not answer on port {self._port}; its log ends with:\n{said}")
+
+    def kill(self) -> None:
+        """kill -9, and wait until the process is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait until the process is gone."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _answers(port: int) -> bool:
+    """Whether a server answers, and serves."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_SECONDS) as connection:
+            connection.sendall(b"srvr")
+            return b"Mode:" in _everything(connection.makefile("rb"))
+    except OSError:
+        return False
+
+
+def _everything(stream: IO[bytes]) -> bytes:
+    with stream:
+        return stream.read()

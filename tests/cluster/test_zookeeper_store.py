@@ -1,0 +1,154 @@
+"""The ZooKeeper store keeps the contract, on a real server; and what is its own: time-outs, restarts, take-overs."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.cluster.zookeeper_server import ZooKeeperServer
+from coordinator.metadata_store.store import (
+    Create,
+    Done,
+    MetadataStore,
+    Session,
+    SessionEvent,
+    SetData,
+    StoreUnavailable,
+)
+from coordinator.metadata_store.zookeeper import SessionCredentials, ZooKeeperStore, connect_zookeeper, end_session
+from tests.unit.coordinator.metadata_store.contract import (
+    Hint,
+    MetadataStoreContract,
+    data_of,
+    session_of,
+)
+
+_chroots = itertools.count()
+
+
+class ZooKeeperUnderTest:
+    """A tree of its own on a server that others use too: a fresh chroot."""
+
+    def __init__(self, server: ZooKeeperServer, session_timeout_ms: int = 4_000) -> None:
+        self.server = server
+        self.connect_string = f"{server.address}/test/{next(_chroots)}"
+        self.session_timeout_ms = session_timeout_ms
+        self._stores: list[ZooKeeperStore] = []
+
+    async def connect(self) -> ZooKeeperStore:
+        store = await connect_zookeeper(
+            self.connect_string, session_timeout_ms=self.session_timeout_ms, connection_timeout_ms=10_000
+        )
+        self._stores.append(store)
+        return store
+
+    async def expire(self, store: MetadataStore) -> None:
+        """Close its session from elsewhere, and wait for the next one."""
+        assert isinstance(store, ZooKeeperStore)
+        credentials = store.credentials
+        assert credentials is not None
+        started = told_of(store, SessionEvent.STARTED)
+        await self.end(credentials)
+        await started.wait()
+
+    async def end(self, credentials: SessionCredentials) -> None:
+        await end_session(
+            self.connect_string,
+            credentials,
+            session_timeout_ms=self.session_timeout_ms,
+            connection_timeout_ms=10_000,
+        )
+
+    async def close(self) -> None:
+        for store in self._stores:
+            await store.close()
+
+
+def told_of(store: MetadataStore, wanted: SessionEvent) -> Hint:
+    """Something to await: the next event of this kind."""
+    hint = Hint()
+
+    def listen(event: SessionEvent, session: Session) -> None:
+        if event is wanted:
+            hint()
+
+    store.add_session_listener(listen)
+    return hint
+
+
+@pytest.fixture
+async def ensemble(zookeeper: ZooKeeperServer) -> AsyncIterator[ZooKeeperUnderTest]:
+    under_test = ZooKeeperUnderTest(zookeeper)
+    yield under_test
+    await under_test.close()
+
+
+class TestZooKeeper(MetadataStoreContract):
+    """The contract, on a real server."""
+
+
+async def test_ten_thousand_znodes_are_written_and_read_in_bulk(ensemble: ZooKeeperUnderTest) -> None:
+    session = session_of(await ensemble.connect())
+    await session.create("/n")
+    paths = [f"/n/{number}" for number in range(10_000)]
+    batches = [[Create(path=path, data=path.encode()) for path in paths[at : at + 200]] for at in range(0, 10_000, 200)]
+    results = await session.multi_many(batches)
+    stats = [done.stat for result in results if isinstance(result, list) for done in result]
+    assert len(stats) == len(paths)
+    znodes = await session.get_many(paths)
+    assert [znode and znode.data for znode in znodes] == [path.encode() for path in paths]
+    assert [znode and znode.stat for znode in znodes] == stats
+
+
+async def test_a_session_that_was_left_can_be_ended_by_its_credentials(ensemble: ZooKeeperUnderTest) -> None:
+    leaving, staying = await ensemble.connect(), session_of(await ensemble.connect())
+    await session_of(leaving).create("/e", ephemeral=True)
+    assert leaving.credentials is not None
+    gone = Hint()
+    await staying.get("/e", gone)
+    await ensemble.end(leaving.credentials)
+    await gone.wait()
+    assert await staying.get("/e") is None
+
+
+async def test_ending_a_session_that_is_over_does_no_harm(ensemble: ZooKeeperUnderTest) -> None:
+    leaving = await ensemble.connect()
+    credentials = leaving.credentials
+    assert credentials is not None
+    await leaving.close()
+    await ensemble.end(credentials)
+
+
+async def test_a_restart_of_the_server_keeps_sessions_and_fires_watches(
+    zookeeper: ZooKeeperServer, ensemble: ZooKeeperUnderTest
+) -> None:
+    store = await ensemble.connect()
+    suspended = told_of(store, SessionEvent.SUSPENDED)
+    session = session_of(store)
+    await session.create("/e", b"mine", ephemeral=True)
+    hint = Hint()
+    await session.get("/e", hint)
+    await asyncio.to_thread(zookeeper.kill)
+    await hint.wait()
+    await suspended.wait()
+    await asyncio.to_thread(zookeeper.start)
+    assert await data_of(session, "/e") == b"mine"
+    assert session.is_live()
+    assert store.session is session
+
+
+async def test_a_store_without_a_server_is_unavailable(unused_tcp_port: int) -> None:
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{unused_tcp_port}"):
+        await connect_zookeeper(f"127.0.0.1:{unused_tcp_port}", session_timeout_ms=1_000, connection_timeout_ms=300)
+
+
+async def test_the_chroot_is_not_seen(ensemble: ZooKeeperUnderTest) -> None:
+    session = session_of(await ensemble.connect())
+    done = await session.create("/q", b"", sequential=True)
+    assert isinstance(done, Done)
+    assert done.path.startswith("/q0")
+    again = await session.multi([SetData(path=done.path, data=b"x", version=0)])
+    assert isinstance(again, list)
+    assert [entry.path for entry in again] == [done.path]
+    assert await session.children("/") == [done.path[1:]]
