@@ -1,12 +1,14 @@
 """Apache Kafka's own administrative tools against our broker."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch
-from tests.interop.drivers.program import run
+from tests.interop.drivers.program import ProgramFailed, run
 from tests.processes import KAFKA_4, BrokerProcess, class_path
 
 Name = Callable[[str], str]
@@ -69,3 +71,35 @@ def test_offsets_and_records(broker: BrokerProcess, name: Name) -> None:
     assert tool(broker, "GetOffsetShell", "--topic", topic).split() == [f"{topic}:0:10"]
     assert tool(broker, "GetOffsetShell", "--topic", topic, "--time", "earliest").split() == [f"{topic}:0:0"]
     assert topic in tool(broker, "LogDirsCommand", "--describe", "--topic-list", topic)
+
+
+@pytest.fixture
+def own_broker(broker: BrokerProcess, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """Of the kind under test, for what would change the cluster under other tests."""
+    with type(broker)(tmp_path) as process:
+        yield process
+
+
+def test_features(own_broker: BrokerProcess) -> None:
+    def feature(*words: str) -> str:
+        return tool(own_broker, "FeatureCommand", *words)
+
+    def finalized() -> str:
+        (line,) = (line for line in feature("describe").splitlines() if "transaction.version" in line)
+        fields: dict[str, str] = dict(re.findall(r"(\w+): (\S+)", line))
+        assert (fields["SupportedMinVersion"], fields["SupportedMaxVersion"]) == ("0", "2")
+        assert int(fields["Epoch"]) >= 0
+        return fields["FinalizedVersionLevel"]
+
+    assert finalized() == "2"
+    dry = feature("downgrade", "--feature", "transaction.version=1", "--dry-run")
+    assert "transaction.version can be downgraded to 1." in dry
+    with pytest.raises(ProgramFailed, match="1 out of 1 operation"):
+        feature("upgrade", "--feature", "transaction.version=1")
+    assert finalized() == "2"
+    assert "was downgraded to 1." in feature("downgrade", "--feature", "transaction.version=1")
+    assert finalized() == "1"
+    assert "was disabled." in feature("disable", "--feature", "transaction.version", "--unsafe")
+    assert finalized() == "0"
+    assert "was upgraded to 2." in feature("upgrade", "--feature", "transaction.version=2")
+    assert finalized() == "2"
