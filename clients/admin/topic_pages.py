@@ -21,7 +21,7 @@ from protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 
-_PAGE_SIZE: Final = 2000
+PAGE_SIZE: Final = 2000
 """Partitions of a page; what Java's admin client asks for."""
 
 
@@ -34,7 +34,7 @@ class PagedPartitionDescription(PartitionDescription):
 
 
 async def describe_topic_pages(
-    cluster: Cluster, names: Sequence[str] = (), *, page_size: int = _PAGE_SIZE
+    cluster: Cluster, names: Sequence[str] = (), *, page_size: int = PAGE_SIZE
 ) -> dict[str, TopicDescription | Refusal]:
     """Some topics, or all if none is named, each described or refused."""
     await cluster.refresh(())

@@ -120,7 +120,7 @@ async def prepare_abort(cluster: Cluster, open_transaction: OpenTransaction) -> 
 async def carry_out_abort(cluster: Cluster, plan: AbortPlan) -> Fencing | None:
     """Do what was planned, if it is still the thing to do; the fencing if there was one.
 
-    Raises ``BrokerRefused``: with CONCURRENT_TRANSACTIONS, and having done nothing, if there is something else to do now.
+    Raises ``BrokerRefused``: with CONCURRENT_TRANSACTIONS, having done nothing, if there is something else to do now.
     """
     now = await prepare_abort(cluster, plan.open)
     if now.action is not plan.action:
