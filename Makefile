@@ -5,11 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
-MAVEN_PEERS := java-client-4 java-client-2 kafka-4 kafka-3.9
+MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run demo test check interop interop-smoke bench mutations peers format clean
+.PHONY: run demo test check interop interop-smoke late-frames bench mutations peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -32,6 +32,9 @@ interop: $(DEV) peers  ## Real clients and Apache Kafka's own tools, all scenari
 
 interop-smoke: $(DEV) peers  ## One scenario for each real client
 	$(BIN)/python -m pytest -q tests/interop -m smoke
+
+late-frames: $(DEV) peers  ## A thousand late frames against each version of transactions, on us and on Kafka
+	$(BIN)/python -m tests.interop.late_frames
 
 bench: $(DEV) peers  ## Side by side with Apache Kafka on this machine
 	$(BIN)/python -m tests.benchmarks.side_by_side

@@ -99,17 +99,21 @@ class JavaClient(Program):
     def lacking(self) -> str | None:
         return lacking_peer(self.name, "java")
 
-    def _compiled(self) -> str:
+    def _compiled(self, program: str) -> str:
         classes = self._home / "classes"
-        source = PROGRAMS / "InteropClient.java"
-        compiled = classes / "InteropClient.class"
+        source = PROGRAMS / f"{program}.java"
+        compiled = classes / f"{program}.class"
         if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
             run(["javac", "-cp", class_path(self._home / "lib"), "-d", str(classes), str(source)])
         return f"{classes}:{class_path(self._home / 'lib')}"
 
+    def command(self, program: str, *words: object) -> list[str]:
+        """How to run one of ``programs/*.java`` with this client."""
+        java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._compiled(program), program]
+        return [*java, *map(str, words)]
+
     def call(self, verb: str, *words: object, lines: Sequence[str] = ()) -> list[str]:
-        java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._compiled(), "InteropClient", verb]
-        return run([*java, *map(str, words)], lines).splitlines()
+        return run(self.command("InteropClient", verb, *words), lines).splitlines()
 
 
 class KafkaJs(Program):

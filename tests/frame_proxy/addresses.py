@@ -1,0 +1,67 @@
+"""Answers that name brokers, made to name proxies. Pure.
+
+Everything is on loopback, so a broker is known by its port. Messages are decoded and encoded again only where an
+address is in them; all other answers keep their bytes.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from protocol.api_keys import ApiKey
+from protocol.framing import encode_response, parse_response
+from protocol.messages.describe_cluster import DescribeClusterResponse
+from protocol.messages.fetch import FetchResponse
+from protocol.messages.find_coordinator import FindCoordinatorResponse
+from protocol.messages.metadata import MetadataResponse
+from protocol.messages.produce import ProduceResponse
+from protocol.schema import Buffer, Message
+from tests.frame_proxy.exchange import Request
+
+_FIRST_WITH_ENDPOINTS = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}
+_NAMES_BROKERS: Mapping[ApiKey, type[Message]] = {
+    ApiKey.METADATA: MetadataResponse,
+    ApiKey.FIND_COORDINATOR: FindCoordinatorResponse,
+    ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
+    ApiKey.PRODUCE: ProduceResponse,
+    ApiKey.FETCH: FetchResponse,
+}
+
+
+class ProxyAddress(NamedTuple):
+    """Where a proxy listens."""
+
+    host: str
+    port: int
+
+
+class Located(Protocol):
+    """Any part of an answer that says where a broker is."""
+
+    host: str
+    port: int
+
+
+def redirect(request: Request, answer: memoryview, proxies: Mapping[int, ProxyAddress]) -> list[Buffer] | None:
+    """The answer with its size, naming for each broker's port its proxy; None if it may go on as it is."""
+    cls = _NAMES_BROKERS.get(request.api)
+    if cls is None or request.version < _FIRST_WITH_ENDPOINTS.get(request.api, 0):
+        return None
+    correlation_id, message = parse_response(cls, request.version, answer)
+    changed = False
+    for located in _addresses(message):
+        proxy = proxies.get(located.port)
+        if proxy is not None:
+            located.host, located.port = proxy
+            changed = True
+    return encode_response(correlation_id, message, request.version) if changed else None
+
+
+def _addresses(message: object) -> Iterator[Located]:
+    match message:
+        case MetadataResponse() | DescribeClusterResponse():
+            yield from message.brokers
+        case FindCoordinatorResponse():
+            yield message
+            yield from message.coordinators
+        case ProduceResponse() | FetchResponse():
+            yield from message.node_endpoints

@@ -1,0 +1,170 @@
+"""The proxy itself: one listening port in front of one broker.
+
+Each client connection has a task that takes its frames in order, asks the script, and sends them on over a connection
+of its own to the broker, and a second one that passes the answers back. When the client goes, the broker's side is
+closed, unless a frame is held on it.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Mapping
+from struct import Struct
+
+from protocol.framing import encode_request, parse_response
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.produce import ProduceRequest
+from protocol.schema import Message
+from tests.frame_proxy.addresses import ProxyAddress, redirect
+from tests.frame_proxy.downstream import Downstream
+from tests.frame_proxy.exchange import Request
+from tests.frame_proxy.script import Cut, Delay, LateFrame, Script
+from tests.frame_proxy.upstream import Upstream, connect
+from tests.frame_proxy.wire_record import WireRecord
+
+_SIZE = Struct(">i")
+_HOST = "127.0.0.1"
+_BEING_COMPLETED = {"PrepareCommit", "PrepareAbort"}
+_MOST_QUESTIONS = 100_000
+"""Round trips after which a transaction that is being completed counts as stuck: tens of seconds."""
+
+
+class Stuck(Exception):
+    """A transaction is not completed although its coordinator answers."""
+
+
+class FrameProxy:
+    """Serves between ``start`` and ``stop``; both, and ``deliver_remaining``, belong to one event loop."""
+
+    def __init__(self, broker_port: int, script: Script, *, proxies: Mapping[int, ProxyAddress] | None = None) -> None:
+        self._broker_port = broker_port
+        self._script = script
+        self._other_proxies = proxies or {}
+        self.record = WireRecord()
+        self._numbers = itertools.count()
+        self._held: dict[int, Upstream] = {}
+        """Broker's sides of connections that were cut, by connection number."""
+        self._lanes: dict[str, Upstream] = {}
+        """Connections for late frames and questions of the proxy's own, by sender."""
+
+    async def start(self, tasks: asyncio.TaskGroup, port: int = 0) -> None:
+        """Listen. ``tasks`` owns the connections: a fault of the proxy itself ends the group."""
+
+        def accepted(client: Downstream) -> None:
+            tasks.create_task(self._serve(client))
+
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Downstream(accepted), _HOST, port)
+        self.address = ProxyAddress(_HOST, self._server.sockets[0].getsockname()[1])
+        self._proxies = {self._broker_port: self.address, **self._other_proxies}
+
+    def stop(self) -> None:
+        self._server.close()
+        for upstream in (*self._held.values(), *self._lanes.values()):
+            upstream.close()
+
+    async def deliver_remaining(self) -> None:
+        """Let what is still late arrive, once the clients are gone."""
+        await self._deliver(self._script.remaining())
+
+    # One connection
+
+    async def _serve(self, client: Downstream) -> None:
+        number = next(self._numbers)
+        try:
+            upstream = await connect(self._broker_port)
+        except OSError:
+            client.cut()
+            return
+        answers: asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None] = asyncio.Queue(1_000)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pass_answers(client, answers))
+                await self._pass_requests(number, client, upstream, answers)
+                await answers.put(None)
+        finally:
+            if number not in self._held:
+                upstream.close()
+
+    async def _pass_requests(
+        self,
+        number: int,
+        client: Downstream,
+        upstream: Upstream,
+        answers: "asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None]",
+    ) -> None:
+        while (frame := await client.next_frame()) is not None:
+            request = Request.parse(number, frame)
+            self.record.add(request)
+            action = self._script.requested(request)
+            if isinstance(action, Cut):
+                self._held[number] = upstream
+                client.cut()
+                return
+            if isinstance(action, Delay):
+                await self._round_trips(action.round_trips)
+            if _is_answered(request):
+                await answers.put((request, upstream.send(frame)))
+            else:
+                upstream.send_without_answer(frame)
+
+    async def _pass_answers(
+        self,
+        client: Downstream,
+        answers: "asyncio.Queue[tuple[Request, asyncio.Future[memoryview | None]] | None]",
+    ) -> None:
+        while (awaited := await answers.get()) is not None:
+            request, future = awaited
+            answer = await future
+            if answer is None:
+                client.cut()
+                continue
+            await self._deliver(self._script.answered(request, answer))
+            client.write(redirect(request, answer, self._proxies) or [_SIZE.pack(len(answer)), answer])
+
+    # Late frames
+
+    async def _deliver(self, frames: Iterable[LateFrame]) -> None:
+        for late in frames:
+            await self._completed(late.sender)
+            self._script.delivered(late, await self._arrive(late))
+            await self._completed(late.sender)
+
+    async def _arrive(self, late: LateFrame) -> memoryview | None:
+        if late.held_on is None:
+            return await (await self._lane(late.sender)).send(late.frame)
+        upstream = self._held[late.held_on]
+        answer = await upstream.send(late.frame)
+        upstream.close()
+        return answer
+
+    async def _completed(self, transactional_id: str) -> None:
+        """Wait until no transaction of the id is being completed, so that what comes next meets one definite state."""
+        question = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        for _ in range(_MOST_QUESTIONS):
+            answer = await self._ask(transactional_id, question, 0)
+            _, described = parse_response(DescribeTransactionsResponse, 0, answer)
+            if described.transaction_states[0].transaction_state not in _BEING_COMPLETED:
+                return
+        raise Stuck(transactional_id)
+
+    async def _round_trips(self, count: int) -> None:
+        for _ in range(count):
+            await self._ask("", ApiVersionsRequest(), 0)
+
+    async def _ask(self, sender: str, question: Message, version: int) -> memoryview:
+        frame = b"".join(encode_request(0, "frame-proxy", question, version))
+        answer = await (await self._lane(sender)).send(frame[_SIZE.size :])
+        if answer is None:
+            raise ConnectionError("the broker closed the proxy's own connection")
+        return answer
+
+    async def _lane(self, sender: str) -> Upstream:
+        lane = self._lanes.get(sender)
+        if lane is None or not lane.is_open:
+            lane = self._lanes[sender] = await connect(self._broker_port)
+        return lane
+
+
+def _is_answered(request: Request) -> bool:
+    return request.header.api_key != ProduceRequest.api_key or request.message(ProduceRequest).acks != 0

@@ -1,0 +1,76 @@
+"""What a script may do to frames. A script decides and does nothing itself, so the same events give the same faults."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from tests.frame_proxy.exchange import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The frame goes on at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The frame waits for this many round trips to the broker; what comes over other connections overtakes it."""
+
+    round_trips: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The client's connection ends; the frame stays on the broker's side of it until it is asked for as late.
+
+    Frames that the client sent behind it are lost with the connection.
+    """
+
+
+Action: TypeAlias = Forward | Delay | Cut
+FORWARD: Final = Forward()
+
+
+@dataclass(frozen=True, slots=True)
+class LateFrame:
+    """A frame, without its size, that is to arrive at the broker now.
+
+    ``held_on`` is the number of the connection that was cut under it; None if it arrives over the connection that the
+    proxy has for the frames of ``sender``. It need not be a frame that was ever sent: a script may write its own.
+    """
+
+    frame: bytes
+    sender: str
+    held_on: int | None = None
+
+
+class Script(Protocol):
+    """Decides about every frame, in the order in which they come."""
+
+    def requested(self, request: Request) -> Action:
+        """A client's request has come whole."""
+
+    def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
+        """The broker has answered. What is returned arrives, and is answered, before the client has this answer."""
+
+    def remaining(self) -> Sequence[LateFrame]:
+        """What has not arrived when all clients are gone, in order."""
+
+    def delivered(self, late: LateFrame, answer: memoryview | None) -> None:
+        """The broker's answer to a late frame; None if it closed the connection instead."""
+
+
+class ForwardEverything:
+    """The script of a network without faults."""
+
+    def requested(self, request: Request) -> Action:
+        return FORWARD
+
+    def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
+        return ()
+
+    def remaining(self) -> Sequence[LateFrame]:
+        return ()
+
+    def delivered(self, late: LateFrame, answer: memoryview | None) -> None:
+        raise AssertionError("this script has no late frames")

@@ -1,0 +1,69 @@
+"""One run: a client, a broker, a seed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.api_keys import ApiKey
+from tests.frame_proxy.proxy_thread import ProxyThread
+from tests.interop.drivers.confluent import ConfluentKafka
+from tests.interop.late_frames.client import PhasedClient
+from tests.interop.late_frames.faults import Kind
+from tests.interop.late_frames.observation import observe
+from tests.interop.late_frames.script import LateFrames
+from tests.interop.late_frames.verdict import Verdict, judge
+from tests.interop.late_frames.workload import (
+    PARTITIONS,
+    Outcome,
+    Transaction,
+    outcomes_by_producer,
+    transactions,
+)
+
+PRODUCERS = 4
+TRANSACTIONS_EACH = 110
+FAULTS = 1_000
+_VERSION_2_END_TXN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What was done, and what came of it."""
+
+    seed: int
+    protocol_version: int
+    """Of the transactions on the wire: 1 or 2."""
+    faults: Counter[tuple[Kind, ApiKey]]
+    answers: Counter[tuple[ApiKey, int, str]]
+    outcomes: Counter[Outcome]
+    verdict: Verdict
+
+
+def run(client: PhasedClient, broker_address: str, topic: str, seed: int, *, each: int = TRANSACTIONS_EACH) -> Run:
+    """Run ``each`` transactions of every producer through a proxy and judge what is left. ``topic`` must not exist."""
+    ConfluentKafka().create_topic(broker_address, topic, PARTITIONS)
+    work = transactions(seed, PRODUCERS, each)
+    script = LateFrames(seed, topic, FAULTS // PRODUCERS)
+    with ProxyThread(broker_address, script) as proxy:
+        lines = client.run_phases(proxy.address, topic, topic, work)
+        proxy.deliver_remaining()
+    ids = [f"{topic}-{producer}" for producer in range(PRODUCERS)]
+    observed = asyncio.run(observe(broker_address, topic, PARTITIONS, ids))
+    ended = _with_outcomes(work, lines)
+    versions = proxy.record.versions(ApiKey.END_TXN)
+    return Run(
+        seed=seed,
+        protocol_version=2 if versions == {_VERSION_2_END_TXN} else 1,
+        faults=script.faults,
+        answers=script.answers,
+        outcomes=Counter(outcome for _, outcome in ended),
+        verdict=judge(ended, observed),
+    )
+
+
+def _with_outcomes(work: Sequence[Transaction], lines: Sequence[str]) -> list[tuple[Transaction, Outcome]]:
+    outcomes = {producer: iter(said) for producer, said in outcomes_by_producer(lines).items()}
+    ended = [(transaction, next(outcomes[transaction.producer])) for transaction in work]
+    assert len(lines) == len(work), "each transaction has one outcome"
+    return ended

@@ -1,0 +1,59 @@
+"""Read everything there is about a topic and a few transactional ids."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+from clients.admin.offsets import EARLIEST, LATEST, list_offsets
+from clients.admin.transactions import describe_transaction
+from clients.cluster import Cluster, parse_bootstrap
+from clients.consumer.log_reader import LogReader
+from clients.errors import BrokerRefused
+from protocol.topic_partition import TopicPartition
+from tests.interop.late_frames.verdict import Observation
+
+_SECONDS = 30.0
+_BEING_COMPLETED = {"PrepareCommit", "PrepareAbort"}
+_OPEN = _BEING_COMPLETED | {"Ongoing"}
+
+
+async def observe(address: str, topic: str, partitions: int, transactional_ids: Sequence[str]) -> Observation:
+    """Wait until what is being completed is complete, then read."""
+    all_partitions = [TopicPartition(topic, index) for index in range(partitions)]
+    cluster = Cluster(parse_bootstrap(address), rng=Random(0))
+    try:
+        async with asyncio.timeout(_SECONDS):
+            states = [f"{id} {await _settled_state(cluster, id)}" for id in transactional_ids]
+            committed, stable_ends = await _read(cluster, all_partitions, read_committed=True)
+            uncommitted, ends = await _read(cluster, all_partitions, read_committed=False)
+    finally:
+        await cluster.close()
+    held_back = [f"{tp} {stable_ends[tp]} < {ends[tp]}" for tp in all_partitions if stable_ends[tp] < ends[tp]]
+    open_ids = [state for state in states if state.split()[1] in _OPEN]
+    return Observation(committed=committed, uncommitted=uncommitted, undecided=[*held_back, *open_ids])
+
+
+async def _settled_state(cluster: Cluster, transactional_id: str) -> str:
+    while True:
+        try:
+            state = (await describe_transaction(cluster, transactional_id)).state
+        except BrokerRefused:
+            return "Unknown"
+        if state not in _BEING_COMPLETED:
+            return state
+
+
+async def _read(
+    cluster: Cluster, partitions: Sequence[TopicPartition], *, read_committed: bool
+) -> tuple[dict[int, list[str]], dict[TopicPartition, int]]:
+    begins = await list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+    latest = await list_offsets(cluster, dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+    ends = {tp: found.offset or 0 for tp, found in latest.found.items()}
+    positions = {tp: found.offset or 0 for tp, found in begins.found.items()}
+    reader = LogReader(cluster, positions, read_committed=read_committed)
+    values: dict[int, list[str]] = {tp.partition: [] for tp in partitions}
+    while any(reader.positions[tp] < ends[tp] for tp in partitions):
+        for fetched in await reader.poll():
+            records = [record for record in fetched.records if record.offset < ends[fetched.topic_partition]]
+            values[fetched.topic_partition.partition] += [(record.value or b"").decode() for record in records]
+    return values, ends

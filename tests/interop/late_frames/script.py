@@ -1,0 +1,195 @@
+"""The script of the experiment for the proxy: follows each producer's history, applies the faults drawn for it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.framing import encode_request, parse_request_header, parse_response
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.records.record_batch import BatchHeader, read_header
+from tests.frame_proxy.exchange import Request
+from tests.frame_proxy.script import FORWARD, Action, Cut, Delay, LateFrame
+from tests.interop.late_frames.faults import Fault, Kind, Place, draw, draw_written
+
+_SIZE = Struct(">i")
+_FIRST_WITHOUT_ADD_PARTITIONS = 12
+_NEWEST_ADD_PARTITIONS_OF_CLIENTS = 3
+
+
+class History:
+    """What one transactional id has sent so far."""
+
+    def __init__(self) -> None:
+        self._transaction = 0
+        self._is_ended = False
+        self._bodies: defaultdict[ApiKey, list[bytes]] = defaultdict(list)
+        self.faults = 0
+        self.due: defaultdict[Place | None, list[LateFrame]] = defaultdict(list)
+
+    def enter(self, request: Request) -> tuple[Place, bool]:
+        """The request's place, and whether it is sent for the first time."""
+        if self._is_ended and request.api is not ApiKey.END_TXN:
+            self._transaction += 1
+            self._bodies.clear()
+        self._is_ended = request.api is ApiKey.END_TXN
+        bodies = self._bodies[request.api]
+        is_new = request.body not in bodies
+        if is_new:
+            bodies.append(request.body)
+        return Place(self._transaction, request.api, bodies.index(request.body)), is_new
+
+    def begin_anew(self) -> None:
+        """The producer initialises itself: what follows is another transaction."""
+        self._is_ended = True
+
+
+class LateFrames:
+    """``topic`` is the one that is written to; at most ``most_faults`` for each transactional id."""
+
+    def __init__(self, seed: int, topic: str, most_faults: int) -> None:
+        self._seed = seed
+        self._topic = topic
+        self._most_faults = most_faults
+        self._histories: defaultdict[str, History] = defaultdict(History)
+        self._places: dict[tuple[int, int], tuple[History, Place]] = {}
+        """Of requests that are not answered yet, by connection and correlation id."""
+        self.faults: Counter[tuple[Kind, ApiKey]] = Counter()
+        self.answers: Counter[tuple[ApiKey, int, str]] = Counter()
+        """How the broker answered late frames: API, version, error."""
+
+    # What the proxy asks
+
+    def requested(self, request: Request) -> Action:
+        transactional_id = _transactional_id(request)
+        if transactional_id is None:
+            return FORWARD
+        history = self._histories[transactional_id]
+        if request.api is ApiKey.INIT_PRODUCER_ID:
+            history.begin_anew()
+            return FORWARD
+        place, is_new = history.enter(request)
+        self._places[request.connection, request.header.correlation_id] = history, place
+        if not is_new:
+            return FORWARD
+        if request.api is ApiKey.PRODUCE and request.version >= _FIRST_WITHOUT_ADD_PARTITIONS:
+            self._write_add_partitions(transactional_id, history, place, request)
+        fault = draw(self._seed, _producer(transactional_id), place)
+        if fault is None or not self._count(history, fault, request.api):
+            return FORWARD
+        return self._apply(fault, transactional_id, history, request)
+
+    def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
+        found = self._places.pop((request.connection, request.header.correlation_id), None)
+        if found is None:
+            return ()
+        history, place = found
+        return history.due.pop(place, ())
+
+    def remaining(self) -> Sequence[LateFrame]:
+        return [late for history in self._histories.values() for frames in history.due.values() for late in frames]
+
+    def delivered(self, late: LateFrame, answer: memoryview | None) -> None:
+        header, _ = parse_request_header(memoryview(late.frame))
+        api = ApiKey(header.api_key)
+        names = ["no answer"] if answer is None else list(_errors(api, header.api_version, answer))
+        for name in names:
+            self.answers[api, header.api_version, name] += 1
+
+    # Faults
+
+    def _count(self, history: History, fault: Fault, api: ApiKey) -> bool:
+        if history.faults >= self._most_faults:
+            return False
+        history.faults += 1
+        self.faults[fault.kind, api] += 1
+        return True
+
+    def _apply(self, fault: Fault, transactional_id: str, history: History, request: Request) -> Action:
+        if fault.kind is Kind.OVERTAKEN:
+            return Delay(fault.round_trips)
+        is_held = fault.kind is Kind.HELD
+        late = LateFrame(request.frame, transactional_id, request.connection if is_held else None)
+        history.due[fault.arrives].append(late)
+        if is_held:
+            self._places.pop((request.connection, request.header.correlation_id))
+        return Cut() if is_held else FORWARD
+
+    def _write_add_partitions(self, transactional_id: str, history: History, place: Place, request: Request) -> None:
+        """Version 2 has this request only between brokers, or from a client that was older a moment ago."""
+        fault, version = draw_written(self._seed, _producer(transactional_id), place)
+        if self._count(history, fault, ApiKey.ADD_PARTITIONS_TO_TXN):
+            message = _add_partitions(transactional_id, self._topic, request, version)
+            frame = b"".join(encode_request(0, "late", message, version))[_SIZE.size :]
+            history.due[fault.arrives].append(LateFrame(frame, transactional_id))
+
+
+def _producer(transactional_id: str) -> str:
+    """Its number in the workload: equal seeds give equal faults whatever the topic is called."""
+    return transactional_id.rpartition("-")[2]
+
+
+def _transactional_id(request: Request) -> str | None:
+    """Of the requests that belong to a transaction's history."""
+    match request.api:
+        case ApiKey.PRODUCE:
+            return request.message(ProduceRequest).transactional_id
+        case ApiKey.END_TXN:
+            return request.message(EndTxnRequest).transactional_id
+        case ApiKey.ADD_PARTITIONS_TO_TXN if request.version <= _NEWEST_ADD_PARTITIONS_OF_CLIENTS:
+            return request.message(AddPartitionsToTxnRequest).v3_and_below_transactional_id
+        case ApiKey.INIT_PRODUCER_ID:
+            return request.message(InitProducerIdRequest).transactional_id
+        case _:
+            return None
+
+
+def _batches(produce: ProduceRequest) -> Iterator[tuple[int, BatchHeader]]:
+    for topic in produce.topic_data:
+        for partition in topic.partition_data:
+            assert isinstance(partition.records, memoryview)
+            yield partition.index, read_header(partition.records)
+
+
+def _add_partitions(transactional_id: str, topic: str, request: Request, version: int) -> AddPartitionsToTxnRequest:
+    batches = list(_batches(request.message(ProduceRequest)))
+    producer = batches[0][1]
+    topics = [AddPartitionsToTxnTopic(name=topic, partitions=[index for index, _ in batches])]
+    if version <= _NEWEST_ADD_PARTITIONS_OF_CLIENTS:
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.producer_epoch,
+            v3_and_below_topics=topics,
+        )
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=topics,
+    )
+    return AddPartitionsToTxnRequest(transactions=[transaction])
+
+
+def _errors(api: ApiKey, version: int, answer: memoryview) -> Iterator[str]:
+    match api:
+        case ApiKey.PRODUCE:
+            _, produced = parse_response(ProduceResponse, version, answer)
+            codes = [p.error_code for topic in produced.responses for p in topic.partition_responses]
+        case ApiKey.END_TXN:
+            codes = [parse_response(EndTxnResponse, version, answer)[1].error_code]
+        case _:
+            _, added = parse_response(AddPartitionsToTxnResponse, version, answer)
+            topics = [t for result in added.results_by_transaction for t in result.topic_results]
+            results = [r for t in (*topics, *added.results_by_topic_v3_and_below) for r in t.results_by_partition]
+            codes = [result.partition_error_code for result in results] or [added.error_code]
+    yield from (ErrorCode(code).name for code in codes)

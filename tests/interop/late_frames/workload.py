@@ -1,0 +1,72 @@
+"""The transactions that a client runs, and what it says became of each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+PARTITIONS = 3
+_COMMITTED_SHARE = 0.6
+_MOST_PHASES = 3
+_MOST_RECORDS = 3
+
+
+class Outcome(Enum):
+    """What the client was told about a transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    COMMIT_FAILED = "commit-failed"
+    """The commit raised an error that ended the producer: it may or may not have happened, but only as a whole."""
+    ABORT_FAILED = "abort-failed"
+    """Some error ended the producer, and no commit was ever asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Records that go to one partition and are acknowledged before anything else happens."""
+
+    partition: int
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transaction of one of the workload's producers."""
+
+    producer: int
+    number: int
+    commit: bool
+    phases: tuple[Phase, ...]
+
+    @property
+    def values(self) -> list[str]:
+        return [value for phase in self.phases for value in phase.values]
+
+    def line(self) -> str:
+        """The form in which client programs read it: producer, end, then ``partition:value,value`` for each phase."""
+        phases = [f"{phase.partition}:{','.join(phase.values)}" for phase in self.phases]
+        return "\t".join([str(self.producer), "commit" if self.commit else "abort", *phases])
+
+
+def transactions(seed: int, producers: int, each: int) -> list[Transaction]:
+    """``each`` transactions of every producer, in the order in which a program is given them."""
+    rng = Random(seed)
+    return [_transaction(rng, producer, number) for number in range(each) for producer in range(producers)]
+
+
+def _transaction(rng: Random, producer: int, number: int) -> Transaction:
+    phases = []
+    for index in range(rng.randint(1, _MOST_PHASES)):
+        names = [f"{producer}/{number}/{index}/{record}" for record in range(rng.randint(1, _MOST_RECORDS))]
+        phases.append(Phase(rng.randrange(PARTITIONS), tuple(names)))
+    return Transaction(producer, number, rng.random() < _COMMITTED_SHARE, tuple(phases))
+
+
+def outcomes_by_producer(lines: Sequence[str]) -> dict[int, list[Outcome]]:
+    """Read a program's answer: one line ``producer TAB outcome`` for each transaction, in each producer's order."""
+    outcomes: dict[int, list[Outcome]] = {}
+    for line in lines:
+        producer, outcome = line.split("\t")[:2]
+        outcomes.setdefault(int(producer), []).append(Outcome(outcome))
+    return outcomes

@@ -1,0 +1,29 @@
+"""B01 and its like: frames that come too late, by the hundred, against every version of the transaction protocol."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.interop.late_frames.client import VERSION_1, VERSION_2, PhasedClient
+from tests.interop.late_frames.experiment import FAULTS, run
+from tests.processes import BrokerProcess
+
+Name = Callable[[str], str]
+SEED = 1
+
+
+@pytest.mark.parametrize("client", VERSION_2, ids=lambda client: client.name)
+def test_version_2_keeps_every_transaction_whole(client: PhasedClient, broker: BrokerProcess, name: Name) -> None:
+    outcome = run(client, broker.address, name("topic"), SEED)
+    assert outcome.protocol_version == 2
+    assert sum(outcome.faults.values()) == FAULTS
+    assert outcome.verdict.is_clean, outcome
+
+
+@pytest.mark.parametrize("client", VERSION_1, ids=lambda client: client.name)
+def test_version_1_is_torn_in_the_same_way_every_time(client: PhasedClient, broker: BrokerProcess, name: Name) -> None:
+    """KAFKA-17754: an EndTxn that comes late ends the next transaction of its producer. It awaits its remedy."""
+    first, again = (run(client, broker.address, name("topic"), SEED, each=40) for _ in range(2))
+    assert first.protocol_version == again.protocol_version == 1
+    assert first.verdict.aborted_but_visible, first
+    assert first.verdict.counts() == again.verdict.counts()
