@@ -236,6 +236,12 @@ class BrokerConfig:
     transaction_partition_verification_enable: bool = boolean(
         True, "Whether the first batch of a transaction is checked with its coordinator."
     )
+    add_partitions_to_txn_retry_backoff_ms: int = integer(
+        20, "How long until a coordinator on another broker is asked again to add a partition to a transaction.", low=1
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = integer(
+        100, "How long the first batch of a transaction waits for the transaction before it to complete.", low=0
+    )
     transaction_two_phase_commit_enable: bool = boolean(
         False, "Whether producers may ask for transactions without a time-out.", unused="they may not yet"
     )

@@ -1,6 +1,7 @@
 """What each part of a broker needs to know of the broker's configuration, in the part's own terms."""
 
 from broker.config import BrokerConfig
+from broker.replication.transaction_verification import VerificationSettings
 from broker.storage.log_manager import LogManagerConfig
 from coordinator.group.settings import GroupSettings
 from coordinator.transaction.coordinator import TransactionConfig
@@ -43,4 +44,13 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
         remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
         request_timeout_ms=config.request_timeout_ms,
         completion_wait_ms=config.oncelog_end_txn_answer_ms,
+    )
+
+
+def verification_settings(config: BrokerConfig) -> VerificationSettings:
+    return VerificationSettings(
+        enabled=config.transaction_partition_verification_enable,
+        retry_backoff_ms=config.add_partitions_to_txn_retry_backoff_ms,
+        retry_backoff_max_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
+        request_timeout_ms=config.request_timeout_ms,
     )

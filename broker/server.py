@@ -27,7 +27,7 @@ from broker.listeners import Listeners, parse_listeners
 from broker.local_channel import LocalChannel
 from broker.metadata_journal import MetadataJournal
 from broker.network.socket_server import SocketServer
-from broker.part_settings import group_settings, log_manager_config, transaction_config
+from broker.part_settings import group_settings, log_manager_config, transaction_config, verification_settings
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.replica_manager import ReplicaManager
@@ -88,8 +88,7 @@ class Broker:
     producer_ids: ProducerIds
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
-    transaction_verifier: TransactionVerifier | None
-    """None when verification is switched off."""
+    transaction_verifier: TransactionVerifier
     authorizer: Authorizer
     quotas: Quotas
     supervisor: Supervisor
@@ -160,6 +159,8 @@ class _Start:
         await self._load(store, logs)
         resources.callback(self._close_logs, logs)
         resources.push_async_callback(replicas.stop)
+        verifier = self._transaction_verifier(broker_id, replicas, transactions, channel)
+        resources.callback(verifier.stop)
         resources.push_async_callback(supervisor.stop)
         server = SocketServer(config, supervisor)
         resources.push_async_callback(server.stop)
@@ -191,11 +192,7 @@ class _Start:
             producer_ids=producer_ids,
             group_coordinator=groups,
             transaction_coordinator=transactions,
-            transaction_verifier=(
-                TransactionVerifier(replicas, transactions)
-                if config.transaction_partition_verification_enable
-                else None
-            ),
+            transaction_verifier=verifier,
             authorizer=AllowAll(),
             quotas=Unlimited(),
             supervisor=supervisor,
@@ -291,6 +288,18 @@ class _Start:
             tasks=self._supervisor,
             wall_clock=self._wall_clock,
             transaction_version=lambda: self._features.transaction_version,
+        )
+
+    def _transaction_verifier(
+        self, broker_id: int, replicas: ReplicaManager, transactions: TransactionCoordinator, channel: LocalChannel
+    ) -> TransactionVerifier:
+        return TransactionVerifier(
+            replicas,
+            transactions,
+            broker_id=broker_id,
+            metadata=self._metadata,
+            channel=channel,
+            settings=verification_settings(self._config),
         )
 
     def _replica_manager(self, broker_id: int, logs: LogManager, coordinators: "_Coordinators") -> ReplicaManager:

@@ -181,3 +181,11 @@ RETRIABLE: Final = frozenset(
     }
 )
 """Codes whose exception in the Java client is a ``RetriableException``."""
+
+
+def error_of(number: int) -> ErrorCode:
+    """The code that a response's number stands for; numbers of a future Kafka count as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -14,23 +14,27 @@ for "try again", and the second for the end of their idempotence.
 
 Transactions: a transactional batch needs a transactional id that the client may write to, and one request carries one
 producer's. Before the first batch of a transaction on a partition its coordinator is asked whether the partition
-belongs to it (``broker.replication.transaction_verification``). While the coordinator cannot say, this handler is a
-coroutine, and nothing of the connection overtakes it.
+belongs to it, or, from version 12 on, told to add it (``broker.replication.transaction_verification``). While the
+coordinator cannot say, this handler is a coroutine, and nothing of the connection overtakes it.
 
 Internal topics are written by their coordinators only: INVALID_TOPIC_EXCEPTION. (Kafka makes an exception for a client
 that calls itself ``__admin_client``; here nobody is believed.)
 
 Versions: 0-2 carried older batch formats and are advertised because librdkafka turns compression off without them; they
 are not served. 3 is the first with batches of version 2; 5 answers the log start offset; 7 allows zstd; 8 has error
-messages; 9 is flexible; 10 answers the current leader (KIP-951); 11 may be answered with TRANSACTION_ABORTABLE.
+messages; 9 is flexible; 10 answers the current leader (KIP-951); 11 may be answered with TRANSACTION_ABORTABLE; 12 adds
+its partitions to the transaction, and may be answered with CONCURRENT_TRANSACTIONS while the one before completes
+(KIP-890); 13 has topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.dispatch import CloseConnection, Later, Outcome, RequestContext, handles
 from broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from broker.replication.leader_hint import leader_hint
-from broker.replication.transaction_verification import Errors, TransactionVerifier
+from broker.replication.transaction_verification import Errors
 from broker.security.authorizer import Operation, ResourceType
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendOrigin
@@ -49,6 +53,7 @@ from protocol.messages.produce import (
 from protocol.records.compression import Compression
 from protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT, BatchHeader
 from protocol.records.validation import conform_to_topic, validate_produced
+from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.server import Broker
@@ -57,6 +62,7 @@ _ACKS: Final = frozenset({-1, 0, 1})
 _NO_ACKS: Final = 0
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _UNKNOWN_OFFSET: Final = -1
 
 _ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
@@ -81,6 +87,8 @@ _MESSAGES: Final = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Internal topics are written by the broker only",
     ErrorCode.INVALID_TXN_STATE: "The partition was not added to the transaction",
     ErrorCode.TRANSACTION_ABORTABLE: "The partition was not added to the transaction",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "The producer's transaction before this one is not complete yet",
+    ErrorCode.UNKNOWN_TOPIC_ID: "No topic here has this id",
     ErrorCode.NOT_ENOUGH_REPLICAS: "Not enough replicas, or the transaction could not be verified yet",
 }
 
@@ -92,28 +100,28 @@ def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> P
     return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-@handles(ApiKey.PRODUCE, versions="3-11", advertised="0-11", error_response=error_response)
+@handles(ApiKey.PRODUCE, versions="3-13", advertised="0-13", error_response=error_response)
 def handle_produce(broker: "Broker", context: RequestContext, request: ProduceRequest) -> Outcome:
     refusal = _refusal(broker, context, request)
     if refusal:
         return _answered(broker, context, request, _refused(request, refusal))
-    verifier, transactional_id = broker.transaction_verifier, request.transactional_id
-    if verifier is None or transactional_id is None:
+    if context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+        for topic in request.topic_data:
+            topic.name = broker.replica_manager.topic_name(topic.topic_id) or ""
+    transactional_id = request.transactional_id
+    if transactional_id is None:
         return _append(broker, context, request, _NO_ERRORS)
-    errors = verifier.verify(transactional_id, request, context.api_version)
-    if errors is None:
-        return _append_when_verified(broker, context, request, verifier, transactional_id)
-    return _append(broker, context, request, errors)
+    may_write = partial(_may_write, broker, context)
+    verdict = broker.transaction_verifier.verify_produce(transactional_id, request, context.api_version, may_write)
+    if isinstance(verdict, dict):
+        return _append(broker, context, request, verdict)
+    return _append_when_verified(broker, context, request, verdict)
 
 
 async def _append_when_verified(
-    broker: "Broker",
-    context: RequestContext,
-    request: ProduceRequest,
-    verifier: TransactionVerifier,
-    transactional_id: str,
+    broker: "Broker", context: RequestContext, request: ProduceRequest, verdict: Coroutine[Any, Any, Errors]
 ) -> ProduceResponse | Later | None:
-    errors = await verifier.verify_patiently(transactional_id, request, context.api_version)
+    errors = await verdict
     return _append(broker, context, request, errors)
 
 
@@ -148,29 +156,34 @@ class _Appends:
     def run(self) -> ProduceResponse:
         responses = []
         for topic in self._request.topic_data:
-            name = topic.name
-            error = self._topic_error(name)
+            name, topic_id = topic.name, topic.topic_id
+            error = self._topic_error(name, topic_id)
             partitions = [
-                _error(data.index, error) if error else self._append(name, data) for data in topic.partition_data
+                _error(data.index, error) if error else self._append(name, topic_id, data)
+                for data in topic.partition_data
             ]
-            responses.append(TopicProduceResponse(name=name, partition_responses=partitions))
+            responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions))
         return ProduceResponse(responses=responses)
 
-    def _topic_error(self, name: str) -> ErrorCode:
+    def _topic_error(self, name: str, topic_id: bytes) -> ErrorCode:
+        if not name and self._context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+            return ErrorCode.UNKNOWN_TOPIC_ID
         if not self._broker.authorizer.authorize(self._context, Operation.WRITE, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return ErrorCode.INVALID_TOPIC_EXCEPTION if name in INTERNAL_TOPICS else ErrorCode.NONE
 
-    def _append(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
+    def _append(self, topic: str, topic_id: bytes, data: PartitionProduceData) -> PartitionProduceResponse:
         partition = self._broker.replica_manager.led_partition((topic, data.index))
         if isinstance(partition, ErrorCode):
             return _error(data.index, partition)
+        if topic_id != partition.topic_id and ZERO_UUID not in (topic_id, partition.topic_id):
+            return _error(data.index, ErrorCode.UNKNOWN_TOPIC_ID)  # Another topic of the same name.
         log = partition.led_log
         assert log is not None
         valid = self._validated(data, log.config)
         if isinstance(valid, ErrorCode):
             return _error(data.index, valid)
-        if self._unverified and (error := self._unverified.get((topic, data.index))):
+        if self._unverified and (error := self._unverified.get(partition.topic_partition)):
             return _error(data.index, error)
         batch, header = valid
         acks = self._request.acks
@@ -245,6 +258,13 @@ def _refusal(broker: "Broker", context: RequestContext, request: ProduceRequest)
     return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producer_ids) > 1 else ErrorCode.NONE
 
 
+def _may_write(broker: "Broker", context: RequestContext, topic: str) -> bool:
+    """Whether batches of a topic may be appended at all, as far as the topic's name goes."""
+    return topic not in INTERNAL_TOPICS and broker.authorizer.authorize(
+        context, Operation.WRITE, ResourceType.TOPIC, topic
+    )
+
+
 def _is_transactional(records: memoryview) -> bool:
     """Whether bytes that may be a batch say so; what they are is decided later."""
     return len(records) >= HEADER_SIZE and records[_ATTRIBUTES] & TRANSACTIONAL_BIT != 0
@@ -254,7 +274,9 @@ def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
-                name=topic.name, partition_responses=[_error(data.index, error) for data in topic.partition_data]
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_error(data.index, error) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]

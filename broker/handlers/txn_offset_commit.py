@@ -1,17 +1,22 @@
 """TxnOffsetCommit: commit offsets as part of a producer's transaction.
 
-The transaction's coordinator is asked, in the same step as the append, whether the group's partition of the offsets
-topic is in an ongoing transaction of this producer. A commit that comes after the end of its transaction would wait for
-a marker that nobody ever writes, and no consumer that insists on stable offsets could go on (KIP-890).
+The transaction's coordinator is asked whether the group's partition of the offsets topic is in an ongoing transaction
+of this producer, or, from version 5 on, told to add it (``broker.replication.transaction_verification``). A commit that
+comes after the end of its transaction would wait for a marker that nobody ever writes, and no consumer that insists on
+stable offsets could go on (KIP-890). The answer and the append are one step, or a guard tells that no marker came in
+between.
 
 From version 3 on the consumer's group metadata comes along, so that a producer whose consumer fell out of the group is
 fenced like any other commit of it (KIP-447). Clients of versions 0 and 1 cannot bear COORDINATOR_LOAD_IN_PROGRESS, and
-those before 4 TRANSACTION_ABORTABLE. Versions above 4 belong to the second transaction protocol and are not served yet.
+those before 4 TRANSACTION_ABORTABLE. Clients of version 5 do not say beforehand that they will commit offsets.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.replication.transaction_verification import Errors
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
 from coordinator.group.offset_requests import Committer, OffsetToCommit, PartitionErrors
@@ -33,17 +38,6 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_THAT_KNOWS_LOADING = 2
-_FIRST_THAT_KNOWS_ABORTABLE = 4
-
-_UNDECIDED = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    }
-)
-"""The transaction's coordinator cannot say yet. That is no reason to look for the group's coordinator anew."""
 
 
 def refuse_txn_offset_commit(
@@ -58,7 +52,7 @@ def refuse_txn_offset_commit(
     return _response(request, version, errors)
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, versions="0-4", error_response=refuse_txn_offset_commit)
+@handles(ApiKey.TXN_OFFSET_COMMIT, versions="0-5", error_response=refuse_txn_offset_commit)
 def handle_txn_offset_commit(broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest) -> Outcome:
     version = context.api_version
     authorize = broker.authorizer.authorize
@@ -72,34 +66,60 @@ def handle_txn_offset_commit(broker: "Broker", context: RequestContext, request:
         _judge_topic(broker, context, topic, offsets, refused)
     if not offsets:
         return _response(request, version, refused)
-    error = _verify(broker, request)
-    if error is not ErrorCode.NONE:
-        return _response(request, version, refused | {offset.partition: error for offset in offsets})
-    reply: Reply[TxnOffsetCommitResponse] = Reply()
-    broker.group_coordinator.txn_commit_offsets(
-        Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id),
-        Producer(request.producer_id, request.producer_epoch),
-        offsets,
-        lambda errors: reply(_response(request, version, refused | errors)),
-    )
-    return reply.answer()
-
-
-def _verify(broker: "Broker", request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Does the commit belong to an ongoing transaction?"""
     groups = broker.group_coordinator
+    commit = _Commit(broker, version, request, offsets, refused)
     index = groups.partition_for(request.group_id)
-    if index is None or broker.transaction_verifier is None or groups.availability(request.group_id):
-        return ErrorCode.NONE  # Then the group's coordinator has its own answer.
-    partition = TopicPartition(GROUP_METADATA_TOPIC_NAME, index)
-    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    errors = broker.transaction_coordinator.verify_partitions(
-        request.transactional_id, producer, frozenset({partition})
+    if index is None or groups.availability(request.group_id):
+        return commit.append({})  # The group's coordinator has its own answer.
+    verdict = broker.transaction_verifier.verify_offsets(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        TopicPartition(GROUP_METADATA_TOPIC_NAME, index),
+        version,
     )
-    error = errors[partition]
-    if error in _UNDECIDED:
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
+    return commit.append(verdict) if isinstance(verdict, dict) else commit.append_when_verified(verdict)
+
+
+class _Commit:
+    """The part of a request that may be committed, if its transaction is open."""
+
+    __slots__ = ("_broker", "_offsets", "_refused", "_request", "_version")
+
+    def __init__(
+        self,
+        broker: "Broker",
+        version: int,
+        request: TxnOffsetCommitRequest,
+        offsets: list[OffsetToCommit],
+        refused: PartitionErrors,
+    ) -> None:
+        self._broker = broker
+        self._version = version
+        self._request = request
+        self._offsets = offsets
+        self._refused = refused
+
+    async def append_when_verified(
+        self, verdict: Coroutine[Any, Any, Errors]
+    ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+        errors = await verdict
+        return self.append(errors)
+
+    def append(self, unverified: Errors) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+        """In the same step as the verdict."""
+        request, reply = self._request, Reply[TxnOffsetCommitResponse]()
+        for error in unverified.values():
+            return self._answer(dict.fromkeys((offset.partition for offset in self._offsets), error))
+        self._broker.group_coordinator.txn_commit_offsets(
+            Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id),
+            Producer(request.producer_id, request.producer_epoch),
+            self._offsets,
+            lambda errors: reply(self._answer(errors)),
+        )
+        return reply.answer()
+
+    def _answer(self, errors: PartitionErrors) -> TxnOffsetCommitResponse:
+        return _response(self._request, self._version, self._refused | errors)
 
 
 def _judge_topic(
@@ -148,6 +168,4 @@ def _response(request: TxnOffsetCommitRequest, version: int, errors: PartitionEr
 def _for_version(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _FIRST_THAT_KNOWS_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_THAT_KNOWS_ABORTABLE:
-        return ErrorCode.INVALID_TXN_STATE
     return error

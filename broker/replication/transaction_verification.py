@@ -1,164 +1,344 @@
 """Before the first batch of a transaction enters a partition: does the coordinator know that it belongs there?
 
 A batch that arrives late, after its transaction has ended, would open a transaction that nobody ever ends (KIP-890). So
-the leader asks the coordinator of the transactional id whether the partition is in an ongoing transaction of this
-producer. It asks for the first batch only: the later ones find the transaction open in the producer's state, and a
-batch of an older epoch than the log has seen is left to the append, which fences it.
+the leader asks the coordinator of the transactional id, before the first batch only: the later ones find the
+transaction open in the producer's state, and a batch of an older epoch than the log has seen is refused without any
+question. What is asked depends on the client:
 
-The coordinator is asked and the batch appended in one step, so that no marker can come between. While the coordinator
-cannot say (it is loading, or the transaction is just being ended) the request waits, and with it the whole connection;
-in the end it is refused with NOT_ENOUGH_REPLICAS, which every producer takes for "again". A later batch of the same
-producer must then not slip in before the refused one: the lowest refused sequence is kept until its batch has come.
+* version 1 of the transaction protocol adds partitions beforehand, so the question is whether this one was added;
+* version 2 does not, so the coordinator is told to add it. Every transaction has an epoch of its own there, and a batch
+  of the next one may arrive while the coordinator still completes the one before.
 
-The coordinator is the one in this broker; others are not asked yet.
+Offsets of a group are verified in the same way; their partition is the group's.
+
+The coordinator may be this broker. Then it is asked by a plain call, and where it can answer at once the append happens
+in the same step: no marker can come between. Otherwise the handler becomes a coroutine, nothing of its connection
+overtakes it, and a guard in the producer state tells in the end whether the answer still holds (``start_verification``
+and ``check_verified`` of ``ProducerStateManager``). The last look at the guard and the append are one step again.
+
+Waiting. While nobody can say anything (the coordinator is loading, or out of reach) a batch waits for some seconds,
+and is then refused with an error that every producer takes for "again"; what it sent behind that batch is refused too.
+While the transaction before completes, version 2 waits ``add.partitions.to.txn.retry.backoff.max.ms``. A coordinator in
+this broker wakes us when it has completed; another one is asked again every ``add.partitions.to.txn.retry.backoff.ms``.
+
+(Kafka: ReplicaManager.maybeSendPartitionsToTransactionCoordinator and handleProduceAppend, AddPartitionsToTxnManager.)
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from broker.replication.add_partitions_to_txn_sender import AddPartitionsToTxnSender, PartitionErrors, Question
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.verification_errors import (
+    UNDECIDED,
+    TransactionSupportedOperation,
+    offset_commit_error,
+    operation_of_produce,
+    operation_of_txn_offset_commit,
+    produce_error,
+)
+from broker.replication.verification_metrics import VerificationMetrics
+from broker.storage.producer_state import ProducerStateManager
+from broker.storage.verification_state import VerificationStateEntry
+from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from coordinator.ports import BrokerChannel, TopicMetadata
+from coordinator.runtime import Answer, map_answer, partition_for
 from coordinator.transaction.coordinator import TransactionCoordinator
 from coordinator.transaction.state import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
-from protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
+from protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_BIT
 from protocol.topic_partition import TopicPartition
 
 _LONGEST_WAIT_SECONDS: Final = 5.0
 _FIRST_PAUSE_SECONDS: Final = 0.001
 _LONGEST_PAUSE_SECONDS: Final = 0.05
-_MOST_REFUSALS: Final = 10_000
+_CLIENT_VERSION: Final = 2
+"""The transaction protocol of clients whose partitions are added by writing to them."""
 
 _ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
 _PRODUCER: Final = Struct(">qhi")
 _PRODUCER_POSITION: Final = 43
 """Where a batch has its producer id, epoch and base sequence."""
 
-_UNDECIDED: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    }
-)
-"""The coordinator cannot say yet."""
-_FIRST_VERSION_WITH_TRANSACTION_ABORTABLE: Final = 11
+Errors: TypeAlias = PartitionErrors
+"""Why batches must not be appended."""
+Verdict: TypeAlias = Errors | Coroutine[Any, Any, Errors]
+"""What may not be appended; a coroutine while that cannot be said. The append has to follow in the same step."""
+MayWrite: TypeAlias = Callable[[str], bool]
+"""Whether the client may write to a topic."""
 
 
-class _FirstBatch(NamedTuple):
-    """What a partition's batch says of its producer, where it is the first of its transaction."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationSettings:
+    """With Kafka's defaults."""
+
+    enabled: bool = True
+    """Whether version 1 is verified; version 2 adds its partitions in any case."""
+    retry_backoff_ms: int = 20
+    retry_backoff_max_ms: int = 100
+    request_timeout_ms: int = 30_000
+
+
+class _Batch(NamedTuple):
+    """What a transactional batch says of its producer. Offsets have no sequence."""
 
     partition: TopicPartition
     producer: ProducerIdAndEpoch
     base_sequence: int
 
 
-Errors = dict[tuple[str, int], ErrorCode]
-"""Why batches must not be appended, by (topic, partition)."""
-
-
 class TransactionVerifier:
     """Asks for one broker's partitions."""
 
-    def __init__(self, replicas: ReplicaManager, coordinator: TransactionCoordinator) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        coordinator: TransactionCoordinator,
+        *,
+        broker_id: int,
+        metadata: TopicMetadata,
+        channel: BrokerChannel,
+        settings: VerificationSettings,
+    ) -> None:
+        self.metrics = VerificationMetrics()
         self._replicas = replicas
         self._coordinator = coordinator
-        self._refused: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
-        """(epoch, lowest sequence) of batches that were refused undecided, by (partition, producer id)."""
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._settings = settings
+        self._sender = AddPartitionsToTxnSender(channel, request_timeout_ms=settings.request_timeout_ms)
 
-    def verify(self, transactional_id: str, request: ProduceRequest, version: int) -> Errors | None:
-        """What may not be appended, and why; None while that cannot be said."""
-        first = list(self._first_batches(request))
-        if not first:
+    def stop(self) -> None:
+        self._sender.stop()
+
+    def verify_produce(
+        self, transactional_id: str, request: ProduceRequest, version: int, may_write: MayWrite
+    ) -> Verdict:
+        """For a request whose batches are all of one producer. Topics that may not be written to are left out."""
+        operation = operation_of_produce(version)
+        if not self._applies(operation):
             return {}
-        errors = self._ask(transactional_id, first)
-        if any(error in _UNDECIDED for error in errors.values()):
-            return None
-        return {batch.partition: error for batch in first if (error := self._verdict(batch, errors, version))}
+        batches = list(_transactional_batches(request, may_write))
+        if not batches:
+            return {}
+        patience = min(request.timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
+        verdict = self._verify(transactional_id, batches, operation, patience)
+        return _told(verdict, produce_error, operation)
 
-    async def verify_patiently(self, transactional_id: str, request: ProduceRequest, version: int) -> Errors:
-        """The same, after waiting for the coordinator. What stays undecided is refused.
+    def verify_offsets(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, offsets_partition: TopicPartition, version: int
+    ) -> Verdict:
+        """For offsets that are committed in a transaction; ``offsets_partition`` is their group's, led here."""
+        operation = operation_of_txn_offset_commit(version)
+        if not self._applies(operation):
+            return {}
+        batch = _Batch(offsets_partition, producer, NO_SEQUENCE)
+        return _told(self._verify(transactional_id, [batch], operation, 0), offset_commit_error, operation)
 
-        The last question and what the caller appends after this are one step: nothing is awaited between them.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(request.timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
-        pause = _FIRST_PAUSE_SECONDS
-        while (errors := self.verify(transactional_id, request, version)) is None:
-            if loop.time() >= deadline:
-                return self._refuse(transactional_id, request, version)
+    def _applies(self, operation: TransactionSupportedOperation) -> bool:
+        return operation.adds_partitions or self._settings.enabled
+
+    def _verify(
+        self, transactional_id: str, batches: list[_Batch], operation: TransactionSupportedOperation, patience: float
+    ) -> Verdict:
+        attempt = _Attempt(self._replicas, batches, operation)
+        if not attempt.guards:
+            return attempt.errors
+        answer, is_here = self._ask(attempt.question(transactional_id))
+        if isinstance(answer, dict) and UNDECIDED.isdisjoint(answer.values()):
+            return attempt.settled(answer)
+        waiting = _Waiting(self._settings, operation, patience)
+        return self._verify_patiently(transactional_id, batches, waiting, attempt, answer, is_here)
+
+    async def _verify_patiently(
+        self,
+        transactional_id: str,
+        batches: list[_Batch],
+        waiting: "_Waiting",
+        attempt: "_Attempt",
+        answer: Answer[PartitionErrors],
+        is_here: bool,
+    ) -> Errors:
+        """Ask until there is a decision or no time is left. Nothing is awaited after the last look at the guards."""
+        while True:
+            waiting.begin()
+            answers = answer if isinstance(answer, dict) else await answer
+            pause = waiting.pause(answers, is_here=is_here)
+            if pause is None:
+                return attempt.settled(answers)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            attempt = _Attempt(self._replicas, batches, waiting.operation)
+            if not attempt.guards:
+                return attempt.errors
+            answer, is_here = self._ask(attempt.question(transactional_id))
+
+    # Asking
+
+    def _ask(self, question: Question) -> tuple[Answer[PartitionErrors], bool]:
+        """The answer, and whether it is from this broker."""
+        began = asyncio.get_running_loop().time()
+        answer = self._ask_here(question)
+        is_here = True
+        if isinstance(answer, dict) and ErrorCode.NOT_COORDINATOR in answer.values():
+            leader = self._coordinator_of(question.transactional_id)
+            if leader is None:
+                answer = question.all_answered(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            elif leader != self._broker_id:
+                answer, is_here = self._sender.ask(leader, question), False
+        return map_answer(answer, lambda errors: self._noted(began, errors)), is_here
+
+    def _ask_here(self, question: Question) -> Answer[PartitionErrors]:
+        transactional_id, producer, partitions, adds_partitions = question
+        if not adds_partitions:
+            return self._coordinator.verify_partitions(transactional_id, producer, partitions)
+        added = self._coordinator.add_partitions(transactional_id, producer, partitions, client_version=_CLIENT_VERSION)
+        return map_answer(added, question.all_answered)
+
+    def _coordinator_of(self, transactional_id: str) -> int | None:
+        count = self._metadata.partition_count(TRANSACTION_STATE_TOPIC_NAME)
+        if count is None:
+            return None
+        leader = self._metadata.leader(
+            TopicPartition(TRANSACTION_STATE_TOPIC_NAME, partition_for(transactional_id, count))
+        )
+        return None if leader is None else leader.broker_id
+
+    def _noted(self, began: float, errors: PartitionErrors) -> PartitionErrors:
+        time_ms = (asyncio.get_running_loop().time() - began) * 1000
+        self.metrics.record(time_ms, sum(map(bool, errors.values())))
         return errors
 
-    def _first_batches(self, request: ProduceRequest) -> Iterator[_FirstBatch]:
-        for topic in request.topic_data:
-            for data in topic.partition_data:
-                records = data.records
-                if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
-                    continue
-                if not records[_ATTRIBUTES] & TRANSACTIONAL_BIT:
-                    continue
-                partition = self._replicas.led_partition((topic.name, data.index))
-                if isinstance(partition, ErrorCode) or partition.led_log is None:
-                    continue
-                producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
-                entry = partition.led_log.producer_state.producers.get(producer_id)
-                if entry is not None and (
-                    entry.producer_epoch > epoch
-                    or (entry.producer_epoch == epoch and entry.txn_first_offset is not None)
-                ):
-                    continue
-                name = TopicPartition(topic.name, data.index)
-                yield _FirstBatch(name, ProducerIdAndEpoch(producer_id, epoch), sequence)
 
-    def _ask(self, transactional_id: str, first: list[_FirstBatch]) -> dict[TopicPartition, ErrorCode]:
-        """One request carries the batches of one producer, as was checked before."""
-        partitions = frozenset(batch.partition for batch in first)
-        return self._coordinator.verify_partitions(transactional_id, first[0].producer, partitions)
+class _Attempt:
+    """The batches of a request as the producer state sees them now, and of which of them their coordinator is asked."""
 
-    def _verdict(self, batch: _FirstBatch, errors: dict[TopicPartition, ErrorCode], version: int) -> ErrorCode:
-        error = errors[batch.partition]
-        if error:
-            return _told(error, version)
-        key = batch.partition, batch.producer.id
-        epoch, lowest = self._refused.get(key, (batch.producer.epoch, batch.base_sequence))
-        if epoch == batch.producer.epoch and batch.base_sequence > lowest:
-            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        self._refused.pop(key, None)
-        return ErrorCode.NONE
+    __slots__ = ("_adds_partitions", "_open", "_replicas", "errors", "guards")
 
-    def _refuse(self, transactional_id: str, request: ProduceRequest, version: int) -> Errors:
-        first = list(self._first_batches(request))
-        errors = self._ask(transactional_id, first)
-        for batch in first:
-            if errors[batch.partition] in _UNDECIDED:
-                self._remember(batch)
-        return {batch.partition: error for batch in first if (error := self._verdict(batch, errors, version))}
+    def __init__(
+        self, replicas: ReplicaManager, batches: Iterable[_Batch], operation: TransactionSupportedOperation
+    ) -> None:
+        self._replicas = replicas
+        self._adds_partitions = operation.adds_partitions
+        self.errors: Errors = {}
+        """Of batches that are refused whatever a coordinator says: fenced, or their partition is not led here."""
+        self.guards: dict[_Batch, VerificationStateEntry] = {}
+        self._open: list[_Batch] = []
+        """Batches whose transaction is open on their partition."""
+        for batch in batches:
+            self._start(batch)
 
-    def _remember(self, batch: _FirstBatch) -> None:
-        key = batch.partition, batch.producer.id
-        epoch, lowest = self._refused.get(key, (batch.producer.epoch, batch.base_sequence))
-        if epoch == batch.producer.epoch:
-            lowest = min(lowest, batch.base_sequence)
+    def _start(self, batch: _Batch) -> None:
+        state = self._state(batch)
+        if isinstance(state, ErrorCode):
+            self.errors[batch.partition] = state
+            return
+        partition, (producer_id, epoch), base_sequence = batch
+        guard = state.start_verification(producer_id, epoch, base_sequence, adds_partitions=self._adds_partitions)
+        if guard is None:
+            self._open.append(batch)
+        elif isinstance(guard, ErrorCode):
+            self.errors[partition] = guard
         else:
-            lowest = batch.base_sequence
-        self._refused[key] = batch.producer.epoch, lowest
-        self._refused.move_to_end(key)
-        if len(self._refused) > _MOST_REFUSALS:
-            self._refused.popitem(last=False)
+            self.guards[batch] = guard
+
+    def _state(self, batch: _Batch) -> ProducerStateManager | ErrorCode:
+        partition = self._replicas.led_partition(batch.partition)
+        if isinstance(partition, ErrorCode):
+            return partition
+        log = partition.led_log
+        return partition.unavailable_error if log is None else log.producer_state
+
+    def question(self, transactional_id: str) -> Question:
+        """One request carries the batches of one producer."""
+        producer = next(iter(self.guards)).producer
+        partitions = frozenset(batch.partition for batch in self.guards)
+        return Question(transactional_id, producer, partitions, self._adds_partitions)
+
+    def settled(self, answers: PartitionErrors) -> Errors:
+        """What must not be appended in this step, by what was answered and by what has happened since the question."""
+        errors = self.errors
+        for batch in self._open:
+            self._check(batch, None)
+        for batch, guard in self.guards.items():
+            error = answers[batch.partition]
+            if error:
+                errors[batch.partition] = error
+            else:
+                self._check(batch, guard)
+        return errors
+
+    def _check(self, batch: _Batch, guard: VerificationStateEntry | None) -> None:
+        state = self._state(batch)
+        error = state if isinstance(state, ErrorCode) else state.check_verified(*batch.producer, guard)
+        if error:
+            self.errors[batch.partition] = error
 
 
-def _told(error: ErrorCode, version: int) -> ErrorCode:
-    """The coordinator's error as a producer of this version understands it."""
-    if error in _UNDECIDED:
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    if error is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_VERSION_WITH_TRANSACTION_ABORTABLE:
-        return ErrorCode.INVALID_TXN_STATE
-    return error
+class _Waiting:
+    """How long a request waits for a decision, and how long until it asks again."""
+
+    __slots__ = ("_asked", "_backoff", "_longest_retry", "_next_pause", "_patience", "_started", "operation")
+
+    def __init__(
+        self, settings: VerificationSettings, operation: TransactionSupportedOperation, patience: float
+    ) -> None:
+        self.operation = operation
+        self._patience = patience
+        self._longest_retry = min(settings.retry_backoff_max_ms, settings.request_timeout_ms) / 1000
+        self._backoff = settings.retry_backoff_ms / 1000
+        self._next_pause = _FIRST_PAUSE_SECONDS
+        self._started = self._asked = asyncio.get_running_loop().time()
+
+    def begin(self) -> None:
+        """A question has just been asked."""
+        self._asked = asyncio.get_running_loop().time()
+
+    def pause(self, answers: PartitionErrors, *, is_here: bool) -> float | None:
+        """Seconds until the next question; None if these answers are the last."""
+        now = asyncio.get_running_loop().time()
+        waited = now - self._started
+        if self.operation.adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values():
+            if waited >= self._longest_retry:
+                return None
+            has_waited_itself = is_here and now - self._asked >= _FIRST_PAUSE_SECONDS
+            return 0 if has_waited_itself else self._backoff
+        if UNDECIDED.isdisjoint(answers.values()) or waited >= self._patience:
+            return None
+        pause = self._next_pause
+        self._next_pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return pause
+
+
+def _transactional_batches(request: ProduceRequest, may_write: MayWrite) -> Iterator[_Batch]:
+    for topic in request.topic_data:
+        name = topic.name
+        for data in topic.partition_data:
+            records = data.records
+            if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
+                continue
+            if records[_ATTRIBUTES] & TRANSACTIONAL_BIT and may_write(name):
+                producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+                yield _Batch(TopicPartition(name, data.index), ProducerIdAndEpoch(producer_id, epoch), sequence)
+
+
+def _told(
+    verdict: Verdict,
+    tell: Callable[[ErrorCode, TransactionSupportedOperation], ErrorCode],
+    operation: TransactionSupportedOperation,
+) -> Verdict:
+    """The same in the words that the client knows."""
+    if not verdict:
+        return verdict
+
+    def shape(errors: Errors) -> Errors:
+        return {partition: tell(error, operation) for partition, error in errors.items()}
+
+    return shape(verdict) if isinstance(verdict, dict) else _when_known(verdict, shape)
+
+
+async def _when_known(verdict: Coroutine[Any, Any, Errors], shape: Callable[[Errors], Errors]) -> Errors:
+    return shape(await verdict)

@@ -25,6 +25,8 @@ _OFFSETS: Final = "coordinator/group/offsets.py"
 _OFFSET_REQUESTS: Final = "coordinator/group/offset_requests.py"
 _GROUP: Final = "coordinator/group/group.py"
 _VERIFICATION: Final = "broker/replication/transaction_verification.py"
+_VERIFICATION_ERRORS: Final = "broker/replication/verification_errors.py"
+_VERIFICATION_STATE: Final = "broker/storage/verification_state.py"
 _PARTITION: Final = "broker/replication/partition.py"
 _READER: Final = "broker/replication/fetch_reader.py"
 _PRODUCE: Final = "broker/handlers/produce.py"
@@ -66,8 +68,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B02", _VERIFICATION,
-        "        if error:\n            return _told(error, version)\n",
-        "",
+        "            error = answers[batch.partition]\n",
+        "            error = ErrorCode.NONE\n",
         f"{_LATE}::test_a_batch_that_comes_after_the_end_of_its_transaction_is_refused",
     ),
     Mutation(
@@ -79,16 +81,39 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B04", _PRODUCE,
-        "    errors = await verifier.verify_patiently(transactional_id, request, context.api_version)\n",
-        "    errors = await verifier.verify_patiently(transactional_id, request, context.api_version)\n"
-        "    import asyncio\n    await asyncio.sleep(0.003)\n",
+        "    errors = await verdict\n",
+        "    errors = await verdict\n    import asyncio\n    await asyncio.sleep(0.003)\n",
         f"{_LATE}::test_no_marker_comes_between_the_question_and_the_append",
     ),
     Mutation(
         "B04", "broker/handlers/txn_offset_commit.py",
-        "    error = _verify(broker, request)\n",
-        "    error = ErrorCode.NONE\n",
+        "        for error in unverified.values():\n",
+        "        for error in list[ErrorCode]():\n",
         "tests/unit/broker/handlers/test_groups.py::test_a_commit_that_comes_after_its_transaction_is_refused",
+    ),
+    Mutation(
+        "B04", _PRODUCERS,
+        "            del self._verifications[producer_id]\n        entry.last_active_ms",
+        "            pass\n        entry.last_active_ms",
+        f"{_TEST_PRODUCERS}::test_a_marker_between_question_and_append_takes_the_guard_away",
+    ),
+    Mutation(
+        "B04", _PRODUCERS,
+        "        if present is None or present is not guard:\n",
+        "        if present is None:\n",
+        f"{_TEST_PRODUCERS}::test_a_guard_is_not_taken_for_that_of_the_next_transaction",
+    ),
+    Mutation(
+        "B06", _PRODUCER_ENTRY,
+        "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
+        "        return True\n",
+        f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
+    ),
+    Mutation(
+        "B06", "broker/replication/transaction_markers.py",
+        "            transaction_version=marker.transaction_version,\n",
+        "",
+        f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
     ),
     Mutation(
         "B07", _PRODUCERS,
@@ -97,15 +122,22 @@ MUTATIONS: Final = (
         f"{_TEST_MARKER_WRITE}::test_a_marker_that_comes_again_changes_nothing",
     ),
     Mutation(
-        "B08", _VERIFICATION,
+        "B07", _PRODUCER_ENTRY,
+        "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
+        "        return marker_epoch == MAX_EPOCH\n",
+        f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_that_comes_again_changes_nothing",
+    ),
+    Mutation(
+        "B08", _VERIFICATION_ERRORS,
         "    if error is ErrorCode.PRODUCER_FENCED:\n        return ErrorCode.INVALID_PRODUCER_EPOCH\n",
         "",
         f"{_TEST_VERIFICATION}::test_a_zombie_is_fenced_before_it_is_verified",
     ),
     Mutation(
-        "B09", _VERIFICATION,
-        "                    entry.producer_epoch > epoch\n                    or (",
-        "                    (",
+        "B09", _PRODUCERS,
+        "            if producer_epoch < entry.producer_epoch:\n"
+        "                return ErrorCode.INVALID_PRODUCER_EPOCH\n",
+        "",
         f"{_LATE}::test_a_zombie_is_fenced_without_asking_anybody",
     ),
     Mutation(
@@ -177,6 +209,12 @@ MUTATIONS: Final = (
         "LAST_LIVE_EPOCH: Final = MAX_EPOCH - 1",
         "LAST_LIVE_EPOCH: Final = MAX_EPOCH",
         f"{_TEST_STATE}::test_epochs_run_out",
+    ),
+    Mutation(
+        "B24", _PRODUCER_ENTRY,
+        "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
+        "        return self.txn_first_offset is None\n",
+        f"{_TEST_PRODUCERS}::test_a_transaction_of_epoch_32767_can_be_ended",
     ),
     Mutation(
         "B25", "coordinator/transaction/log_records.py",
@@ -513,5 +551,11 @@ MUTATIONS: Final = (
         "            self._blocked = True\n",
         "",
         f"{_TEST_CONNECTION}::test_five_produces_of_which_the_first_waits_are_appended_in_order",
+    ),
+    Mutation(
+        "B85", _VERIFICATION_STATE,
+        "        if base_sequence < self.lowest_sequence:\n",
+        "        if base_sequence < 0:\n",
+        f"{_TEST_PRODUCERS}::test_a_batch_does_not_slip_in_before_one_that_was_refused_undecided",
     ),
 )  # fmt: skip

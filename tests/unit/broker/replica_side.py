@@ -10,10 +10,13 @@ from typing import Any
 
 from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from broker.local_channel import LocalChannel
+from broker.part_settings import transaction_config, verification_settings
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Unlimited
 from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
@@ -22,6 +25,7 @@ from broker.storage.log_manager import LogManager
 from broker.storage.partition_log import AppendInfo, AppendOrigin
 from broker.supervisor import Supervisor
 from coordinator.controller.cluster_image import MetadataCache
+from coordinator.transaction.coordinator import TransactionCoordinator
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -50,16 +54,26 @@ def topic_id(topic: str) -> bytes:
     return topic.encode().rjust(16, b"\0")[-16:]
 
 
+class NoProducerIds:
+    """Nobody asks for one."""
+
+    def next_nowait(self) -> int | None:
+        return None
+
+    async def next(self) -> int:
+        raise AssertionError("a producer id was asked for")
+
+
 class ReplicaSide:
     """One broker without a network, coordinators or a controller."""
 
     def __init__(self, disk: SimDisk | None = None, **config: Any) -> None:
         self.now_ms = 1_000_000
         self.disk = disk or SimDisk()
-        self.config = replace(BrokerConfig(), **config)
+        # There is no coordinator that could be asked.
+        self.config = replace(BrokerConfig(), **{"transaction_partition_verification_enable": False} | config)
         self.authorizer: Authorizer = AllowAll()
         self.quotas = Unlimited()
-        self.transaction_verifier = None
         self.supervisor = Supervisor()
         self.metadata = MetadataCache()
         self.log_configs: dict[str, LogConfig] = {}
@@ -72,6 +86,7 @@ class ReplicaSide:
         )
         self.log_manager.start()
         self.replica_manager = self._replica_manager()
+        self.transaction_verifier = self._transaction_verifier()
 
     def _replica_manager(self) -> ReplicaManager:
         slots = self.config.max_incremental_fetch_session_cache_slots
@@ -88,6 +103,28 @@ class ReplicaSide:
             on_resigned=self.resigned.append,
             on_offsets_marker=self._on_offsets_marker,
             on_storage_failure=self.storage_failures.append,
+        )
+
+    def _transaction_verifier(self) -> TransactionVerifier:
+        """Next to a coordinator that coordinates nothing."""
+        channel = LocalChannel(ME, self.metadata)
+        coordinator = TransactionCoordinator(
+            broker_id=ME,
+            config=transaction_config(self.config),
+            metadata=self.metadata,
+            channel=channel,
+            producer_ids=NoProducerIds(),
+            tasks=self.supervisor,
+            wall_clock=self.wall_clock,
+            transaction_version=lambda: 2,
+        )
+        return TransactionVerifier(
+            self.replica_manager,
+            coordinator,
+            broker_id=ME,
+            metadata=self.metadata,
+            channel=channel,
+            settings=verification_settings(self.config),
         )
 
     def _on_offsets_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:

@@ -26,6 +26,7 @@ from broker.handlers.sync_group import handle_sync_group
 from broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from broker.security.authorizer import Operation
 from broker.server import Broker
+from coordinator.runtime import partition_for
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -67,6 +68,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from protocol.schema import ZERO_UUID, Message
+from protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker, settle
 
 R = TypeVar("R", bound=Message)
@@ -228,10 +230,11 @@ async def begin(broker: Broker) -> tuple[int, int]:
 
 
 async def end(broker: Broker, producer: tuple[int, int], *, committed: bool) -> None:
+    """By protocol version 1: the epoch stays."""
     request = EndTxnRequest(
         transactional_id="id", producer_id=producer[0], producer_epoch=producer[1], committed=committed
     )
-    assert (await ask(broker, handle_end_txn, request, EndTxnResponse)).error_code == OK
+    assert (await ask(broker, handle_end_txn, request, EndTxnResponse, 3)).error_code == OK
 
 
 def txn_request(producer: tuple[int, int], group: str = GROUP, topic: str = "t") -> TxnOffsetCommitRequest:
@@ -417,6 +420,10 @@ async def test_several_groups_are_fetched_in_one_request() -> None:
         assert nothing.groups == []
 
 
+ADDING_OFFSET_COMMIT = 5
+"""The first version that adds its group to the transaction."""
+
+
 async def txn_commit(broker: Broker, request: TxnOffsetCommitRequest, version: int = -1) -> int:
     answer = await call(broker, handle_txn_offset_commit, request, TxnOffsetCommitResponse, version)
     return answer.topics[0].partitions[0].error_code
@@ -436,7 +443,7 @@ async def test_transactional_commits_in_every_version(version: int, committed: b
         assert await fetch(broker, stable=True) == (OK, {("t", 0): (9 if committed else 5, OK)})
 
 
-@pytest.mark.parametrize("version", handle_txn_offset_commit.versions)
+@pytest.mark.parametrize("version", range(ADDING_OFFSET_COMMIT))
 async def test_a_commit_that_comes_after_its_transaction_is_refused(version: int) -> None:
     """B71: no marker would ever come for it. (B04: it is verified in the same step as it is appended.)"""
     async with group_broker() as broker:
@@ -480,10 +487,17 @@ async def test_what_concerns_the_group_is_told_before_the_transaction_is_looked_
 async def test_while_the_transactions_coordinator_cannot_say_the_commit_is_tried_again() -> None:
     async with group_broker() as broker:
         producer = await begin(broker)
-        for index in range(50):
-            broker.transaction_coordinator.on_resigned(index)
-        assert await txn_commit(broker, txn_request(producer)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert await txn_commit(broker, txn_request(producer), 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        index = partition_for("id", 50)
+        log = broker.replica_manager.partition(TopicPartition("__transaction_state", index))
+        assert log is not None
+        assert log.term is not None
+        broker.transaction_coordinator.on_resigned(index)
+        for version in handle_txn_offset_commit.versions:
+            assert await txn_commit(broker, txn_request(producer), version) == ErrorCode.NOT_COORDINATOR
+        broker.transaction_coordinator.on_elected(index, log.term)
+        for version in handle_txn_offset_commit.versions:
+            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await txn_commit(broker, txn_request(producer), version) == loading
 
 
 async def test_deleting_offsets() -> None:

@@ -153,8 +153,8 @@ async def test_a_zombie_is_fenced_before_it_is_verified() -> None:
 
 
 async def test_switched_off_everything_is_appended() -> None:
-    async with transactional_broker(transaction_partition_verification_enable="false") as (broker, producer):
-        assert broker.transaction_verifier is None
+    off = transactional_broker(transaction_partition_verification_enable="false")
+    async with off as (broker, producer), without_coordinator(broker):
         assert await producer.produce(1, 0) is ErrorCode.NONE
 
 
@@ -215,5 +215,5 @@ async def test_without_a_transactional_id_nobody_is_asked() -> None:
             ],
         )
         async with without_coordinator(broker):
-            response = await ask(broker, handle_produce, request, ProduceResponse)
+            response = await ask(broker, handle_produce, request, ProduceResponse, 12)
             assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE

@@ -1,0 +1,94 @@
+"""What a transaction coordinator's errors mean to a producer that wrote, by what its request's version understands.
+
+A partition leader asks the coordinator on behalf of a producer, so the producer may hear of errors that have nothing to
+do with its own request. What passes by itself becomes an error that makes every client try again and nothing else:
+NOT_ENOUGH_REPLICAS for batches, since it does not send the client looking for another leader, and
+COORDINATOR_LOAD_IN_PROGRESS for offsets. What breaks the transaction is TRANSACTION_ABORTABLE from the first version on
+that knows it, INVALID_TXN_STATE before. (Kafka: AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend,
+CoordinatorOperationExceptionHelper.)
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from coordinator.runtime import coordinator_error
+from protocol.errors import ErrorCode
+
+_FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
+_FIRST_PRODUCE_THAT_ADDS: Final = 12
+_FIRST_OFFSET_COMMIT_WITH_ABORTABLE: Final = 4
+_FIRST_OFFSET_COMMIT_THAT_ADDS: Final = 5
+
+
+class TransactionSupportedOperation(Enum):
+    """What a request's version lets the leader do about its transaction."""
+
+    DEFAULT_ERROR = auto()
+    """Ask whether the partition is in it."""
+    GENERIC_ERROR_SUPPORTED = auto()
+    """The same, and the client knows TRANSACTION_ABORTABLE."""
+    ADD_PARTITION = auto()
+    """Add the partition to it: a client of version 2 does not say beforehand where it will write."""
+
+    @property
+    def adds_partitions(self) -> bool:
+        return self is TransactionSupportedOperation.ADD_PARTITION
+
+
+def operation_of_produce(version: int) -> TransactionSupportedOperation:
+    return _operation(version, _FIRST_PRODUCE_WITH_ABORTABLE, _FIRST_PRODUCE_THAT_ADDS)
+
+
+def operation_of_txn_offset_commit(version: int) -> TransactionSupportedOperation:
+    return _operation(version, _FIRST_OFFSET_COMMIT_WITH_ABORTABLE, _FIRST_OFFSET_COMMIT_THAT_ADDS)
+
+
+def _operation(version: int, first_with_abortable: int, first_that_adds: int) -> TransactionSupportedOperation:
+    if version >= first_that_adds:
+        return TransactionSupportedOperation.ADD_PARTITION
+    if version >= first_with_abortable:
+        return TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
+    return TransactionSupportedOperation.DEFAULT_ERROR
+
+
+UNREACHABLE: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Nobody could say anything about the transaction."""
+UNDECIDED: Final = UNREACHABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
+"""The answer will be another one before long."""
+
+
+def produce_error(error: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
+    """For a batch. CONCURRENT_TRANSACTIONS is told as it is to clients of version 2, which meet it often.
+
+    OPERATION_NOT_ATTEMPTED: another partition of the same request could not be added; this one may be, the next time.
+    """
+    if error in UNREACHABLE or error is ErrorCode.OPERATION_NOT_ATTEMPTED:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.adds_partitions:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return _decided(error, operation)
+
+
+def offset_commit_error(error: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
+    """For offsets."""
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.adds_partitions:
+        # Clients of this age do not all know it here.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return coordinator_error(_decided(error, operation))
+
+
+def _decided(error: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and operation is TransactionSupportedOperation.DEFAULT_ERROR:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
