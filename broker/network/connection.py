@@ -85,6 +85,8 @@ class Connection(asyncio.BufferedProtocol):
         "_supervisor",
         "_transport",
         "_writing_paused",
+        "bytes_in",
+        "bytes_out",
         "info",
         "last_activity",
     )
@@ -120,6 +122,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._writing_paused = False
         self.last_activity = self._loop.time()
+        self.bytes_in = 0
+        self.bytes_out = 0
+        """Handed to the transport."""
 
     # What the transport calls
 
@@ -145,6 +150,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_activity = self._loop.time()
+        self.bytes_in += nbytes
         frames = self._reader.buffer_updated(nbytes)
         if self._closing or not (frames or self._reader.refusal):
             return
@@ -241,11 +247,15 @@ class Connection(asyncio.BufferedProtocol):
         self._send(out)
 
     def _send(self, out: Answer) -> None:
+        if not out:
+            return
+        size = sum(map(len, out))
+        self.bytes_out += size
         if len(out) == 1:
             self._transport.write(out[0])
-        elif out and sum(map(len, out)) <= _JOIN_BELOW:
+        elif size <= _JOIN_BELOW:
             self._transport.write(b"".join(out))
-        elif out:
+        else:
             self._transport.writelines(out)
 
     def _pace_reading(self) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -30,6 +31,20 @@ _COMPANIONS: Final = {"localhost": ("127.0.0.1", "::1"), "": ("0.0.0.0", "::")}
 """Hosts that mean one address of each IP version. They share a port; the second is opened if the machine has it."""
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What went over one listener since the broker started, and how many connections it has now."""
+
+    connections: int = 0
+    accepted: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def add(self, connection: Connection) -> None:
+        self.bytes_in += connection.bytes_in
+        self.bytes_out += connection.bytes_out
+
+
 class SocketServer:
     """Implements ``connection.Owner``."""
 
@@ -39,6 +54,8 @@ class SocketServer:
         self._dispatcher: Dispatcher | None = None
         self._servers: list[asyncio.AbstractServer] = []
         self._connections: dict[Connection, None] = {}
+        self._ended: dict[str, Traffic] = {}
+        """By listener: the traffic of the connections that are gone, and how many there ever were."""
         self._per_ip: Counter[str] = Counter()
         self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
         self._scratch = new_scratch()
@@ -49,8 +66,19 @@ class SocketServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    def traffic(self) -> dict[str, Traffic]:
+        """By the listener's name. A walk over the connections: for somebody who looks now and then."""
+        traffic = {name: replace(ended) for name, ended in self._ended.items()}
+        for connection in self._connections:
+            here = traffic[connection.info.listener_name]
+            here.connections += 1
+            here.add(connection)
+        return traffic
+
     async def bind(self, listeners: Iterable[Listener]) -> dict[str, int]:
         """Take the listeners' addresses; returns the port of each, by name. OSError when one is not to be had."""
+        listeners = list(listeners)
+        self._ended = {listener.name: Traffic() for listener in listeners}
         return {listener.name: await self._open(listener) for listener in listeners}
 
     async def serve(self, dispatcher: Dispatcher) -> None:
@@ -92,6 +120,7 @@ class SocketServer:
     def connection_made(self, connection: Connection) -> bool:
         host, name = connection.info.client_host, connection.info.listener_name
         self._connections[connection] = None
+        self._ended[name].accepted += 1
         self._per_ip[host] += 1
         if len(self._connections) > self._config.max_connections:
             logger.warning("Refused a connection of %s on %s: max.connections is reached", host, name)
@@ -103,6 +132,7 @@ class SocketServer:
 
     def connection_lost(self, connection: Connection) -> None:
         del self._connections[connection]
+        self._ended[connection.info.listener_name].add(connection)
         host = connection.info.client_host
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
