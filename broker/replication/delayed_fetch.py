@@ -158,6 +158,7 @@ class DelayedFetch:
         context, session = self._context, self._context.session
         if context.overtaken:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
+        self._reader.count(context)
         response = self._shape(context)
         if context.kind is FetchKind.FULL:
             self._sessions.keep(session, int(self._loop.time() * 1000))

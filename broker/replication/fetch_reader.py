@@ -95,6 +95,14 @@ class FetchReader:
             for unread in attempt.cold:
                 group.create_task(self._read_cold(context, unread))
 
+    def count(self, context: FetchContext) -> None:
+        """The replies are answered now: note how much of each partition that is."""
+        for position, reply in context.replies.items():
+            if reply.records and position.topic is not None:
+                partition = self._replicas.partition((position.topic, position.partition_index))
+                if partition is not None:
+                    partition.bytes_out += len(reply.records)
+
     def watch_all(self, context: FetchContext) -> None:
         """Let the partitions of a fetch without a session wake it."""
         for position in context.session.positions.values():

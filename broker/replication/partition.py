@@ -63,12 +63,15 @@ class Partition:
         "_replication_waiters",
         "_spawn",
         "_watchers",
+        "bytes_in",
+        "bytes_out",
         "epoch_start_offset",
         "follower_ends",
         "in_sync",
         "leader_epoch",
         "leader_id",
         "log",
+        "messages_in",
         "partition_epoch",
         "term",
         "topic_id",
@@ -88,6 +91,8 @@ class Partition:
         self.epoch_start_offset = 0
         """Where this leader epoch began: until the high watermark is there, the end of the log is not known to all."""
         self.term: LeaderTerm | None = None
+        self.messages_in = self.bytes_in = self.bytes_out = 0
+        """Appended here as leader, and answered to fetches, since this broker has the replica."""
         self._led_log: PartitionLog | None = None
         """The log while this broker leads, else None: one look answers both questions on the hot path."""
         self._alone = False
@@ -198,6 +203,8 @@ class Partition:
                 return ErrorCode.NOT_ENOUGH_REPLICAS
         info = log.append_as_leader(batch, header, self.leader_epoch, origin, transaction_version)
         if not isinstance(info, ErrorCode) and not info.duplicate:
+            self.messages_in += header.records_count
+            self.bytes_in += header.size
             flush_interval = log.config.flush_interval_messages
             if flush_interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= flush_interval:
                 self._flush_soon(log)
