@@ -12,6 +12,7 @@ from struct import error as StructError
 from typing import Final
 
 from clients.admin.offsets import EARLIEST, LATEST, list_offsets
+from clients.admin.transactions import STATES
 from clients.cluster import Cluster
 from clients.consumer.log_reader import LogReader
 from clients.errors import BadResponse, BrokerRefused, Refusal, error_code
@@ -21,18 +22,6 @@ from protocol.internal.transaction_log import TransactionLogKey, TransactionLogV
 from protocol.primitives import DecodeError
 from protocol.records.record_batch import Record
 from protocol.topic_partition import TopicPartition
-
-STATES: Final = {
-    0: "Empty",
-    1: "Ongoing",
-    2: "PrepareCommit",
-    3: "PrepareAbort",
-    4: "CompleteCommit",
-    5: "CompleteAbort",
-    6: "Dead",
-    7: "PrepareEpochFence",
-}
-"""The status byte, and what DescribeTransactions calls it (Kafka's TransactionState)."""
 
 _VERSION: Final = Struct(">h")
 _KEY_VERSION: Final = 0

@@ -17,6 +17,17 @@ from protocol.messages.list_transactions import ListTransactionsRequest, ListTra
 from protocol.topic_partition import TopicPartition
 
 ONGOING: Final = "Ongoing"
+STATES: Final = {
+    0: "Empty",
+    1: "Ongoing",
+    2: "PrepareCommit",
+    3: "PrepareAbort",
+    4: "CompleteCommit",
+    5: "CompleteAbort",
+    6: "Dead",
+    7: "PrepareEpochFence",
+}
+"""The status byte, and what DescribeTransactions calls it (Kafka's TransactionState)."""
 _NONE: Final = -1
 _FIRST_WITH_DURATION: Final = 1
 _FIRST_WITH_PATTERN: Final = 2

@@ -101,6 +101,10 @@ class Session:
         ]
         self.show_rows(rows, (kind, "result"))
         refusals = {f"{kind} {name}": refused for name, refused in outcomes.items() if refused is not None}
+        self.fail_if_any(refusals)
+
+    def fail_if_any(self, refusals: Mapping[str, Refusal]) -> None:
+        """``fail``, unless nothing was refused."""
         if refusals:
             self.fail(refusals)
 

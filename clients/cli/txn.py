@@ -1,60 +1,102 @@
-"""``oncelog txn``: transactional ids, their transactions, and the producers that partitions know."""
+"""``oncelog txn``: transactional ids and their transactions, the producers that partitions know, and ending what hangs.
+
+The verbs and options are those of Kafka's ``kafka-transactions.sh`` (TransactionsCommand), under the names that our
+other commands use as well.
+"""
 
 import click
 
-from clients.admin.producers import ActiveProducer, describe_producers
-from clients.admin.transactions import describe_transaction, list_transactions
+from clients.admin.producers import ProducersOfPartitions, describe_producers
+from clients.admin.transactions import STATES, TransactionDescription, describe_transaction, list_transactions
 from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, wall_clock, with_session
-from clients.cluster import Cluster, LeaderAnswers
+from clients.cli.txn_arguments import topic_argument, transactional_id_argument
+from clients.cluster import Cluster, Coordinator
 from clients.errors import BrokerRefused, Refusal, error_code
 from protocol.topic_partition import TopicPartition
 
 
-@click.group(cls=LazyGroup)
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "abort": "clients.cli.txn_abort:abort",
+        "find-hanging": "clients.cli.txn_find_hanging:find_hanging",
+        "force-terminate": "clients.cli.txn_force_terminate:force_terminate",
+        "log": "clients.cli.txn_log:log",
+    },
+)
 def txn() -> None:
-    """Transactions: list, describe, the producers of a topic."""
+    """Transactions: list and describe them, find those that hang, end them, tell their history."""
 
 
-@txn.command("list", epilog=example("oncelog txn list --state Ongoing"))
+@txn.command("list", epilog=example("oncelog txn list --state Ongoing", "oncelog txn list --duration-filter 60000"))
 @click.option(
-    "--state", "-s", "states", multiple=True, help="Only ids in this state, such as Ongoing or PrepareCommit."
+    "--state",
+    "-s",
+    "states",
+    multiple=True,
+    type=click.Choice(list(STATES.values()), case_sensitive=False),
+    help="Only ids in this state.",
 )
 @click.option("--producer-id", "producer_ids", multiple=True, type=int, help="Only this producer's.")
-@click.option("--longer-than", "longer_than_ms", type=int, metavar="MS", help="Only transactions open for longer.")
+@click.option(
+    "--duration-filter",
+    "--longer-than",
+    "longer_than_ms",
+    type=int,
+    metavar="MS",
+    help="Only transactions open for longer; less than 0 for all ids.",
+)
+@click.option(
+    "--transactional-id-pattern", "pattern", metavar="REGEX", help="Only ids of which the whole matches (RE2 syntax)."
+)
 @with_session()
 def list_command(
-    session: Session, states: tuple[str, ...], producer_ids: tuple[int, ...], longer_than_ms: int | None
+    session: Session,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    longer_than_ms: int | None,
+    pattern: str | None,
 ) -> None:
     """List the transactional ids of all coordinators."""
     found = session.run(
         lambda cluster: list_transactions(
-            cluster, states=states, producer_ids=producer_ids, running_longer_than_ms=longer_than_ms
+            cluster,
+            states=states,
+            producer_ids=producer_ids,
+            running_longer_than_ms=longer_than_ms,
+            transactional_id_pattern=pattern,
         )
     )
     rows = [
         {
             "transactional_id": listed.transactional_id,
+            "coordinator": listed.coordinator,
             "producer_id": listed.producer_id,
             "state": listed.state,
-            "coordinator": listed.coordinator,
         }
         for listed in found
     ]
-    session.show_rows(rows, ("transactional_id", "producer_id", "state", "coordinator"))
+    session.show_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"))
 
 
 @txn.command(epilog=example("oncelog txn describe billing-1"))
-@click.argument("transactional_id", metavar="TRANSACTIONAL-ID")
+@transactional_id_argument
 @with_session()
 def describe(session: Session, transactional_id: str) -> None:
     """Show a transactional id and the partitions of its transaction."""
-    described = session.run(lambda cluster: describe_transaction(cluster, transactional_id))
+
+    async def work(cluster: Cluster) -> tuple[int, TransactionDescription]:
+        described = await describe_transaction(cluster, transactional_id)
+        return await cluster.coordinator(Coordinator.of_transactional_id(transactional_id)), described
+
+    coordinator, described = session.run(work)
     fields = {
+        "coordinator": coordinator,
         "transactional_id": described.transactional_id,
-        "state": described.state,
         "producer_id": described.producer_id,
         "producer_epoch": described.producer_epoch,
+        "state": described.state,
         "timeout_ms": described.timeout_ms,
         "start_ms": described.start_ms,
         "open_for_ms": None if described.start_ms is None else wall_clock() - described.start_ms,
@@ -64,24 +106,27 @@ def describe(session: Session, transactional_id: str) -> None:
 
 
 @txn.command(epilog=example("oncelog txn producers orders --partition 0"))
-@click.argument("topic", metavar="TOPIC")
+@topic_argument
 @click.option("--partition", "-p", "partitions", multiple=True, type=click.IntRange(min=0), help="Default: all.")
+@click.option("--broker-id", type=int, help="Ask this broker about its replicas, instead of the leaders.")
 @with_session()
-def producers(session: Session, topic: str, partitions: tuple[int, ...]) -> None:
+def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_id: int | None) -> None:
     """Show the producers that wrote to a topic lately, and where their open transactions began."""
 
-    async def work(cluster: Cluster) -> LeaderAnswers[tuple[ActiveProducer, ...]]:
+    async def work(cluster: Cluster) -> ProducersOfPartitions:
         known = (await cluster.topics([topic]))[topic]
         if known.error_code:
             raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(known.error_code)))
         indexes = partitions or sorted(partition.partition_index for partition in known.partitions)
-        return await describe_producers(cluster, [TopicPartition(topic, index) for index in indexes])
+        chosen = [TopicPartition(topic, index) for index in indexes]
+        return await describe_producers(cluster, chosen, broker_id=broker_id)
 
     answers = session.run(work)
     columns = (
         "partition",
         "producer_id",
         "producer_epoch",
+        "coordinator_epoch",
         "last_sequence",
         "last_timestamp",
         "transaction_start_offset",
@@ -91,14 +136,13 @@ def producers(session: Session, topic: str, partitions: tuple[int, ...]) -> None
             "partition": tp.partition,
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,
+            "coordinator_epoch": producer.coordinator_epoch,
             "last_sequence": producer.last_sequence,
             "last_timestamp": producer.last_timestamp,
-            "coordinator_epoch": producer.coordinator_epoch,
             "transaction_start_offset": producer.transaction_start_offset,
         }
         for tp, found in sorted(answers.found.items())
         for producer in found
     ]
     session.show_rows(rows, columns)
-    if answers.failed:
-        session.fail({str(tp): Refusal(error=error) for tp, error in answers.failed.items()})
+    session.fail_if_any({str(tp): Refusal(error=error) for tp, error in answers.failed.items()})

@@ -1,0 +1,99 @@
+"""``oncelog txn abort``: end a transaction that a partition has open, and see that all agree that it is over."""
+
+from typing import Any
+
+import click
+
+from clients.admin.abort_verification import Check, verify_abort
+from clients.admin.transaction_abort import (
+    AbortPlan,
+    WhichTransaction,
+    carry_out_abort,
+    find_open_transaction,
+    prepare_abort,
+)
+from clients.cli.output import format_fields, format_json, format_table
+from clients.cli.session import REFUSED, Session, example, with_session
+from clients.cluster import Cluster
+from protocol.topic_partition import TopicPartition
+
+
+@click.command(
+    epilog=example(
+        "oncelog txn abort --topic orders --partition 0 --start-offset 1042 --dry-run",
+        "oncelog txn abort --topic orders --partition 0 --start-offset 1042",
+        "oncelog txn abort --topic orders --partition 0 --producer-id 4000",
+    )
+)
+@click.option("--topic", "-t", required=True, metavar="TOPIC", help="Where the transaction is open.")
+@click.option("--partition", "-p", required=True, type=click.IntRange(min=0), help="In which partition.")
+@click.option("--start-offset", type=click.IntRange(min=0), help="Where it began: `oncelog txn find-hanging` says so.")
+@click.option("--producer-id", type=click.IntRange(min=0), help="Or whose it is.")
+@click.option("--producer-epoch", type=click.IntRange(min=0), help="Only if the producer has this epoch.")
+@click.option("--coordinator-epoch", type=click.IntRange(min=-1), help="Only if its last marker was of this epoch.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@with_session()
+def abort(
+    session: Session,
+    topic: str,
+    partition: int,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int | None,
+    dry_run: bool,
+) -> None:
+    """Abort a transaction: through its coordinator if that has it, else by a marker in the partition.
+
+    If its coordinator has the transaction, its producer is fenced, and all partitions and groups of the transaction are
+    aborted with it. If no coordinator has it, it hangs, and the partition alone is told.
+    """
+    if start_offset is None and producer_id is None:
+        raise click.UsageError("say which transaction: --start-offset or --producer-id")
+    which = WhichTransaction(
+        start_offset=start_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+    )
+
+    async def prepare(cluster: Cluster) -> AbortPlan:
+        return await prepare_abort(
+            cluster, await find_open_transaction(cluster, TopicPartition(topic, partition), which)
+        )
+
+    async def carry_out(cluster: Cluster) -> tuple[Check, ...]:
+        await carry_out_abort(cluster, plan)
+        return await verify_abort(cluster, plan)
+
+    plan = session.run(prepare)
+    is_json = session.output == "json"
+    if not is_json:
+        click.echo(format_fields(_fields(plan)))
+    checks = () if dry_run else session.run(carry_out)
+    rows = [{"subject": check.subject, "agrees": check.agrees, "says": check.says} for check in checks]
+    agreed = all(check.agrees for check in checks)
+    if is_json:
+        click.echo(format_json({**_fields(plan), "done": not dry_run, "agreed": agreed, "checks": rows}))
+    elif not dry_run:
+        click.echo("\n" + format_table(rows, ("subject", "agrees", "says")))
+        click.echo("\nDone, and all agree." if agreed else "\nDone, but not all agree: look again in a moment.")
+    if not agreed:
+        raise click.exceptions.Exit(REFUSED)
+
+
+def _fields(plan: AbortPlan) -> dict[str, Any]:
+    producer, said = plan.open.producer, plan.coordinator_says
+    return {
+        "topic": plan.open.topic_partition.topic,
+        "partition": plan.open.topic_partition.partition,
+        "start_offset": plan.open.start_offset,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "transactional_id": None if said is None else said.transactional_id,
+        "coordinator_says": None if said is None else said.state,
+        "partitions": [str(each) for each in plan.partitions],
+        "action": plan.action.name.lower(),
+        "what": plan.action.value,
+    }

@@ -1,0 +1,91 @@
+"""``oncelog txn find-hanging``: transactions that a partition has open and that nobody will end."""
+
+from typing import Any, Final
+
+import click
+
+from clients.admin.hanging_transactions import (
+    Findings,
+    HangingTransaction,
+    find_hanging_transactions,
+    partitions_to_search,
+)
+from clients.cli.session import Session, example, wall_clock, with_session
+from clients.cluster import Cluster
+from clients.errors import Refusal
+from protocol.topic_partition import TopicPartition
+
+_MINUTE_MS: Final = 60_000
+_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "coordinator_epoch",
+    "start_offset",
+    "last_timestamp",
+    "duration_min",
+    "transactional_id",
+    "reason",
+)
+
+
+@click.command(
+    epilog=example(
+        "oncelog txn find-hanging --broker-id 1",
+        "oncelog txn find-hanging --topic orders --partition 0 --max-transaction-timeout 5",
+    )
+)
+@click.option("--broker-id", type=int, help="Look at the replicas that this broker has.")
+@click.option("--topic", "-t", metavar="TOPIC", help="Look at this topic.")
+@click.option("--partition", "-p", type=click.IntRange(min=0), help="Look at this partition of --topic only.")
+@click.option(
+    "--max-transaction-timeout",
+    type=click.IntRange(min=0),
+    default=15,
+    show_default=True,
+    metavar="MINUTES",
+    help="Also report transactions that their coordinator lets go on for longer.",
+)
+@with_session()
+def find_hanging(
+    session: Session, broker_id: int | None, topic: str | None, partition: int | None, max_transaction_timeout: int
+) -> None:
+    """Find transactions that hold readers back for ever: open in a partition, and unknown to their coordinator."""
+    if topic is None and broker_id is None:
+        raise click.UsageError("say where to look: --broker-id or --topic")
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+
+    async def work(cluster: Cluster) -> Findings:
+        if topic is not None and partition is not None:
+            partitions = [TopicPartition(topic, partition)]
+        else:
+            partitions = await partitions_to_search(cluster, topic=topic, broker_id=broker_id)
+        return await find_hanging_transactions(
+            cluster,
+            partitions,
+            now_ms=wall_clock(),
+            max_transaction_timeout_ms=max_transaction_timeout * _MINUTE_MS,
+            broker_id=broker_id,
+        )
+
+    findings = session.run(work)
+    session.show_rows([_row(found) for found in findings.hanging], _COLUMNS)
+    session.fail_if_any({str(tp): Refusal(error=error) for tp, error in findings.failed.items()})
+
+
+def _row(found: HangingTransaction) -> dict[str, Any]:
+    producer, said = found.open.producer, found.coordinator_says
+    return {
+        "topic": found.open.topic_partition.topic,
+        "partition": found.open.topic_partition.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "start_offset": found.open.start_offset,
+        "last_timestamp": producer.last_timestamp,
+        "duration_min": (wall_clock() - producer.last_timestamp) // _MINUTE_MS,
+        "transactional_id": None if said is None else said.transactional_id,
+        "reason": found.reason.value,
+    }
