@@ -45,6 +45,9 @@ _RESPONSES: Final[dict[type[Message], type[Message]]] = {
 }
 """The requests that brokers send to each other, and their answers."""
 
+_LOWEST_VERSIONS: Final[dict[type[Message], int]] = {AddPartitionsToTxnRequest: 4}
+"""Of requests whose older versions are for clients, and have no room for what a broker says."""
+
 _CONNECT_SECONDS: Final = 2.0
 _RECONNECT_SECONDS: Final = 0.1
 _PAUSE_SECONDS: Final = 0.05
@@ -191,7 +194,8 @@ class _Link:
 
     def _ask(self, connection: Connection, question: _Question) -> None:
         try:
-            answer = connection.send(question.request, _RESPONSES[type(question.request)])
+            kind = type(question.request)
+            answer = connection.send(question.request, _RESPONSES[kind], at_least=_LOWEST_VERSIONS.get(kind, 0))
         except ClientError as error:
             logger.info("broker %d was not asked: %s", self._broker_id, error)
             question.on_response(None)

@@ -6,7 +6,8 @@ one of a newer epoch of the same producer is answered here: it is fenced. Of one
 
 A request that is lost, or takes longer than ``request.timeout.ms``, leaves its questions without a decision
 (NETWORK_EXCEPTION); whoever asked, asks again, and possibly somebody else. An answer that comes later than that is
-ignored. The same holds for a question that an answer leaves out. (Kafka: AddPartitionsToTxnManager.)
+ignored. The same holds for a question that an answer leaves out, and for a broker that is too old to be asked: Kafka
+lets the batch in then. (Kafka: AddPartitionsToTxnManager.)
 
 What waits here is bounded by the connections of producers: each waits for one question at most.
 """
@@ -14,7 +15,7 @@ What waits here is bounded by the connections of producers: each waits for one q
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from coordinator.ports import BrokerChannel
 from coordinator.transaction.state import ProducerIdAndEpoch
@@ -33,13 +34,6 @@ logger = logging.getLogger(__name__)
 
 PartitionErrors: TypeAlias = dict[TopicPartition, ErrorCode]
 """The coordinator's word on each partition of a question."""
-
-_REFUSALS: Final = {
-    # What is wrong lies between two brokers; the producer can only give its transaction up.
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
-    # An old broker. Kafka lets the batch in without a question then; here it waits until the broker is a newer one.
-    ErrorCode.UNSUPPORTED_VERSION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-}
 
 
 class Question(NamedTuple):
@@ -189,7 +183,10 @@ def _settle(broker_id: int, batch: list[_Asked], response: AddPartitionsToTxnRes
     if response.error_code:
         error = error_of(response.error_code)
         logger.error("Broker %d refused AddPartitionsToTxn: %s", broker_id, error.name)
-        _settle_all(batch, _REFUSALS.get(error, error))
+        if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            # That lies between two brokers; to the producer it only means that its transaction cannot go on.
+            error = ErrorCode.INVALID_TXN_STATE
+        _settle_all(batch, error)
         return
     results = {result.transactional_id: _partition_errors(result) for result in response.results_by_transaction}
     for asked in batch:
