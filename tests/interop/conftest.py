@@ -1,22 +1,47 @@
-"""The broker under test: ours, or Apache Kafka with ``INTEROP_BROKER=kafka`` to prove the scenarios themselves."""
+"""The broker under test: ours, or Apache Kafka with ``INTEROP_BROKER=kafka``, to prove the scenarios themselves.
+
+``INTEROP_BROKER=kafka-3.9`` is Apache Kafka 3.9, the last before version 2 of the transaction protocol.
+"""
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.interop.drivers.program import Kcat, Program, lacking_peer
-from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
+from tests.processes import KAFKA_3_9, BrokerProcess, KafkaProcess, OncelogProcess
+
+BROKER = os.environ.get("INTEROP_BROKER", "oncelog")
+_TOOLS = "kafka-4", "java"
+_NEEDED = {
+    "test_kafka_tools": _TOOLS,
+    "test_disk_compatibility": _TOOLS,
+    "test_transaction_versions": ("java-client-4", "java"),
+}
+"""What a file's tests need that their ``client`` parameter does not tell: peer and program."""
+
+
+def broker_process(directory: Path, settings: Sequence[str]) -> BrokerProcess:
+    """The broker under test, with settings of its own."""
+    if BROKER == "kafka-3.9":
+        return KafkaProcess(directory, settings, KAFKA_3_9)
+    kind = {"oncelog": OncelogProcess, "kafka": KafkaProcess}[BROKER]
+    return kind(directory, settings)
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     directory: Path = tmp_path_factory.mktemp("broker")
-    kind = {"oncelog": OncelogProcess, "kafka": KafkaProcess}[os.environ.get("INTEROP_BROKER", "oncelog")]
-    with kind(directory, ["num.partitions=2"]) as process:
+    with broker_process(directory, ["num.partitions=2"]) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def transaction_version() -> int:
+    """The version of the transaction protocol that the broker under test offers its clients."""
+    return 1 if BROKER == "kafka-3.9" else 2
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +50,9 @@ def toolchain(request: pytest.FixtureRequest) -> None:
     callspec = getattr(request.node, "callspec", None)
     client = callspec.params.get("client") if callspec else None
     lacking = client.lacking() if isinstance(client, Program | Kcat) else None
-    if client is None and request.node.path.stem in ("test_kafka_tools", "test_disk_compatibility"):
-        lacking = lacking_peer("kafka-4", "java")
+    if not lacking:
+        needed = _NEEDED.get(request.node.path.stem)
+        lacking = lacking_peer(*needed) if needed else lacking
     if lacking:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(lacking)
 
