@@ -8,16 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.command import SECONDS, Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess, free_port
 
-SECONDS = 30.0
 IS_KAFKA = os.environ.get("INTEROP_BROKER") == "kafka"
 
 
@@ -26,39 +25,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     kind = KafkaProcess if IS_KAFKA else OncelogProcess
     with kind(tmp_path_factory.mktemp("broker")) as process:
         yield process
-
-
-class Oncelog:
-    """The command ``oncelog``, pointed at the broker."""
-
-    def __init__(self, address: str) -> None:
-        self.environment = {**os.environ, "ONCELOG_BOOTSTRAP": address}
-
-    def run(self, words: str | Sequence[str], text: str = "") -> "subprocess.CompletedProcess[str]":
-        arguments = words.split() if isinstance(words, str) else words
-        return subprocess.run(
-            [sys.executable, "-m", "broker", *arguments],
-            input=text,
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=SECONDS,
-            check=False,
-        )
-
-    def __call__(self, words: str | Sequence[str], text: str = "") -> str:
-        """Run it, and have it succeed."""
-        done = self.run(words, text)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def json(self, words: str) -> Any:
-        return json.loads(self(f"{words} --format json"))
-
-    def fails(self, words: str, exit_code: int = 1) -> str:
-        done = self.run(words)
-        assert done.returncode == exit_code, done.stdout + done.stderr
-        return done.stderr
 
 
 @pytest.fixture(scope="module")
