@@ -1,0 +1,374 @@
+"""A ZooKeeper ensemble in virtual time: sessions that expire, connections that break, answers that are lost.
+
+The ensemble is one ``ZnodeTree``, the same as below the embedded store. Clients reach it over links that delay every
+message by a random while, in order in each direction, and that tests can cut, in one direction or both. What follows
+from that is what kazoo and ZooKeeper do:
+
+* A request whose answer does not come within a third of the session time-out breaks the connection: everything that
+  waits raises ``ConnectionLost`` (some of it was done, some was not), all watches fire, and the client tries to connect
+  again until it can.
+* The ensemble closes a session that it has not heard of for the whole time-out. Its client hears of that when it
+  reaches the ensemble again, and not before; until then it has only its own deadline.
+* A client's callbacks run in the context of the process that made it, so a killed process hears nothing any more, and
+  its session expires.
+"""
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Callable, Sequence
+from enum import Flag, auto
+from typing import Any, Final, TypeVar
+
+from coordinator.metadata_store.store import (
+    ANY_VERSION,
+    ConnectionLost,
+    Create,
+    Delete,
+    Done,
+    MultiFailed,
+    MultiResult,
+    Operation,
+    SessionEvent,
+    SessionExpired,
+    SessionListener,
+    SetData,
+    StoreError,
+    Watch,
+    Znode,
+)
+from coordinator.metadata_store.znode_tree import Changes, CloseSession, Multi, OpenSession, ZnodeTree
+
+T = TypeVar("T")
+
+LONGEST_DELAY: Final = 0.002
+RECONNECT_SECONDS: Final = 0.1
+_NOTICED_SHARE: Final = 1 / 3
+_LIVE_SHARE: Final = 2 / 3
+_CONTACTS_PER_TIMEOUT: Final = 6
+_APART: Final = 1e-6
+"""Messages of one direction never arrive at once, because timers of one moment have no order."""
+
+
+class Direction(Flag):
+    """Which way messages are lost."""
+
+    NONE = 0
+    TO_ENSEMBLE = auto()
+    TO_CLIENT = auto()
+    BOTH = TO_ENSEMBLE | TO_CLIENT
+
+
+class SimZooKeeper:
+    """The ensemble. It lives in the context in which it was made, and outlives its clients' processes."""
+
+    def __init__(self, rng: random.Random, *, longest_delay: float = LONGEST_DELAY) -> None:
+        self.tree = ZnodeTree()
+        self.is_up = True
+        self._rng = rng
+        self._longest_delay = longest_delay
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._expiries: dict[int, asyncio.TimerHandle] = {}
+        self._timeouts: dict[int, float] = {}
+        self._data_watches: dict[str, dict[tuple[_Connection, Watch], None]] = {}
+        self._child_watches: dict[str, dict[tuple[_Connection, Watch], None]] = {}
+
+    def connect(self, *, session_timeout: float) -> "SimStore":
+        """A client of the running process, with a session."""
+        return SimStore(self, session_timeout)
+
+    def expire(self, session_id: int) -> None:
+        """Close a session as if its client had not been heard of for too long."""
+        self._close(session_id)
+
+    def delay(self) -> float:
+        return self._rng.uniform(0, self._longest_delay)
+
+    def call_later(self, seconds: float, call: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(seconds, call, *arguments, context=self._context)
+
+    # Sessions
+
+    def open_session(self, timeout: float) -> int:
+        session_id = self.tree.next_session_id
+        self._apply(OpenSession(session_id=session_id))
+        self._timeouts[session_id] = timeout
+        self.heard_of(session_id)
+        return session_id
+
+    def has_session(self, session_id: int) -> bool:
+        return session_id in self._timeouts
+
+    def heard_of(self, session_id: int) -> None:
+        """The session's client has sent something."""
+        if session_id in self._timeouts:
+            if session_id in self._expiries:
+                self._expiries[session_id].cancel()
+            self._expiries[session_id] = self.call_later(self._timeouts[session_id], self._close, session_id)
+
+    def _close(self, session_id: int) -> None:
+        if self._timeouts.pop(session_id, None) is not None:
+            self._expiries.pop(session_id).cancel()
+            self._apply(CloseSession(session_id=session_id))
+
+    close_session = _close
+
+    # Reads, writes, watches
+
+    def apply(self, session_id: int, operations: Sequence[Operation]) -> MultiResult:
+        return self._apply(Multi(session_id=session_id, operations=tuple(operations)))
+
+    def _apply(self, transaction: OpenSession | CloseSession | Multi) -> MultiResult:
+        changes = Changes()
+        result = self.tree.apply(transaction, changes)
+        if not isinstance(result, MultiFailed):
+            _fire(self._data_watches, changes.data)
+            _fire(self._child_watches, changes.children)
+        return result
+
+    def get(self, connection: "_Connection", path: str, watch: Watch | None) -> Znode | None:
+        if watch is not None:
+            self._data_watches.setdefault(path, {})[connection, watch] = None
+        return self.tree.get(path)
+
+    def children(self, connection: "_Connection", path: str, watch: Watch | None) -> list[str] | None:
+        names = self.tree.children(path)
+        if watch is not None and names is not None:
+            self._child_watches.setdefault(path, {})[connection, watch] = None
+        return names
+
+
+def _fire(watches: "dict[str, dict[tuple[_Connection, Watch], None]]", paths: Sequence[str]) -> None:
+    for path in paths:
+        for connection, watch in watches.pop(path, ()):
+            connection.to_client(connection.fire, watch)
+
+
+class _Connection:
+    """One connection of a session: what waits for an answer over it, and the watches left over it."""
+
+    def __init__(self, session: "SimSession") -> None:
+        self._session = session
+        self._ensemble = session.ensemble
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[asyncio.Future[Any], None] = {}
+        self._watches: list[Watch] = []
+        self._arrives = [0.0, 0.0]
+        self.is_open = True
+
+    def ask(self, question: Callable[["_Connection"], T], watch: Watch | None = None) -> "asyncio.Future[T]":
+        """Put a question to the ensemble; the future is that of its answer, if the connection lasts until then."""
+        answer: asyncio.Future[T] = self._loop.create_future()
+        sent = self._loop.time()
+        self._waiting[answer] = None
+        if watch is not None:
+            self._watches.append(watch)
+        noticed = self._loop.call_later(self._session.timeout * _NOTICED_SHARE, self._session.lose, self)
+        answer.add_done_callback(lambda _: noticed.cancel())
+        if Direction.TO_ENSEMBLE not in self._session.store.cut:
+            self._ensemble.call_later(self._wait(0), self._arrive, question, answer, sent)
+        return answer
+
+    def _arrive(self, question: Callable[["_Connection"], T], answer: "asyncio.Future[T]", sent: float) -> None:
+        """At the ensemble."""
+        if not self.is_open or not self._ensemble.is_up:
+            return
+        session_id = self._session.session_id
+        if not self._ensemble.has_session(session_id):
+            self.to_client(self._session.end, self)
+            return
+        self._ensemble.heard_of(session_id)
+        self.to_client(self._answered, answer, question(self), sent)
+
+    def _answered(self, answer: "asyncio.Future[T]", value: T, sent: float) -> None:
+        """At the client."""
+        self._waiting.pop(answer, None)
+        if self.is_open:
+            self._session.heard(sent)
+            if not answer.done():
+                answer.set_result(value)
+
+    def to_client(self, call: Callable[..., None], *arguments: Any) -> None:
+        if Direction.TO_CLIENT not in self._session.store.cut:
+            self._loop.call_later(self._wait(1), call, *arguments, context=self._session.store.context)
+
+    def _wait(self, direction: int) -> float:
+        """A delay after which a message arrives, later than the one before it."""
+        now = self._loop.time()
+        self._arrives[direction] = max(self._arrives[direction] + _APART, now + self._ensemble.delay())
+        return self._arrives[direction] - now
+
+    def fire(self, watch: Watch) -> None:
+        """At the client; at most once for each time that it was left."""
+        if watch in self._watches:
+            self._watches = [left for left in self._watches if left != watch]
+            watch()
+
+    def close(self, error: Exception) -> None:
+        """At the client: whoever waits is told, and all watches fire."""
+        self.is_open = False
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting:
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()  # Whoever asked may have gone.
+        watches, self._watches = dict.fromkeys(self._watches), []
+        for watch in watches:
+            watch()
+
+
+class SimSession:
+    """One session; see ``store.Session``."""
+
+    def __init__(self, store: "SimStore", session_id: int, generation: int) -> None:
+        self.store = store
+        self.ensemble = store.ensemble
+        self.timeout = store.session_timeout
+        self.session_id = session_id
+        self.generation = generation
+        self._loop = asyncio.get_running_loop()
+        self._live_until = self._loop.time() + self.timeout * _LIVE_SHARE
+        self._over = False
+        self._connection = _Connection(self)
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._keep_contact()
+
+    def is_live(self) -> bool:
+        return not self._over and self._loop.time() < self._live_until
+
+    def heard(self, sent: float) -> None:
+        self._live_until = max(self._live_until, sent + self.timeout * _LIVE_SHARE)
+
+    def _keep_contact(self) -> None:
+        if not self._over:
+            self._loop.call_later(self.timeout / _CONTACTS_PER_TIMEOUT, self._keep_contact)
+            if self._connection.is_open:
+                self._connection.ask(lambda _: None)
+
+    def lose(self, connection: _Connection) -> None:
+        """The connection gives no answers any more."""
+        if connection is self._connection and connection.is_open and not self._over:
+            self._connected.clear()
+            self.store.tell(SessionEvent.SUSPENDED, self)
+            connection.close(ConnectionLost("the connection to the ensemble broke"))
+            self._loop.call_later(RECONNECT_SECONDS, self._connect_again)
+
+    def _connect_again(self) -> None:
+        if self._over:
+            return
+        if self.store.cut or not self.ensemble.is_up:
+            self._loop.call_later(RECONNECT_SECONDS, self._connect_again)
+            return
+        sent = self._loop.time()
+        if not self.ensemble.has_session(self.session_id):
+            self.end(self._connection)
+            return
+        self.ensemble.heard_of(self.session_id)
+        self.heard(sent)
+        self._connection = _Connection(self)
+        self._connected.set()
+        self.store.tell(SessionEvent.RESUMED, self)
+
+    def end(self, connection: _Connection) -> None:
+        """The ensemble says that the session is over."""
+        if connection is self._connection and not self._over:
+            self._finish()
+            self.store.replace(self)
+
+    def _finish(self) -> None:
+        self._over = True
+        self._connected.set()
+        self._connection.close(self._expired())
+
+    def _expired(self) -> SessionExpired:
+        return SessionExpired(f"session {self.session_id} (generation {self.generation}) is over")
+
+    async def close(self) -> None:
+        """In an orderly way, if the ensemble can be reached."""
+        if not self._over and self._connection.is_open:
+            try:
+                await self._connection.ask(lambda _: self.ensemble.close_session(self.session_id))
+            except ConnectionLost:
+                pass
+        self._finish()
+
+    async def _ask(self, question: Callable[[_Connection], T], watch: Watch | None = None) -> T:
+        if not self._connected.is_set():
+            await self._connected.wait()
+        if self._over:
+            raise self._expired()
+        return await self._connection.ask(question, watch)
+
+    async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
+        return await self._ask(lambda connection: self.ensemble.get(connection, path, watch), watch)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
+        return await self._ask(lambda _: [self.ensemble.tree.get(path) for path in paths])
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
+        return await self._ask(lambda connection: self.ensemble.children(connection, path, watch), watch)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> Done | StoreError:
+        return await self._one(Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential))
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Done | StoreError:
+        return await self._one(SetData(path=path, data=data, version=version))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> Done | StoreError:
+        return await self._one(Delete(path=path, version=version))
+
+    async def _one(self, operation: Operation) -> Done | StoreError:
+        result = await self.multi([operation])
+        return result.error if isinstance(result, MultiFailed) else result[0]
+
+    async def multi(self, operations: Sequence[Operation]) -> MultiResult:
+        return await self._ask(lambda _: self.ensemble.apply(self.session_id, operations))
+
+    async def multi_many(self, batches: Sequence[Sequence[Operation]]) -> list[MultiResult]:
+        """Each batch is a request of its own, so a connection that breaks may have done the first ones only."""
+        return list(await asyncio.gather(*map(self.multi, batches)))
+
+
+class SimStore:
+    """One client; see ``store.MetadataStore``."""
+
+    def __init__(self, ensemble: SimZooKeeper, session_timeout: float) -> None:
+        self.ensemble = ensemble
+        self.session_timeout = session_timeout
+        self.context = contextvars.copy_context()
+        self.cut = Direction.NONE
+        """Set by tests: the messages that are lost from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._listeners: list[SessionListener] = []
+        self._session: SimSession | None = self._open(1)
+
+    @property
+    def session(self) -> SimSession | None:
+        return self._session
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+            self.tell(SessionEvent.ENDED, session)
+
+    def replace(self, ended: SimSession) -> None:
+        """A session is over: begin the next."""
+        if self._session is ended:
+            self.tell(SessionEvent.ENDED, ended)
+            self._session = self._open(ended.generation + 1)
+            self.tell(SessionEvent.STARTED, self._session)
+
+    def _open(self, generation: int) -> SimSession:
+        return SimSession(self, self.ensemble.open_session(self.session_timeout), generation)
+
+    def tell(self, event: SessionEvent, session: SimSession) -> None:
+        for listener in self._listeners:
+            self._loop.call_soon(listener, event, session)
