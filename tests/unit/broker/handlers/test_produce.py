@@ -20,9 +20,9 @@ from protocol.messages.produce import (
 )
 from protocol.records.compression import Compression
 from protocol.records.record_batch import iter_batches, iter_records
-from protocol.schema import Buffer
+from protocol.schema import ZERO_UUID, Buffer
 from tests.unit.broker.batches import batch, marker
-from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
+from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide, topic_id
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
 
@@ -77,15 +77,50 @@ def broker() -> ReplicaSide:
     return broker
 
 
+def by_id(request: ProduceRequest, **ids: bytes) -> ProduceRequest:
+    """As version 13 has it; topics have the ids that the broker gave them unless told otherwise."""
+    for topic in request.topic_data:
+        topic.topic_id = ids.get(topic.name, topic_id(topic.name))
+        topic.name = ""
+    return request
+
+
 @pytest.mark.parametrize("acks", [1, -1])
-@pytest.mark.parametrize("version", range(3, 12))
+@pytest.mark.parametrize("version", handle_produce.versions)
 def test_a_sole_leader_answers_at_once(broker: ReplicaSide, acks: int, version: int) -> None:
     broker.append(batch(b"before"))
-    answer = broker.answer(handle_produce, produce(("t", 0, batch(b"a", b"b")), acks=acks), version)
+    request = produce(("t", 0, batch(b"a", b"b")), acks=acks)
+    answer = broker.answer(handle_produce, by_id(request) if version >= 13 else request, version)
     partition = only(answer)
     assert (partition.index, partition.error_code, partition.base_offset) == (0, 0, 1)
     assert (partition.log_append_time_ms, partition.log_start_offset) == (-1, 0)
     assert values(stored(broker)) == [b"before", b"a", b"b"]
+
+
+def test_topics_by_their_ids(broker: ReplicaSide) -> None:
+    """Version 13: an id that is not known is told so, and the answer repeats the ids."""
+    request = by_id(produce(("t", 1, batch(b"a")), ("gone", 0, batch(b"b"))))
+    answer = broker.answer(handle_produce, request, 13)
+    told = [(topic.topic_id, topic.partition_responses[0].error_code) for topic in answer.responses]
+    assert told == [(topic_id("t"), ErrorCode.NONE), (topic_id("gone"), ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert values(stored(broker, "t", 1)) == [b"a"]
+    without_id = by_id(produce(("t", 1, batch(b"a"))), t=ZERO_UUID)
+    assert error(broker.answer(handle_produce, without_id, 13)) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_an_id_is_not_that_of_another_topic_with_the_same_name(broker: ReplicaSide) -> None:
+    """The cluster knows the new topic already, and this broker still has the log of the old one."""
+    broker.replica_manager.partition(("t", 0)).topic_id = b"another topic..."  # type: ignore[union-attr]
+    answer = broker.answer(handle_produce, by_id(produce(("t", 0, batch(b"a")))), 13)
+    assert error(answer) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert stored(broker) == b""
+
+
+def test_what_is_wrong_with_a_whole_request_is_told_by_id_too(broker: ReplicaSide) -> None:
+    answer = broker.answer(handle_produce, by_id(produce(("t", 0, batch()), acks=5)), 13)
+    (topic,) = answer.responses
+    assert topic.topic_id == topic_id("t")
+    assert error(answer) is ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def test_without_acks_there_is_no_answer(broker: ReplicaSide) -> None:
