@@ -1,8 +1,7 @@
 """Finding who is right, and asking again when it was the wrong one or too early. In virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from random import Random
 
 import pytest
@@ -26,39 +25,8 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker, metadata, only_asked
-
-OPERATION_SECONDS = 30.0
-
-
-@asynccontextmanager
-async def cluster_of(
-    *brokers: ScriptedBroker, leaders: Mapping[str, list[int]] | None = None
-) -> AsyncIterator[Cluster]:
-    """A client of brokers that all tell of each other; the first is the bootstrap."""
-    addresses = {broker.node_id: await broker.start() for broker in brokers}
-    told = only_asked(metadata(addresses, leaders or {}))
-    for broker in brokers:
-        broker.script.setdefault(MetadataRequest, told)
-    bootstrap = [addresses[brokers[0].node_id]]
-    async with Cluster(bootstrap, rng=Random(1), operation_seconds=OPERATION_SECONDS) as cluster:
-        yield cluster
-    for broker in brokers:
-        broker.stop()
-
-
-def in_turn(*answers: Answer) -> "Turns":
-    return Turns(answers)
-
-
-class Turns:
-    """Each request gets the next answer; the last one stays."""
-
-    def __init__(self, answers: tuple[Answer, ...]) -> None:
-        self._answers = list(answers)
-
-    def __call__(self, request: Message) -> Answer:
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, metadata
+from tests.unit.clients.scripted_cluster import OPERATION_SECONDS, cluster_of, in_turn
 
 
 def created(error: ErrorCode) -> CreateTopicsResponse:
