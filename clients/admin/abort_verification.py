@@ -145,10 +145,12 @@ async def _check_group_offsets(cluster: Cluster, plan: AbortPlan) -> Check:
         return Check(subject="group offsets", agrees=True, says="no group has any")
     everywhere = [TopicPartition(CONSUMER_OFFSETS, partition.partition_index) for partition in topic.partitions]
     opened, _ = await open_transactions(cluster, everywhere)
-    left = [each for each in opened if is_same_transaction(plan, each)]
+    known = await coordinators_know(cluster, [plan.open.producer.producer_id])
+    ongoing = {tp for says in known.values() for tp in says.partitions}
+    left = [each for each in opened if is_same_transaction(plan, each) and each.topic_partition not in ongoing]
     if left:
         where = ", ".join(f"{each.topic_partition} from offset {each.start_offset}" for each in left)
-        return Check(subject="group offsets", agrees=False, says=f"pending in {where}")
+        return Check(subject="group offsets", agrees=False, says=f"pending in {where}: abort it there, too")
     others = {each.topic_partition for each in opened}
     concerned = {tp.partition for tp in plan.partitions if tp.topic == CONSUMER_OFFSETS and tp not in others}
     listed = await list_groups(cluster) if concerned else []
