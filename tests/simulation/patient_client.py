@@ -2,13 +2,12 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from protocol.errors import ErrorCode
 from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
-from tests.simulation import requests
+from tests.simulation.late_post import LatePost
 from tests.simulation.requests import RETRIABLE
 from tests.simulation.wire_client import NoAnswer, WireClient
 
@@ -17,13 +16,21 @@ class Broken(Exception):
     """The transaction cannot go on: fenced, timed out, or the broker forgot the producer."""
 
 
+class Abortable(Broken):
+    """The transaction must be aborted; then its producer goes on as it is (KIP-1050)."""
+
+
 class PatientClient:
     """One connection at a time; a request is repeated over as many of them as it takes."""
 
-    def __init__(self, port: int, rng: random.Random, *, answer_within: float = 5.0) -> None:
+    def __init__(
+        self, port: int, rng: random.Random, *, answer_within: float = 5.0, late_post: LatePost | None = None
+    ) -> None:
+        """Whatever goes through ``late_post`` may be held back there, or come again later."""
         self._port = port
         self._rng = rng
         self._answer_within = answer_within
+        self._late_post = late_post
         self._client: WireClient | None = None
 
     async def connection(self) -> WireClient:
@@ -46,7 +53,10 @@ class PatientClient:
     async def call(self, request: Message, version: int) -> Any:
         while True:
             try:
-                return await (await self.connection()).call(request, version)
+                connection = await self.connection()
+                if self._late_post is not None:
+                    self._late_post.take(request, version)
+                return await connection.call(request, version)
             except NoAnswer:
                 await self.disconnect()
 
@@ -57,62 +67,14 @@ class PatientClient:
             codes = errors(answer)
             if codes <= {ErrorCode.NONE}:
                 return answer
+            if ErrorCode.TRANSACTION_ABORTABLE in codes:
+                raise Abortable(str(codes))
             if not codes & RETRIABLE:
                 raise Broken(str(codes))
             await self.pause()
 
 
-class TransactionalSession:
-    """The steps of a transactional producer. Each returns when it is done; Broken ends the session."""
-
-    def __init__(self, transactional_id: str, client: PatientClient, *, timeout_ms: int = 5_000) -> None:
-        self.client = client
-        self._transactional_id = transactional_id
-        self._timeout_ms = timeout_ms
-        self._producer_id = -1
-        self._epoch = -1
-        self._sequences: dict[TopicPartition, int] = {}
-
-    async def begin(self) -> None:
-        """Fence whoever had this transactional id."""
-        find = requests.find_coordinator(self._transactional_id, transactional=True)
-        await self.client.succeed(find, requests.FIND_COORDINATOR_VERSION, _error)
-        request = requests.init_producer_id(self._transactional_id, timeout_ms=self._timeout_ms)
-        answer = await self.client.succeed(request, requests.INIT_PRODUCER_ID_VERSION, _error)
-        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
-        self._sequences.clear()
-
-    async def add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
-        request = requests.add_partitions(self._transactional_id, self._producer_id, self._epoch, partitions)
-        await self.client.succeed(
-            request, requests.ADD_PARTITIONS_VERSION, lambda answer: set(requests.added_partitions(answer).values())
-        )
-
-    async def produce(self, partition: TopicPartition, values: Sequence[bytes]) -> None:
-        sequence = self._sequences.get(partition, 0)
-        batch = requests.batch(
-            values, producer_id=self._producer_id, epoch=self._epoch, sequence=sequence, transactional=True
-        )
-        request = requests.produce(partition, batch, transactional_id=self._transactional_id)
-        await self.client.succeed(request, requests.PRODUCE_VERSION, produce_errors)
-        self._sequences[partition] = sequence + len(values)
-
-    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        add = requests.add_offsets(self._transactional_id, self._producer_id, self._epoch, group)
-        await self.client.succeed(add, requests.ADD_OFFSETS_VERSION, _error)
-        commit = requests.txn_offset_commit(self._transactional_id, self._producer_id, self._epoch, group, offsets)
-        await self.client.succeed(
-            commit,
-            requests.TXN_OFFSET_COMMIT_VERSION,
-            lambda answer: set(requests.committed_partitions(answer).values()),
-        )
-
-    async def end(self, *, commit: bool) -> None:
-        request = requests.end_txn(self._transactional_id, self._producer_id, self._epoch, commit=commit)
-        await self.client.succeed(request, requests.END_TXN_VERSION, _error)
-
-
-def _error(answer: Any) -> set[ErrorCode]:
+def error_of(answer: Any) -> set[ErrorCode]:
     return {ErrorCode(answer.error_code)}
 
 

@@ -1,6 +1,7 @@
-"""The requests of a version-1 transactional client, each from the few values that matter to a test.
+"""The requests of a transactional client, each from the few values that matter to a test.
 
-Beside each builder is the version that the tests send, and what its answer says in short.
+Beside each builder is the version that the tests send, and what its answer says in short. Where transaction version 2
+asks for a later version of a request, that one has a name of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -20,8 +22,9 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NewRecord, build_batch
-from protocol.schema import Buffer
+from protocol.schema import ZERO_UUID, Buffer
 from protocol.topic_partition import TopicPartition
 
 FIND_COORDINATOR_VERSION: Final = 2
@@ -31,8 +34,15 @@ ADD_OFFSETS_VERSION: Final = 3
 TXN_OFFSET_COMMIT_VERSION: Final = 3
 END_TXN_VERSION: Final = 3
 PRODUCE_VERSION: Final = 9
+TRANSACTION_2_TXN_OFFSET_COMMIT_VERSION: Final = 5
+TRANSACTION_2_END_TXN_VERSION: Final = 5
+TRANSACTION_2_PRODUCE_VERSION: Final = 12
+PRODUCE_BY_TOPIC_ID_VERSION: Final = 13
 OFFSET_FETCH_VERSION: Final = 8
 FETCH_VERSION: Final = 11
+API_VERSIONS_VERSION: Final = 4
+UPDATE_FEATURES_VERSION: Final = 1
+TRANSACTION_FEATURE: Final = "transaction.version"
 RECORD_TIMESTAMP: Final = 1_750_000_000_000
 
 RETRIABLE: Final = frozenset(
@@ -158,14 +168,20 @@ def batch(
 
 
 def produce(
-    partition: TopicPartition, records: Buffer | None, *, transactional_id: str | None = None, acks: int = -1
+    partition: TopicPartition,
+    records: Buffer | None,
+    *,
+    transactional_id: str | None = None,
+    acks: int = -1,
+    topic_id: bytes = ZERO_UUID,
 ) -> ProduceRequest:
+    """By name, and by topic id if there is one: its version says which of them goes over the wire."""
     data = PartitionProduceData(index=partition.partition, records=records)
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
         timeout_ms=5_000,
-        topic_data=[TopicProduceData(name=partition.topic, partition_data=[data])],
+        topic_data=[TopicProduceData(name=partition.topic, topic_id=topic_id, partition_data=[data])],
     )
 
 
@@ -193,6 +209,26 @@ def offset_fetch(group: str, partition: TopicPartition, *, require_stable: bool)
     return OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=require_stable
     )
+
+
+def api_versions() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="simulation", client_software_version="1")
+
+
+def finalized_transaction_version(answer: Any) -> int:
+    """Of ApiVersions: the level of ``transaction.version`` that holds."""
+    levels: dict[str, int] = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    return levels.get(TRANSACTION_FEATURE, 0)
+
+
+def finalize_transaction_version(level: int, present: int) -> UpdateFeaturesRequest:
+    upgrade, safe_downgrade = 1, 2
+    update = FeatureUpdateKey(
+        feature=TRANSACTION_FEATURE,
+        max_version_level=level,
+        upgrade_type=upgrade if level > present else safe_downgrade,
+    )
+    return UpdateFeaturesRequest(timeout_ms=5_000, feature_updates=[update])
 
 
 class FetchedPosition(NamedTuple):

@@ -11,10 +11,12 @@ import os
 import random
 import subprocess
 import sys
-from typing import Any
+from collections import Counter
+from typing import Any, NamedTuple
 
 import pytest
 
+from tests.simulation.aged_producers import age_producers
 from tests.simulation.simulated_broker import PORT, SimulatedBroker
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.workload import Workload
@@ -69,12 +71,14 @@ async def bring_down(broker: SimulatedBroker, rng: random.Random, *, with_power_
     broker.crash("power" if with_power_loss and rng.random() < 0.7 else "process")
 
 
-async def history(loop: VirtualLoop, rng: random.Random) -> None:
+async def history(loop: VirtualLoop, rng: random.Random) -> Counter[str]:
     with_power_loss = rng.random() < 0.5
     broker = SimulatedBroker(loop, rng, settings(rng, with_power_loss=with_power_loss))
     await broker.start()
     workload = Workload(loop, PORT, rng)
     await workload.setup()
+    if rng.random() < 0.5:
+        await age_producers(broker, [session.transactional_id for session in workload.sessions], rng)
     disturb_network(loop, rng)
     disturb_disk(broker, rng)
     workload.start()
@@ -93,6 +97,7 @@ async def history(loop: VirtualLoop, rng: random.Random) -> None:
     if rng.random() < 0.3:
         await rebuild_producer_state(broker)
     await broker.stop()
+    return workload.events
 
 
 async def rebuild_producer_state(broker: SimulatedBroker) -> None:
@@ -119,18 +124,25 @@ def producer_states(broker: SimulatedBroker) -> dict[Any, Any]:
     }
 
 
-def run(seed: int) -> str:
-    """Run one history and return the digest of all that crossed the network."""
+class Outcome(NamedTuple):
+    """The digest of all that crossed the network, and how often what happened."""
+
+    digest: str
+    events: Counter[str]
+
+
+def run(seed: int) -> Outcome:
+    """Run one history."""
     rng = random.Random(seed)
     loop = VirtualLoop(rng)
     try:
-        loop.run_until_complete(history(loop, rng))
+        events = loop.run_until_complete(history(loop, rng))
     except BaseException as failure:
         failure.add_note(f"seed {seed}")
         raise
     finally:
         loop.close()
-    return loop.network.trace.hexdigest()
+    return Outcome(loop.network.trace.hexdigest(), events)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

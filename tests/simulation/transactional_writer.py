@@ -1,4 +1,4 @@
-"""A version-1 transactional producer that remembers what it was promised.
+"""A transactional producer that remembers what it was promised.
 
 It keeps to the protocol as a careful client does: sequences continue, a produce whose answer was lost is sent again as
 it was, an EndTxn whose answer was lost is repeated until the coordinator says how the transaction ended. What it cannot
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from protocol.topic_partition import TopicPartition
-from tests.simulation.patient_client import Broken, PatientClient, TransactionalSession
+from tests.simulation.patient_client import Abortable, Broken
+from tests.simulation.transactional_session import TransactionalSession
 
 
 class Fate(Enum):
@@ -35,35 +36,46 @@ class Transaction:
 class TransactionalWriter:
     """Runs transactions one after the other until it is told to stop."""
 
-    def __init__(self, name: str, port: int, partitions: Sequence[TopicPartition], rng: random.Random) -> None:
+    def __init__(
+        self, name: str, partitions: Sequence[TopicPartition], rng: random.Random, session: TransactionalSession
+    ) -> None:
         self.name = name
         self.transactions: list[Transaction] = []
         self.stopping = False
+        self.session = session
         self._partitions = partitions
         self._rng = rng
-        self._session = TransactionalSession(name, PatientClient(port, rng))
 
     async def run(self) -> None:
         while not self.stopping:
             try:
-                await self._session.begin()
+                await self.session.begin()
                 while not self.stopping:
                     await self._one_transaction()
             except Broken:
                 continue
 
     async def _one_transaction(self) -> None:
-        chosen = self._rng.sample(list(self._partitions), self._rng.randint(1, len(self._partitions)))
+        await self.session.follow_the_version_that_holds()
         transaction = Transaction([])
         self.transactions.append(transaction)
-        await self._session.add_partitions(chosen)
+        commit = self._rng.random() < 0.7
+        try:
+            await self._write(transaction)
+        except Abortable:
+            commit = False
+        await self.session.end(commit=commit)
+        transaction.fate = Fate.COMMITTED if commit else Fate.ABORTED
+        if self.session.version == 2 and self._rng.random() < 0.1:
+            await self.session.end(commit=False)  # As a client that does not know whether it has begun (KAFKA-18464).
+
+    async def _write(self, transaction: Transaction) -> None:
+        chosen = self._rng.sample(list(self._partitions), self._rng.randint(1, len(self._partitions)))
+        await self.session.add_partitions(chosen)
         for number in range(self._rng.randint(1, 4)):
             await self._produce(chosen[number % len(chosen)], transaction)
             if self._rng.random() < 0.2:
                 await asyncio.sleep(self._rng.uniform(0.005, 0.05))
-        commit = self._rng.random() < 0.7
-        await self._session.end(commit=commit)
-        transaction.fate = Fate.COMMITTED if commit else Fate.ABORTED
 
     async def _produce(self, partition: TopicPartition, transaction: Transaction) -> None:
         first = len(transaction.values)
@@ -72,4 +84,4 @@ class TransactionalWriter:
             for number in range(self._rng.randint(1, 3))
         ]
         transaction.values += [(partition, value) for value in values]
-        await self._session.produce(partition, values)
+        await self.session.produce(partition, values)

@@ -16,7 +16,8 @@ from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.log_reader import PositionedValue, read_from
-from tests.simulation.patient_client import Broken, PatientClient, TransactionalSession
+from tests.simulation.patient_client import Abortable, Broken
+from tests.simulation.transactional_session import TransactionalSession
 
 GROUP = "transformers"
 
@@ -31,44 +32,52 @@ class TransformWorker:
 
     def __init__(
         self,
-        port: int,
         source: TopicPartition,
         targets: Sequence[TopicPartition],
         rng: random.Random,
+        session: TransactionalSession,
         *,
         incarnation: str = "",
     ) -> None:
+        """``incarnation`` is what its transactional id ends with."""
         self.source = source
         self.incarnation = incarnation
         self.stopping = False
         self.commits = 0
+        self.session = session
         self._targets = targets
         self._rng = rng
-        self._client = PatientClient(port, rng)
-        self._session = TransactionalSession(f"transform-{source.partition}{incarnation}", self._client)
+        self._client = session.client
 
     async def run(self) -> None:
         while not self.stopping:
             try:
-                await self._session.begin()
+                await self.session.begin()
                 while not self.stopping:
                     await self._one_round()
             except Broken:
                 continue
 
     async def _one_round(self) -> None:
+        await self.session.follow_the_version_that_holds()
         position = await self._position()
         records = await self._read(position)
         if not records:
             await self._client.pause()
             return
-        await self._session.add_partitions(self._targets)
-        for target in self._targets:
-            await self._session.produce(target, [output_of(self.source, record.value) for record in records])
-        await self._session.commit_offsets(GROUP, {self.source: records[-1].offset + 1})
         commit = self._rng.random() < 0.8
-        await self._session.end(commit=commit)
+        try:
+            await self._transform(records)
+        except Abortable:
+            commit = False
+        await self.session.end(commit=commit)
         self.commits += commit
+
+    async def _transform(self, records: Sequence[PositionedValue]) -> None:
+        await self.session.add_partitions(self._targets)
+        for target in self._targets:
+            await self.session.produce(target, [output_of(self.source, record.value) for record in records])
+        await self.session.commit_offsets(GROUP, {self.source: records[-1].offset + 1})
 
     async def _position(self) -> int:
         """The group's position; what a transaction may still change is waited for."""

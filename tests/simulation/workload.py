@@ -2,7 +2,9 @@
 
 Some of each kind of clients: writers, whose transactions are all or nothing; pipelined idempotent producers, whose
 retries must not show; workers that transform what those produce, with positions and outputs in one transaction; and
-observers, who read what is committed all the time. Some of them die in the middle and are never seen again.
+observers, who read what is committed all the time. Some of them die in the middle and are never seen again. Writers and
+workers speak transaction version 1, or 2 where it is finalised; an operator may change that under their hands, and what
+is of version 2 may be held back and come again at any time.
 
 The checks are those of a history of transactional operations, as far as one broker can break them: nothing acknowledged
 is lost, nothing is there twice, no transaction is torn, no aborted value is read, positions and outputs agree, the last
@@ -21,9 +23,13 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.records.record_batch import increment_sequence
 from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
+from tests.simulation.late_post import LatePost
+from tests.simulation.level_changer import LevelChanger
 from tests.simulation.log_reader import PartitionContent, SeenBatch, read_partition
 from tests.simulation.observer import Observer
+from tests.simulation.patient_client import PatientClient
 from tests.simulation.pipelined_producer import PipelinedProducer
+from tests.simulation.transactional_session import TransactionalSession
 from tests.simulation.transactional_writer import Fate, Transaction, TransactionalWriter
 from tests.simulation.transform_worker import GROUP, TransformWorker, output_of
 from tests.simulation.virtual_loop import VirtualLoop
@@ -62,7 +68,9 @@ class Workload:
         self._loop = loop
         self._port = port
         self._rng = rng
-        self.writers = [TransactionalWriter(f"w{n}", port, JOURNALS, rng) for n in range(rng.choice([0, 1, 1, 2, 3]))]
+        self._topic_ids: dict[str, bytes] = {}
+        self.late_post = LatePost(loop, port, rng, probability=rng.choice([0.0, 0.1, 0.3]))
+        self.writers = [self._writer(f"w{n}") for n in range(rng.choice([0, 1, 1, 2, 3]))]
         self.producers = [
             PipelinedProducer(
                 f"p{n}",
@@ -74,9 +82,35 @@ class Workload:
             )
             for n in range(rng.randint(1, 3))
         ]
-        self.workers = [TransformWorker(port, source, TARGETS, rng) for source in SOURCES[: rng.choice([0, 1, 2, 2])]]
+        self.workers = [self._worker(source) for source in SOURCES[: rng.choice([0, 1, 2, 2])]]
         self.observers = [Observer(port, partition, rng) for partition in rng.sample(ALL, rng.randint(0, 2))]
+        self.level_changers = [LevelChanger(port, rng) for _ in range(rng.choice([0, 0, 1]))]
         self._tasks: dict[Client, asyncio.Task[None]] = {}
+
+    def _writer(self, name: str) -> TransactionalWriter:
+        return TransactionalWriter(name, JOURNALS, self._rng, self._session(name))
+
+    def _worker(self, source: TopicPartition, incarnation: str = "") -> TransformWorker:
+        session = self._session(f"transform-{source.partition}{incarnation}")
+        return TransformWorker(source, TARGETS, self._rng, session, incarnation=incarnation)
+
+    def _session(self, transactional_id: str) -> TransactionalSession:
+        client = PatientClient(self._port, self._rng, late_post=self.late_post)
+        newest_version = self._rng.choice([1, 2, 2])
+        return TransactionalSession(
+            transactional_id, client, self._rng, newest_version=newest_version, topic_ids=self._topic_ids
+        )
+
+    @property
+    def sessions(self) -> list[TransactionalSession]:
+        return [writer.session for writer in self.writers] + [worker.session for worker in self.workers]
+
+    @property
+    def events(self) -> Counter[str]:
+        """What happened that a history may be wanted for."""
+        events = sum((session.events for session in self.sessions), Counter(self.late_post.answers))
+        events["level changed"] = sum(changer.changes for changer in self.level_changers)
+        return events
 
     async def setup(self) -> None:
         client = await WireClient.connect(self._port)
@@ -84,11 +118,18 @@ class Workload:
             CreatableTopic(name=name, num_partitions=count, replication_factor=1)
             for name, count in _PARTITION_COUNTS.items()
         ]
-        await client.call(CreateTopicsRequest(topics=topics, timeout_ms=5000), 5)
+        answer = await client.call(CreateTopicsRequest(topics=topics, timeout_ms=5000), 7)
+        self._topic_ids.update({topic.name: topic.topic_id for topic in answer.topics})
         client.close()
 
     def start(self) -> None:
-        clients: list[Client] = [*self.writers, *self.producers, *self.workers, *self.observers]
+        clients: list[Client] = [
+            *self.writers,
+            *self.producers,
+            *self.workers,
+            *self.observers,
+            *self.level_changers,
+        ]
         for client in clients:
             self._tasks[client] = self._loop.create_task(client.run())
 
@@ -106,12 +147,13 @@ class Workload:
         predecessors = [worker for worker in self.workers if worker.source == first.source]
         incarnation = predecessors[-1].incarnation
         # What is held up somewhere may arrive after its sender's death is known, and only a group's generation tells.
-        if self._loop.network.stall_probability == 0.0 and self._rng.random() < 0.5:
+        nothing_is_held_up = self._loop.network.stall_probability == self.late_post.probability == 0.0
+        if nothing_is_held_up and self._rng.random() < 0.5:
             for worker in predecessors:
                 self._tasks[worker].cancel()
             await asyncio.sleep(2 * self._loop.network.delay_seconds[1])
             incarnation = f"-{len(self.workers)}"
-        second = TransformWorker(self._port, first.source, TARGETS, self._rng, incarnation=incarnation)
+        second = self._worker(first.source, incarnation)
         self._tasks[second] = self._loop.create_task(second.run())
         self.workers.append(second)
         await asyncio.sleep(self._rng.uniform(0.0, 0.3))
@@ -125,6 +167,7 @@ class Workload:
         for task in done:
             if not task.cancelled():
                 task.result()
+        await self.late_post.empty()
         await asyncio.sleep(_SETTLE_SECONDS)
 
     async def check(self) -> None:
@@ -180,7 +223,9 @@ def _check_producer(name: str, batches: Iterable[SeenBatch]) -> None:
     for header, commits in batches:
         assert header.producer_epoch >= epoch, f"{name}: epoch {header.producer_epoch} after {epoch}"
         if header.producer_epoch > epoch:
-            assert commits is False or not open_transaction, f"{name}: a new epoch inside a transaction"
+            assert commits is not None or not open_transaction, f"{name}: a new epoch inside a transaction"
+            # A commit is of the transaction's epoch, or of the next, with which version 2 prepares it.
+            assert not (commits and open_transaction) or header.producer_epoch == epoch + 1, f"{name}: a torn commit"
             epoch, expected = header.producer_epoch, 0
         if commits is not None:
             open_transaction = False

@@ -13,20 +13,22 @@ from coordinator.transaction.coordinator import NO_PRODUCER
 from coordinator.transaction.state import (
     NO_PRODUCER_ID,
     TRANSITIONS,
+    Missing,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
 )
 from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from tests.unit.coordinator.transaction.tables import decisions
 from tests.unit.coordinator.transaction.tables.add_partitions import ADD_PARTITIONS, VERIFY_PARTITIONS
 from tests.unit.coordinator.transaction.tables.decision_table import Cell, DecisionTable, Rule
+from tests.unit.coordinator.transaction.tables.decisions import asked, client_version
 from tests.unit.coordinator.transaction.tables.end_txn import END_TXN
 from tests.unit.coordinator.transaction.tables.init_producer_id import INIT_PRODUCER_ID, expected_of
 from tests.unit.coordinator.transaction.tables.live_cells import LiveCells, known_producer, normalised
+from tests.unit.coordinator.transaction.tables.own_transitions import TIMEOUT
 from tests.unit.coordinator.transaction.tables.page import TABLES, page
 from tests.unit.coordinator.transaction.tables.relations import (
-    KNOWN,
     NEW,
     REQUESTED_TIMEOUT_MS,
     metadata_of,
@@ -96,7 +98,19 @@ class Mismatches(list[str]):
 
     def compare(self, cell: Cell, what: object, found: object, expected: object) -> None:
         if found != expected:
-            self.append(f"{' '.join(f'{k}={v}' for k, v in cell.items())}\n  {what}: {found}\n  not: {expected}")
+            where = " ".join(f"{name}={value}" for name, value in cell.items())
+            if isinstance(found, TransactionMetadata) and isinstance(expected, TransactionMetadata):
+                self.append(
+                    f"{where}: {what}\n    {different(found, expected)} instead of {different(expected, found)}"
+                )
+            else:
+                self.append(f"{where}: {what}\n    {found} instead of {expected}")
+
+
+def different(metadata: TransactionMetadata, other: TransactionMetadata) -> dict[str, object]:
+    """The fields that another has otherwise."""
+    theirs = other._asdict()
+    return {name: value for name, value in metadata._asdict().items() if value != theirs[name]}
 
 
 def expected_record(cell: Cell, rule: Rule) -> TransactionMetadata | None:
@@ -108,14 +122,6 @@ def expected_record(cell: Cell, rule: Rule) -> TransactionMetadata | None:
 
 def expected_error(rule: Rule) -> ErrorCode:
     return ERRORS.get(rule.outcome, ErrorCode.NONE)
-
-
-def is_version_2(cell: Cell) -> bool:
-    return cell["protocol"] == "2"
-
-
-def client_version(cell: Cell) -> int:
-    return 2 if is_version_2(cell) else 0
 
 
 def end(world: World, name: str, cell: Cell) -> Call[Any]:
@@ -132,8 +138,41 @@ def init(world: World, name: str, cell: Cell) -> Call[Any]:
     return world.init(name, expected=expected_of(cell), timeout_ms=REQUESTED_TIMEOUT_MS)
 
 
-def asked(cell: Cell) -> frozenset[TopicPartition]:
-    return frozenset({KNOWN if cell["partitions"] == "known" else NEW})
+DECIDE = {
+    "EndTxn": decisions.end_txn,
+    "InitProducerId": decisions.init_producer_id,
+    "AddPartitionsToTxn": decisions.add_partitions,
+    "AddPartitionsToTxn, verify only": decisions.verify,
+    "The time-out of a transaction": decisions.timeout,
+    "The last marker is written": decisions.completion,
+    "The expiry of a transactional id": decisions.expiration,
+}
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_cell_is_decided_as_the_table_says(table: DecisionTable) -> None:
+    """B01, B05, B18, B20, B23, B28, B29: the rules that name them, and all others."""
+    with Mismatches() as mismatches:
+        for cell, rule in table.decided():
+            decision = DECIDE[table.name](cell)
+            if rule.outcome in EFFECTS:
+                expected = next_metadata(metadata_of(cell), rule.outcome, cell)
+                if isinstance(decision, TransactionMetadata):
+                    decision = decision._replace(cause=None)
+                mismatches.compare(cell, rule.outcome, decision, expected)
+            else:
+                mismatches.compare(cell, rule.outcome, decision, ERRORS.get(rule.outcome))
+
+
+@pytest.mark.parametrize("table", [END_TXN, INIT_PRODUCER_ID, TIMEOUT], ids=lambda table: table.name)
+def test_a_new_producer_id_is_asked_for_where_it_is_needed_and_nowhere_else(table: DecisionTable) -> None:
+    """B23: and without one nothing is decided."""
+    with Mismatches() as mismatches:
+        for cell, rule in table.decided():
+            effect = EFFECTS.get(rule.outcome, {})
+            needs_one = "new" in (effect.get("producer id"), effect.get("next id"))
+            missing = DECIDE[table.name](cell, NO_PRODUCER_ID) is Missing.PRODUCER_ID
+            mismatches.compare(cell, f"{rule.outcome} without an id", missing, needs_one)
 
 
 def test_end_txn_of_a_loaded_coordinator() -> None:
@@ -146,7 +185,7 @@ def test_end_txn_of_a_loaded_coordinator() -> None:
             mismatches.compare(cell, rule.outcome, answer.error, expected_error(rule))
             if answer.error:
                 mismatches.compare(cell, rule.outcome, answer.producer, NO_PRODUCER)
-            elif is_version_2(cell):
+            elif client_version(cell) == 2:
                 producer = metadata_of(cell).producer if prepared is None else next_producer(prepared)
                 mismatches.compare(cell, rule.outcome, known_producer(answer.producer), producer)
 

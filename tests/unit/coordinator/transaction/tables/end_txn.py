@@ -67,10 +67,11 @@ END_TXN: Final = DecisionTable(
 | 2 | abort | PrepareCommit | no | any | present | -1 | STATE | a retry with another end |
 | 2 | commit | PrepareAbort | no | any | present | -1 | STATE | a retry with another end |
 | 2 | abort | PrepareAbort | no | any | present | -1 | BUSY | a retry |
-| 2 | commit | CompleteCommit | no | any | present | -1 | done | a retry |
-| 2 | abort | CompleteCommit | no | any | present | -1 | STATE | a retry with another end |
-| 2 | commit | CompleteAbort | no | any | present | -1 | STATE | a retry with another end |
-| 2 | abort | CompleteAbort | no | any | present | -1 | done | a retry |
+| 2 | commit | CompleteCommit | no | 7 / 32766 | present | -1 | done | a retry |
+| 2 | abort | CompleteCommit | no | 7 / 32766 | present | -1 | STATE | a retry with another end |
+| 2 | commit | CompleteAbort | no | 7 / 32766 | present | -1 | STATE | a retry with another end |
+| 2 | abort | CompleteAbort | no | 7 / 32766 | present | -1 | done | a retry |
+| 2 | any | CompleteCommit / CompleteAbort | no | 32767 | present | -1 | FENCED | ≠ Kafka: a retry, told 32767 |
 | 2 | commit | Empty | no | any | present | same | STATE | KAFKA-18401: clients do not ask |
 | 2 | commit | CompleteCommit / CompleteAbort | no | any | present | same | STATE | KAFKA-18401: clients do not ask |
 | 2 | abort | Empty | no | 7 / 0 | present | same | abort nothing | KAFKA-18464 |

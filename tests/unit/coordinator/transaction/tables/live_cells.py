@@ -4,7 +4,6 @@ No partition has a leader, so what is prepared stays prepared. Time hardly passe
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -60,13 +59,13 @@ class LiveCells:
 
 def normalised(metadata: TransactionMetadata) -> TransactionMetadata:
     """With times that may have passed, ids that were new, and without what no record holds."""
-    return replace(
-        metadata,
+    return metadata._replace(
         producer_id=_known_id(metadata.producer_id),
         next_producer_id=_known_id(metadata.next_producer_id),
         start_ms=_known_time(metadata.start_ms),
         last_update_ms=_known_time(metadata.last_update_ms),
         last_producer_epoch=-1,
+        cause=None,
     )
 
 

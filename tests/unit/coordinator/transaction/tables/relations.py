@@ -77,7 +77,7 @@ def is_possible_producer(cell: Cell) -> bool:
 
 def metadata_of(cell: Cell) -> TransactionMetadata:
     """What the coordinator has durable. Without a word about it the last epoch is known, the client is of version 2."""
-    epoch = int(cell["epoch"])
+    epoch = int(cell.get("epoch", 7))
     is_open = cell["state"] in OPEN
     last_epoch = 32_766 if epoch == 0 else epoch - 1
     return TransactionMetadata(

@@ -4,7 +4,6 @@ Source: the ``prepare…`` methods of ``TransactionMetadata``. Each column names
 comes from. Outcomes that are no transition are the errors, ``done`` (success, nothing is written) and ``nothing``.
 """
 
-from dataclasses import replace
 from typing import Any, Final
 
 from coordinator.transaction.state import TransactionMetadata
@@ -90,8 +89,7 @@ def next_metadata(before: TransactionMetadata, outcome: str, cell: Cell) -> Tran
         },
     }
     picked = {name: choices[effect[name]] for name, choices in values.items()}
-    return replace(
-        before,
+    return before._replace(
         state=state_of(effect["state"]),
         producer_id=picked["producer id"],
         producer_epoch=picked["epoch"],

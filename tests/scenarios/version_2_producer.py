@@ -1,0 +1,63 @@
+"""A scripted producer of transaction version 2: it adds nothing beforehand, and every end gives it a new epoch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceResponse
+from protocol.topic_partition import TopicPartition
+from tests.scenarios.scripted_producer import ScriptedProducer, ok
+from tests.simulation import requests
+
+
+class Version2Producer(ScriptedProducer):
+    """``identity`` is the producer id and epoch of the present transaction."""
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return self.producer_id, self.epoch
+
+    async def produce(self, batch: bytearray, partition: TopicPartition) -> PartitionProduceResponse:
+        answer = await self._settled(
+            requests.produce(partition, bytearray(batch), transactional_id=self.transactional_id),
+            requests.TRANSACTION_2_PRODUCE_VERSION,
+            lambda answer: answer.responses[0].partition_responses[0].error_code,
+        )
+        response: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        return response
+
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], *, generation: int = -1, member_id: str = ""
+    ) -> ErrorCode:
+        assert self.transactional_id is not None
+        request = requests.txn_offset_commit(
+            self.transactional_id, self.producer_id, self.epoch, group, offsets, generation=generation
+        )
+        answer = await self._settled(
+            request,
+            requests.TRANSACTION_2_TXN_OFFSET_COMMIT_VERSION,
+            lambda answer: next(iter(requests.committed_partitions(answer).values())),
+        )
+        return next(iter(requests.committed_partitions(answer).values()))
+
+    async def end(self, *, commit: bool) -> ErrorCode:
+        """EndTxn; after it this producer is who the answer says."""
+        answer = await self.ask_for_end(commit=commit)
+        if answer.error_code == ErrorCode.NONE:
+            self.become(answer)
+        return ErrorCode(answer.error_code)
+
+    async def ask_for_end(self, *, commit: bool) -> Any:
+        """EndTxn, whose answer changes nothing here."""
+        return await self._settled(
+            self.end_request(commit=commit), requests.TRANSACTION_2_END_TXN_VERSION, lambda answer: answer.error_code
+        )
+
+    def become(self, answer: Any) -> None:
+        """Go on as the answer of an EndTxn or InitProducerId says."""
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.sequences.clear()
+
+    async def open_transaction(self, values: Mapping[TopicPartition, Sequence[bytes]]) -> None:
+        for partition, batch in values.items():
+            ok(await self.send(partition, *batch))

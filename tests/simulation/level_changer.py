@@ -1,0 +1,29 @@
+"""An operator who raises and lowers ``transaction.version`` while producers of both kinds are at work."""
+
+import asyncio
+import random
+
+from protocol.errors import ErrorCode
+from tests.simulation import requests
+from tests.simulation.patient_client import PatientClient, error_of
+
+
+class LevelChanger:
+    """Finalises one level after the other until it is told to stop."""
+
+    def __init__(self, port: int, rng: random.Random) -> None:
+        self.stopping = False
+        self.changes = 0
+        self._rng = rng
+        self._client = PatientClient(port, rng)
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await asyncio.sleep(self._rng.uniform(0.0, 0.5))
+            present = requests.finalized_transaction_version(
+                await self._client.succeed(requests.api_versions(), requests.API_VERSIONS_VERSION, error_of)
+            )
+            level = self._rng.choice([level for level in range(3) if level != present])
+            request = requests.finalize_transaction_version(level, present)
+            answer = await self._client.call(request, requests.UPDATE_FEATURES_VERSION)
+            self.changes += answer.error_code == ErrorCode.NONE
