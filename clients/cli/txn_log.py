@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import click
 
-from clients.admin.transaction_history import HistoryRecord, TransactionHistory, read_transaction_history
+from clients.admin.transaction_history import TransactionHistory, read_transaction_history
+from clients.admin.transaction_records import HistoryRecord
 from clients.admin.transaction_steps import Step, explain
 from clients.cli.session import Session, example, with_session
 from clients.cli.txn_arguments import transactional_id_argument

@@ -1,0 +1,99 @@
+"""The records of ``__transaction_state``, as far as clients want to know them. Pure.
+
+Key and value begin with their version (int16); see ``protocol.internal.transaction_log``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from clients.admin.transactions import STATES
+from clients.errors import BadResponse
+from protocol.compiler import decode, encode
+from protocol.internal.placement import TRANSACTION_STATE
+from protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
+from protocol.primitives import DecodeError
+from protocol.records.record_batch import Record
+from protocol.topic_partition import TopicPartition
+
+_VERSION: Final = Struct(">h")
+_KEY_VERSION: Final = 0
+_NONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSnapshot:
+    """A transactional id after one step."""
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+    previous_producer_id: int | None
+    """Before this step; None where the record does not say (``transaction.version`` 0)."""
+    next_producer_id: int | None
+    """Set aside for when the transaction is complete: this one's epochs are used up."""
+    timeout_ms: int
+    start_ms: int | None
+    last_update_ms: int
+    partitions: tuple[TopicPartition, ...]
+    client_transaction_version: int
+    cause: str | None
+    """Why, where its producer did not ask for it; brokers other than ours do not write it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRecord:
+    """A record of the id; without a snapshot it says that the id is forgotten."""
+
+    offset: int
+    timestamp_ms: int
+    snapshot: TransactionSnapshot | None
+
+
+def encoded_key(transactional_id: str) -> bytes:
+    """The key of the id's records."""
+    return _VERSION.pack(_KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), _KEY_VERSION)
+
+
+def read_record(record: Record) -> HistoryRecord:
+    """What a record says. Raises ``BadResponse`` for a value that is of no known version."""
+    if record.value is None:
+        return HistoryRecord(offset=record.offset, timestamp_ms=record.timestamp, snapshot=None)
+    try:
+        (version,) = _VERSION.unpack_from(record.value)
+        value = decode(TransactionLogValue, version, record.value[_VERSION.size :])
+    except (StructError, DecodeError, ValueError) as error:
+        raise BadResponse(
+            f"{TRANSACTION_STATE}: the record at offset {record.offset} cannot be read: {error}"
+        ) from None
+    return HistoryRecord(offset=record.offset, timestamp_ms=record.timestamp, snapshot=_snapshot(value))
+
+
+def _snapshot(value: TransactionLogValue) -> TransactionSnapshot:
+    return TransactionSnapshot(
+        state=STATES.get(value.transaction_status, str(value.transaction_status)),
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        previous_producer_id=_unless_none(value.previous_producer_id),
+        next_producer_id=_unless_none(value.next_producer_id),
+        timeout_ms=value.transaction_timeout_ms,
+        start_ms=_unless_none(value.transaction_start_timestamp_ms),
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        partitions=tuple(sorted(_partitions(value))),
+        client_transaction_version=value.client_transaction_version,
+        cause=value.cause,
+    )
+
+
+def _partitions(value: TransactionLogValue) -> Iterable[TopicPartition]:
+    return (
+        TopicPartition(topic.topic, partition)
+        for topic in value.transaction_partitions or ()
+        for partition in topic.partition_ids
+    )
+
+
+def _unless_none(number: int) -> int | None:
+    return None if number == _NONE else number
