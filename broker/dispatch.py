@@ -229,6 +229,8 @@ class Dispatcher:
         self._broker = broker
         self._handlers = {int(handler.api_key): handler for handler in handlers}
         self._routes: dict[tuple[int, int], _Route] = {}
+        self.on_answer: Callable[[str, Message], None] | None = None
+        """Called with the API's name and every answer of its handler, while somebody wants to know."""
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> Answer | Unfinished:
         """Begin one request. Raises CloseConnection, and nothing else."""
@@ -257,6 +259,8 @@ class Dispatcher:
         if message is None:
             return _NO_ANSWER
         try:
+            if self.on_answer is not None:
+                self.on_answer(route.handler.name, message)
             return encode_response(context.correlation_id, message, route.answer_version)
         except Exception as error:
             return self.fail(route, context, request, error)

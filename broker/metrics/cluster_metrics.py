@@ -1,0 +1,49 @@
+"""What a broker knows of its cluster and its groups (Kafka: KafkaController, GroupMetadataManager), and of features."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
+
+from coordinator.controller.cluster_image import ClusterImage
+from coordinator.group.state import GroupState
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_CONTROLLER: Final = "kafka_controller_kafkacontroller"
+_GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+
+
+def controller_metrics(broker: "Broker") -> Iterator[Metric]:
+    """Counts of the whole cluster are 0 on a broker that is not the controller, so that they can be added up."""
+    active = broker.controller.is_active
+    image = broker.metadata.image if active else ClusterImage()
+    partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
+    offline = sum(partition.leader not in image.brokers for partition in partitions)
+    for name, doc, value in (
+        ("activecontrollercount", "1 on the controller, 0 elsewhere.", int(active)),
+        ("activebrokercount", "Live brokers.", len(image.brokers)),
+        ("globaltopiccount", "Topics of the cluster.", len(image.topics)),
+        ("globalpartitioncount", "Partitions of the cluster.", len(partitions)),
+        ("offlinepartitionscount", "Partitions of the cluster without a live leader.", offline),
+    ):
+        yield GaugeMetricFamily(f"{_CONTROLLER}_{name}", doc, value=value)
+
+
+def feature_metrics(broker: "Broker") -> Iterator[Metric]:
+    family = GaugeMetricFamily("oncelog_feature_level", "The finalised level of a feature.", labels=("feature",))
+    for name in broker.features.supported:
+        family.add_metric((name,), broker.features.levels.get(name, 0))
+    yield family
+
+
+def group_metrics(broker: "Broker") -> Iterator[Metric]:
+    _, groups = broker.group_coordinator.list_groups()
+    states = Counter(group.state for group in groups)
+    yield GaugeMetricFamily(_GROUPS, "Groups that this broker coordinates.", value=len(groups))
+    for state in GroupState:
+        name = f"{_GROUPS}{state.value.lower()}"
+        yield GaugeMetricFamily(name, f"Of these, in state {state.value}.", value=states[state])

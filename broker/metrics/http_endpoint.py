@@ -1,0 +1,144 @@
+"""A small HTTP server for a few pages that are read: GET and HEAD, one request on a connection.
+
+It stands beside a broker that has other things to do, so everything is bounded: the connections, the size of a request,
+and the time from its first byte to the last of the answer. Whoever exceeds a bound loses the connection.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from broker.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+_MOST_CONNECTIONS: Final = 16
+_LARGEST_REQUEST: Final = 8 * 1024
+_LONGEST_SECONDS: Final = 30.0
+_BACKLOG: Final = 16
+_TEXT: Final = "text/plain; charset=utf-8"
+_END: Final = b"\r\n\r\n"
+
+
+class Page(NamedTuple):
+    """What is answered."""
+
+    body: bytes
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: str = _TEXT
+
+
+Pages: TypeAlias = Mapping[str, Callable[[], Awaitable[Page]]]
+"""By path."""
+
+
+class HttpEndpoint:
+    """Listens at one address. Every request is a task of the supervisor."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._server: asyncio.AbstractServer | None = None
+        self._connections: dict[_Connection, None] = {}
+        self.pages: Pages = {}
+        """None until the broker has something to show: every path is unavailable then."""
+
+    async def listen(self, host: str, port: int) -> int:
+        """Open the address; returns the port. OSError when it is not to be had."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), host or None, port, backlog=_BACKLOG)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    def stop(self) -> None:
+        """Close the address and every connection."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._supervisor.spawn(work, "HTTP request")
+
+    def admit(self, connection: "_Connection") -> bool:
+        """Whether there is room for one more."""
+        self._connections[connection] = None
+        return len(self._connections) <= _MOST_CONNECTIONS
+
+    def forget(self, connection: "_Connection") -> None:
+        del self._connections[connection]
+
+    async def answer(self, request: bytes) -> Page:
+        """The page that a request asks for, or the one that says why there is none."""
+        method, _, rest = request.partition(b" ")
+        target, _, version = rest.partition(b" ")
+        if not version.startswith(b"HTTP/1.") or not target.startswith(b"/"):
+            return _problem(HTTPStatus.BAD_REQUEST)
+        if method not in (b"GET", b"HEAD"):
+            return _problem(HTTPStatus.METHOD_NOT_ALLOWED)
+        if not self.pages:
+            return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "the broker is starting")
+        page = self.pages.get(target.partition(b"?")[0].decode("latin-1"))
+        if page is None:
+            return _problem(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.pages)}")
+        try:
+            return await page()
+        except Exception:
+            logger.exception("%s cannot be shown", target.decode("latin-1"))
+            return _problem(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+class _Connection(asyncio.Protocol):
+    """One request, one answer."""
+
+    _transport: asyncio.Transport
+    _deadline: asyncio.TimerHandle
+
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self._endpoint = endpoint
+        self._received = bytearray()
+        self._asked = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._deadline = asyncio.get_running_loop().call_later(_LONGEST_SECONDS, self.abort)
+        if not self._endpoint.admit(self):
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._deadline.cancel()
+        self._endpoint.forget(self)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._asked or self._transport.is_closing():
+            return
+        self._received += data
+        if _END in self._received:
+            self._asked = True
+            self._endpoint.spawn(self._answer(bytes(self._received)))
+        elif len(self._received) > _LARGEST_REQUEST:
+            self._asked = True
+            self._write(_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), b"GET")
+
+    async def _answer(self, request: bytes) -> None:
+        line = request.partition(b"\r\n")[0]
+        self._write(await self._endpoint.answer(line), line.partition(b" ")[0])
+
+    def _write(self, page: Page, method: bytes) -> None:
+        """Write the answer and end the connection when it has left, or when its time is up."""
+        head = (
+            f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
+            f"Content-Type: {page.content_type}\r\n"
+            f"Content-Length: {len(page.body)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + (b"" if method == b"HEAD" else page.body))
+        self._transport.close()
+
+
+def _problem(status: HTTPStatus, message: str = "") -> Page:
+    return Page(f"{message or status.phrase}\n".encode(), status)

@@ -1,0 +1,89 @@
+"""Partitions of this broker: how many, how whole, how far (Kafka: ReplicaManager, BrokerTopicMetrics, Partition, Log).
+
+The families with a row for each partition come one at a time, so that whoever writes them can let others run between.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from prometheus_client import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.storage.partition_log import PartitionLog
+
+_OfLog: TypeAlias = Callable[[PartitionLog], int]
+
+
+def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
+    counts: Counter[str] = Counter()
+    for partition in replicas.partitions():
+        counts.update(_what_it_is(partition))
+    for name, doc in (
+        ("partitioncount", "Partitions that have a replica here."),
+        ("leadercount", "Partitions that this broker leads."),
+        ("offlinereplicacount", "Replicas here whose log has failed."),
+        ("underreplicatedpartitions", "Partitions led here that have a replica out of sync."),
+        ("underminisrpartitioncount", "Partitions led here with fewer in-sync replicas than min.insync.replicas."),
+        ("atminisrpartitioncount", "Partitions led here with exactly min.insync.replicas in-sync replicas."),
+        ("produceridcount", "Producers that partitions here remember."),
+    ):
+        yield GaugeMetricFamily(f"kafka_server_replicamanager_{name}", doc, value=counts[name])
+
+
+def _what_it_is(partition: Partition) -> dict[str, int]:
+    """Whose counts one partition adds to, and how much."""
+    log, led = partition.log, partition.led_log
+    counts = {"partitioncount": 1, "offlinereplicacount": int(partition.failed)}
+    if log is not None:
+        counts["produceridcount"] = len(log.producer_state.producers)
+    if led is not None:
+        in_sync, minimum = partition.in_sync, partition.in_sync.effective_min_isr(led.config.min_insync_replicas)
+        counts["leadercount"] = 1
+        counts["underreplicatedpartitions"] = int(len(in_sync.isr) < len(in_sync.replicas))
+        counts["underminisrpartitioncount"] = int(len(in_sync.isr) < minimum)
+        counts["atminisrpartitioncount"] = int(len(in_sync.isr) == minimum)
+    return counts
+
+
+def topic_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
+    taken, given, messages = Counter[str](), Counter[str](), Counter[str]()
+    for partition in replicas.partitions():
+        topic = partition.topic_partition.topic
+        messages[topic] += partition.messages_in
+        taken[topic] += partition.bytes_in
+        given[topic] += partition.bytes_out
+    for name, doc, counts in (
+        ("messagesin", "Records appended by producers, coordinators and markers.", messages),
+        ("bytesin", "Bytes of their batches, as they are stored.", taken),
+        ("bytesout", "Bytes of batches in answers to fetches.", given),
+    ):
+        family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", doc, labels=("topic",))
+        for topic, count in counts.items():
+            family.add_metric((topic,), count)
+        yield family
+
+
+def log_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
+    yield _of_led_logs(
+        replicas,
+        "kafka_cluster_partition_laststableoffsetlag",
+        "Offsets between the last stable one and the high watermark: what open transactions hide from read_committed.",
+        lambda log: log.high_watermark - log.last_stable_offset,
+    )
+    yield _of_led_logs(replicas, "kafka_log_log_logstartoffset", "The first offset.", lambda log: log.log_start_offset)
+    yield _of_led_logs(replicas, "kafka_log_log_logendoffset", "The next offset.", lambda log: log.log_end_offset)
+    yield _of_led_logs(replicas, "kafka_log_log_size", "Bytes of all segments.", lambda log: log.size)
+    yield _of_led_logs(replicas, "kafka_log_log_numlogsegments", "Segments.", lambda log: len(log.segments))
+
+
+def _of_led_logs(replicas: ReplicaManager, name: str, doc: str, value: _OfLog) -> Metric:
+    family = GaugeMetricFamily(name, doc, labels=("topic", "partition"))
+    for partition in replicas.partitions():
+        log = partition.led_log
+        if log is not None:
+            topic, index = partition.topic_partition
+            family.add_metric((topic, str(index)), value(log))
+    return family

@@ -1,0 +1,73 @@
+"""Every error code of an answer is counted, wherever its declaration has it."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from broker.metrics.response_errors import ResponseErrors
+from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnResponse
+from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from protocol.schema import Message
+from tests.unit.protocol.declared import every_version, full
+
+
+def test_errors_of_partitions_are_counted_one_by_one() -> None:
+    errors = ResponseErrors()
+    codes = [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_RECORD,
+    ]
+    partitions = [PartitionProduceResponse(index=index, error_code=code) for index, code in enumerate(codes)]
+    for topics in ([partitions], [partitions[:2], partitions[3:]], []):
+        named = [TopicProduceResponse(name="t", partition_responses=responses) for responses in topics]
+        errors.note("Produce", ProduceResponse(responses=named))
+    assert errors.counts == {
+        ("Produce", ErrorCode.INVALID_PRODUCER_EPOCH): 3,
+        ("Produce", ErrorCode.INVALID_RECORD): 2,
+    }
+
+
+def test_a_zombie_learns_it_by_two_errors() -> None:
+    errors = ResponseErrors()
+    for code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE):
+        errors.note("EndTxn", EndTxnResponse(error_code=code))
+    assert errors.zombie_fences == 2
+
+
+def test_what_is_absent_has_no_errors() -> None:
+    errors = ResponseErrors()
+    partition = PartitionData(partition_index=0, diverging_epoch=None, aborted_transactions=None, records=None)
+    errors.note("Fetch", FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])]))
+    partition.diverging_epoch = EpochEndOffset()
+    errors.note("Fetch", FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])]))
+    assert not errors.counts
+
+
+def found(value: Any) -> Counter[int]:
+    """Every error code in a value, found by looking everywhere."""
+    codes: Counter[int] = Counter()
+    for part in value if isinstance(value, list) else [value] if isinstance(value, Message) else []:
+        if isinstance(part, Message):
+            for field in type(part).fields:
+                held = getattr(part, field.name)
+                if field.name.endswith("error_code") and held:
+                    codes[held] += 1
+                codes += found(held)
+    return codes
+
+
+@pytest.mark.parametrize(
+    ("cls", "version"),
+    [(cls, version) for cls, version in every_version() if cls.__name__.endswith("Response")],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
+)
+def test_of_every_answer(cls: type[Message], version: int) -> None:
+    errors = ResponseErrors()
+    response = full(cls, version)
+    errors.note("Any", response)
+    assert errors.counts == {("Any", code): count for code, count in found(response).items()}
