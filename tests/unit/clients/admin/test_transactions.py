@@ -1,0 +1,59 @@
+"""Listing transactions: no filter is dropped on the way."""
+
+from typing import Any
+
+import pytest
+
+from clients.admin.transactions import list_transactions
+from clients.errors import VersionNotSupported
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from protocol.schema import Versions
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.scripted_broker import ScriptedBroker
+from tests.unit.clients.scripted_cluster import cluster_of
+
+
+def lists(transactional_id: str) -> ListTransactionsResponse:
+    listed = TransactionState(transactional_id=transactional_id, producer_id=7, transaction_state="Ongoing")
+    return ListTransactionsResponse(transaction_states=[listed])
+
+
+@in_virtual_time
+async def test_every_broker_is_asked_and_the_ids_are_in_order() -> None:
+    one = ScriptedBroker({ListTransactionsRequest: lists("b")})
+    two = ScriptedBroker({ListTransactionsRequest: lists("a")}, node_id=2)
+    async with cluster_of(one, two) as cluster:
+        listed = await list_transactions(cluster, states=["Ongoing"], producer_ids=[7])
+        assert [(each.transactional_id, each.coordinator) for each in listed] == [("a", 2), ("b", 1)]
+        (request,) = two.seen(ListTransactionsRequest)
+        assert isinstance(request, ListTransactionsRequest)
+        assert (request.state_filters, request.producer_id_filters, request.duration_filter) == (["Ongoing"], [7], -1)
+
+
+@pytest.mark.parametrize(
+    ("newest", "filters", "is_served"),
+    [
+        (0, {}, True),
+        (0, {"running_longer_than_ms": 0}, False),
+        (1, {"running_longer_than_ms": 0}, True),
+        (1, {"transactional_id_pattern": "a.*"}, False),
+        (2, {"transactional_id_pattern": "a.*"}, True),
+    ],
+)
+def test_a_broker_that_does_not_know_a_filter_is_not_asked(
+    newest: int, filters: dict[str, Any], is_served: bool
+) -> None:
+    """It would list what was not asked for."""
+
+    @in_virtual_time
+    async def play() -> None:
+        broker = ScriptedBroker({ListTransactionsRequest: lists("a")})
+        broker.versions[ListTransactionsRequest.api_key or 0] = Versions(0, newest)
+        async with cluster_of(broker) as cluster:
+            if is_served:
+                assert len(await list_transactions(cluster, **filters)) == 1
+            else:
+                with pytest.raises(VersionNotSupported, match="LIST_TRANSACTIONS"):
+                    await list_transactions(cluster, **filters)
+
+    play()
