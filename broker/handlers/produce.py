@@ -176,7 +176,7 @@ class _Appends:
         partition = self._broker.replica_manager.led_partition((topic, data.index))
         if isinstance(partition, ErrorCode):
             return _error(data.index, partition)
-        if topic_id != partition.topic_id and ZERO_UUID not in (topic_id, partition.topic_id):
+        if topic_id is not ZERO_UUID and topic_id != partition.topic_id != ZERO_UUID:
             return _error(data.index, ErrorCode.UNKNOWN_TOPIC_ID)  # Another topic of the same name.
         log = partition.led_log
         assert log is not None

@@ -120,11 +120,13 @@ class TransactionVerifier:
     ) -> Verdict:
         """For a request whose batches are all of one producer. Topics that may not be written to are left out."""
         operation = operation_of_produce(version)
-        if not self._applies(operation):
+        if not self._applies(operation) or not self._begins_transaction(request):
             return {}
-        batches = list(_transactional_batches(request, may_write))
-        if not batches:
-            return {}
+        batches = [
+            _batch(topic, index, records)
+            for topic, index, records in _transactional_records(request)
+            if may_write(topic)
+        ]
         patience = min(request.timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
         verdict = self._verify(transactional_id, batches, operation, patience)
         return _told(verdict, produce_error, operation)
@@ -138,6 +140,17 @@ class TransactionVerifier:
             return {}
         batch = _Batch(offsets_partition, producer, NO_SEQUENCE)
         return _told(self._verify(transactional_id, [batch], operation, 0), offset_commit_error, operation)
+
+    def _begins_transaction(self, request: ProduceRequest) -> bool:
+        """Whether there is a batch whose transaction is not open on its partition. Most requests end here."""
+        for topic, index, records in _transactional_records(request):
+            partition = self._replicas.led_partition((topic, index))
+            log = None if isinstance(partition, ErrorCode) else partition.led_log
+            if log is not None:  # Else the append says why it is refused.
+                producer_id, epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+                if not log.producer_state.has_ongoing_transaction(producer_id, epoch):
+                    return True
+        return False
 
     def _applies(self, operation: TransactionSupportedOperation) -> bool:
         return operation.adds_partitions or self._settings.enabled
@@ -313,16 +326,20 @@ class _Waiting:
         return pause
 
 
-def _transactional_batches(request: ProduceRequest, may_write: MayWrite) -> Iterator[_Batch]:
+def _transactional_records(request: ProduceRequest) -> Iterator[tuple[str, int, memoryview]]:
+    """(topic, partition, bytes that may be a batch) of what says that it belongs to a transaction."""
     for topic in request.topic_data:
         name = topic.name
         for data in topic.partition_data:
             records = data.records
-            if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
-                continue
-            if records[_ATTRIBUTES] & TRANSACTIONAL_BIT and may_write(name):
-                producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
-                yield _Batch(TopicPartition(name, data.index), ProducerIdAndEpoch(producer_id, epoch), sequence)
+            if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
+                if records[_ATTRIBUTES] & TRANSACTIONAL_BIT:
+                    yield name, data.index, records
+
+
+def _batch(topic: str, index: int, records: memoryview) -> _Batch:
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+    return _Batch(TopicPartition(topic, index), ProducerIdAndEpoch(producer_id, epoch), sequence)
 
 
 def _told(
