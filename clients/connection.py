@@ -13,6 +13,7 @@ import asyncio
 import errno
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from clients import VERSION
@@ -78,6 +79,8 @@ class Connection(asyncio.Protocol):
         "_transport",
         "address",
         "closed",
+        "is_writable",
+        "on_writable",
         "versions",
     )
 
@@ -95,6 +98,10 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._end: ClientError | None = None
         """Why the connection is over; None while it is not."""
+        self.is_writable = True
+        """Whether what was written has left, nearly; who writes requests without answers has to look at it."""
+        self.on_writable: Callable[[], object] | None = None
+        """Called when it has become so again."""
         self.closed: asyncio.Future[ClientError] = self._loop.create_future()
         """Done, with the reason, when nothing of the connection is left; never fails."""
 
@@ -139,6 +146,14 @@ class Connection(asyncio.Protocol):
                 self._take(frame)
         except (BadFrame, DecodeError) as error:
             self._fail(BadResponse(f"{self.address} does not answer as a Kafka broker does: {error}"))
+
+    def pause_writing(self) -> None:
+        self.is_writable = False
+
+    def resume_writing(self) -> None:
+        self.is_writable = True
+        if self.on_writable is not None:
+            self.on_writable()
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""

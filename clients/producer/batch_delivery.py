@@ -1,0 +1,208 @@
+"""What becomes of a batch: from each answer, or its absence, to written, tried again, split or failed. Pure.
+
+Whatever happens, a batch is done exactly once and then leaves the accumulator. The rules are those of Kafka's
+``Sender``; whether a refused batch may be tried again is the transaction manager's to say.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from clients.errors import (
+    BrokerRefused,
+    ClientError,
+    DeliveryTimedOut,
+    OutcomeUnknown,
+    ProducerFenced,
+    RecordTooLarge,
+    Refusal,
+    TransactionAbortable,
+    TransactionAborted,
+    error_code,
+)
+from clients.producer.producer_batch import ProducerBatch
+from clients.producer.producer_config import ProducerConfig
+from clients.producer.record_accumulator import RecordAccumulator
+from clients.producer.record_metadata import NO_OFFSET
+from clients.producer.transaction_manager import MAYBE_WRITTEN, State, TransactionManager
+from clients.retry import Backoff
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceResponse
+from protocol.records.record_batch import NO_TIMESTAMP
+
+STALE_METADATA: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors after which metadata has to be asked for again (``InvalidMetadataException``)."""
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_CONCURRENT_TRANSACTIONS_SECONDS: Final = 0.02
+"""The transaction before is being completed, which takes milliseconds (KAFKA-5482)."""
+
+
+class BatchDelivery:
+    """Judges answers. ``now`` is the loop's time everywhere."""
+
+    def __init__(
+        self, config: ProducerConfig, manager: TransactionManager, accumulator: RecordAccumulator, backoff: Backoff
+    ) -> None:
+        self._manager = manager
+        self._accumulator = accumulator
+        self._backoff = backoff
+        self._delivery_seconds = config.delivery_timeout_ms / 1000
+        self._batch_bytes = config.batch_bytes
+        self._max_batch_bytes = config.buffer_bytes + config.max_request_bytes
+
+    # Answers
+
+    def answered(self, batch: ProducerBatch, answer: PartitionProduceResponse, now: float) -> None:
+        """A broker's answer about one batch."""
+        batch.is_on_wire = False
+        error = error_code(answer.error_code)
+        if error in MAYBE_WRITTEN:
+            batch.maybe_written = True
+        if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._written(batch, answer if error == ErrorCode.NONE else None)
+        elif batch.is_done:
+            self._manager.sequences.remove(batch)
+        elif error == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            self._split(batch)
+        elif now < self._deadline(batch) and self._manager.can_retry(batch, error, answer.log_start_offset):
+            self._try_again(batch, error, now)
+        elif batch.maybe_written and now >= self._deadline(batch):
+            self._expire(batch)
+        else:
+            refused = Refusal(error=error, message=answer.error_message)
+            self._fail(batch, error, _error(batch, refused), _record_errors(batch, answer))
+
+    def not_answered(self, batch: ProducerBatch, error: ErrorCode, now: float) -> None:
+        """No answer will come: the connection was lost, or the time was up."""
+        self.answered(batch, PartitionProduceResponse(error_code=error), now)
+
+    def not_acknowledged(self, batch: ProducerBatch) -> None:
+        """With ``acks=0`` a batch is done when it has been handed to the connection."""
+        batch.is_on_wire = False
+        self._written(batch, None)
+
+    def _written(self, batch: ProducerBatch, answer: PartitionProduceResponse | None) -> None:
+        base_offset = NO_OFFSET if answer is None else answer.base_offset
+        self._manager.sequences.completed(batch, base_offset)
+        self._accumulator.release(batch)
+        batch.complete(base_offset, NO_TIMESTAMP if answer is None else answer.log_append_time_ms)
+
+    def _try_again(self, batch: ProducerBatch, error: ErrorCode, now: float) -> None:
+        concurrent = error == ErrorCode.CONCURRENT_TRANSACTIONS
+        pause = _CONCURRENT_TRANSACTIONS_SECONDS if concurrent else self._backoff.pause_seconds(batch.attempts)
+        batch.attempts += 1
+        batch.retry_at = now + pause
+        self._accumulator.enqueue_again(batch)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """In halves, once it is no larger than batches have to be."""
+        limit = max(batch.record_bytes // 2, 1) if batch.is_split else min(self._batch_bytes, batch.record_bytes // 2)
+        self._accumulator.replace(batch, batch.split(limit, self._max_batch_bytes))
+
+    def _fail(
+        self,
+        batch: ProducerBatch,
+        code: ErrorCode,
+        error: ClientError,
+        record_errors: Mapping[int, ClientError] | None = None,
+    ) -> None:
+        self._accumulator.discard(batch)
+        self._manager.failed(batch, code, error)
+        batch.fail(error, record_errors)
+
+    # Time
+
+    def _deadline(self, batch: ProducerBatch) -> float:
+        return batch.created_at + self._delivery_seconds
+
+    def next_expiry_at(self) -> float:
+        """When the oldest batch has to be given up."""
+        return next(map(self._deadline, self._accumulator.incomplete), float("inf"))
+
+    def expire(self, now: float) -> None:
+        """Give up the batches whose time is up."""
+        for batch in list(self._accumulator.incomplete):
+            if now < self._deadline(batch):
+                return
+            self._expire(batch)
+
+    def _expire(self, batch: ProducerBatch) -> None:
+        maybe_written = batch.is_on_wire or batch.maybe_written
+        sent = "was not acknowledged" if maybe_written else "could not be sent"
+        error = DeliveryTimedOut(
+            f"a batch of {batch.record_count} records for {batch.topic_partition} {sent} "
+            f"within {self._delivery_seconds:g} s",
+            maybe_written=maybe_written,
+        )
+        self._accumulator.discard(batch)
+        self._manager.expired(batch, error)
+        batch.fail(error)
+
+    # The producer's state
+
+    def settle(self) -> None:
+        """Give up what the state of the producer does not allow to be sent any more."""
+        for batch in self._manager.settle():
+            unknown = OutcomeUnknown(f"whether the batch for {batch.topic_partition} was written is not known")
+            self._fail(batch, ErrorCode.UNKNOWN_SERVER_ERROR, unknown)
+        error = self._manager.current_error()
+        if self._manager.state is State.FATAL_ERROR:
+            assert error is not None
+            self.fail_all(error)
+        elif error is not None:
+            self._fail_what_was_not_sent(error)
+        elif self._manager.state is State.ABORTING_TRANSACTION:
+            self._fail_what_was_not_sent(TransactionAborted("the transaction was aborted"))
+        elif self._manager.refusal is not None:
+            self._fail_what_was_not_sent(self._manager.refusal)
+            self._manager.refusal = None
+
+    def _fail_what_was_not_sent(self, error: ClientError) -> None:
+        for batch in [each for each in self._accumulator.incomplete if not each.has_sequence]:
+            self._accumulator.discard(batch)
+            batch.fail(error)
+
+    def fail_all(self, error: ClientError) -> None:
+        """Give up everything, whether it was sent or not."""
+        for batch in list(self._accumulator.incomplete):
+            self._accumulator.discard(batch)
+            self._manager.sequences.remove(batch)
+            batch.fail(error)
+
+
+def _error(batch: ProducerBatch, refused: Refusal) -> ClientError:
+    subject = str(batch.topic_partition)
+    if refused.error in _TOO_LARGE:
+        return RecordTooLarge(f"{subject}: {refused}")
+    if refused.error == ErrorCode.PRODUCER_FENCED:
+        return ProducerFenced(f"{subject}: {refused}")
+    if refused.error == ErrorCode.TRANSACTION_ABORTABLE:
+        return TransactionAbortable(f"{subject}: {refused}")
+    if batch.maybe_written:
+        return OutcomeUnknown(f"{subject}: {refused}; a former attempt may have been written")
+    return BrokerRefused(subject, refused)
+
+
+def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, ClientError]:
+    """Which records a broker objects to (KIP-467); the others of the batch fail with what it says of the batch."""
+    subject = str(batch.topic_partition)
+    only = len(answer.record_errors) == 1
+    code = error_code(answer.error_code) if only else ErrorCode.INVALID_RECORD
+    return {
+        each.batch_index: BrokerRefused(
+            subject, Refusal(error=code, message=each.batch_index_error_message or answer.error_message)
+        )
+        for each in answer.record_errors
+    }

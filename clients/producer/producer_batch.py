@@ -1,0 +1,306 @@
+"""A batch under construction, on its way, and done: the records of one partition that share a header. Pure.
+
+Records are encoded as they come, behind 61 bytes that are kept free for the header, so that closing an uncompressed
+batch is one header and one CRC in place. The layout is that of ``protocol.records.record_batch``; lengths and deltas
+are nearly always short, so their varints come from a table.
+
+A batch is given a producer id, an epoch and a base sequence when it is sent for the first time, and keeps them through
+every retry: they are how a broker tells a retry from a new batch. Taking them away (``forget_sequence``) is safe only
+for a batch of which every attempt is known to have been refused; ``maybe_written`` tells of those that are not.
+
+A batch is done exactly once, whatever comes later. One that a broker finds too large is split; it is done when all its
+parts are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from clients.errors import ClientError
+from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
+from clients.producer.record_metadata import NO_OFFSET, RecordMetadata
+from protocol.records.compression import Compression, compress
+from protocol.records.record_batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    NewRecord,
+    encode_record,
+    increment_sequence,
+    iter_records,
+    read_header,
+    stamp_header,
+)
+from protocol.records.varint import encode_varint
+from protocol.topic_partition import TopicPartition
+
+_SHORT: Final = 8192
+_VARINTS: Final = tuple(encode_varint(value) for value in range(_SHORT))
+"""All that take one or two bytes."""
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class ProducerBatch:
+    """``created_at`` and ``retry_at`` are seconds of the loop's clock."""
+
+    __slots__ = (
+        "_encoded",
+        "_observers",
+        "_parts",
+        "_record_bytes",
+        "_record_errors",
+        "_records",
+        "_remaining_parts",
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "created_at",
+        "error",
+        "is_done",
+        "is_on_wire",
+        "is_split",
+        "is_transactional",
+        "limit",
+        "log_append_time_ms",
+        "max_timestamp",
+        "maybe_written",
+        "producer",
+        "record_count",
+        "retry_at",
+        "sent_to_epoch",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, limit: int, base_timestamp: int, created_at: float) -> None:
+        self.topic_partition = topic_partition
+        self.limit = limit
+        """Bytes that header and records may take; the first record may take more."""
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = base_timestamp
+        self.created_at = created_at
+        self.record_count = 0
+        self.producer = NO_PRODUCER
+        self.base_sequence = NO_SEQUENCE
+        self.is_transactional = False
+        self.attempts = 0
+        """How often it came back without being done."""
+        self.retry_at = created_at
+        """When the next attempt may be made, if the leader is still the same."""
+        self.sent_to_epoch = -1
+        """The leader epoch that it was last sent to: a newer leader is tried without a pause."""
+        self.is_on_wire = False
+        self.maybe_written = False
+        """Whether an attempt may have been appended, as far as is known."""
+        self.is_split = False
+        self.is_done = False
+        self.error: ClientError | None = None
+        self.base_offset = NO_OFFSET
+        self.log_append_time_ms = NO_TIMESTAMP
+        self._records = bytearray(HEADER_SIZE)
+        self._record_bytes = 0
+        """Set once they are compressed."""
+        self._encoded: bytearray | None = None
+        self._record_errors: Mapping[int, ClientError] = {}
+        self._parts: list[ProducerBatch] = []
+        self._remaining_parts = 0
+        self._observers: list[Callable[[], object]] = []
+
+    # Filling
+
+    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:
+        """Add a record and return its size in bytes; 0, and nothing added, if there is no room for it."""
+        index = self.record_count
+        delta = timestamp - self.base_timestamp
+        try:
+            if headers or delta < 0:
+                raise IndexError
+            value_length, value_bytes = (b"\1", b"") if value is None else (_VARINTS[len(value)], value)
+            delta_bytes, offset_bytes = _VARINTS[delta], _VARINTS[index]
+            size = len(delta_bytes) + len(offset_bytes) + len(value_length) + len(value_bytes)
+            if key is None:
+                encoded = b"".join(
+                    (_VARINTS[size + 3], b"\0", delta_bytes, offset_bytes, b"\1", value_length, value_bytes, b"\0")
+                )
+            else:
+                key_length = _VARINTS[len(key)]
+                size += len(key_length) + len(key) + 2
+                parts = (_VARINTS[size], b"\0", delta_bytes, offset_bytes, key_length, key, value_length, value_bytes)
+                encoded = b"".join(parts) + b"\0"
+        except IndexError:
+            encoded = encode_record(index, self.base_timestamp, NewRecord(timestamp, key, value, headers))
+        records = self._records
+        size = len(encoded)
+        if index and len(records) + size > self.limit:
+            return 0
+        records += encoded
+        self.record_count = index + 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return size
+
+    @property
+    def size(self) -> int:
+        """Bytes of header and records as they are now, so compressed once it was encoded."""
+        return len(self._records)
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of records, not compressed."""
+        return self._record_bytes or len(self._records) - HEADER_SIZE
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._records) >= self.limit
+
+    # On its way
+
+    @property
+    def has_sequence(self) -> bool:
+        return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence after its last record's."""
+        return increment_sequence(self.base_sequence, self.record_count)
+
+    def assign(self, producer: ProducerIdAndEpoch, base_sequence: int, *, is_transactional: bool) -> None:
+        """Give it the identity that it keeps."""
+        assert not self.has_sequence
+        self.producer = producer
+        self.base_sequence = base_sequence
+        self.is_transactional = is_transactional
+
+    def forget_sequence(self) -> None:
+        """Make it a batch that was never sent."""
+        assert not self.is_on_wire
+        assert not self.maybe_written
+        self.producer = NO_PRODUCER
+        self.base_sequence = NO_SEQUENCE
+
+    def encode(self, codec: Compression) -> bytearray:
+        """The bytes to send. The records cannot be added to any more; the header is as it must be now."""
+        if self._encoded is None:
+            if codec is not Compression.NONE:
+                self._compress(codec)
+            self._encoded = self._records
+        elif self.attempts:  # The transport of an attempt that was lost may still hold the old bytes.
+            self._encoded = self._records = bytearray(self._encoded)
+        stamp_header(self._encoded, self._header(codec))
+        return self._encoded
+
+    def _compress(self, codec: Compression) -> None:
+        compressed = compress(codec, self._records[HEADER_SIZE:])
+        self._record_bytes = len(self._records) - HEADER_SIZE
+        self._records = bytearray(HEADER_SIZE)
+        self._records += compressed
+
+    def _header(self, codec: Compression) -> BatchHeader:
+        return BatchHeader(
+            base_offset=0,
+            batch_length=len(self._records) - LOG_OVERHEAD,
+            partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+            magic=MAGIC,
+            crc=0,
+            attributes=codec | (TRANSACTIONAL_BIT if self.is_transactional else 0),
+            last_offset_delta=self.record_count - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            base_sequence=self.base_sequence,
+            records_count=self.record_count,
+        )
+
+    def split(self, limit: int, max_decompressed_bytes: int) -> "list[ProducerBatch]":
+        """Its records in smaller batches, with the same sequences. This batch is done when all of them are."""
+        assert self._encoded is not None
+        header = read_header(self._encoded)
+        for record in iter_records(self._encoded, 0, header, max_decompressed_bytes=max_decompressed_bytes):
+            fields = (record.timestamp, record.key, record.value, record.headers)
+            if not self._parts or not self._parts[-1].append(*fields):
+                self._parts.append(self._part(limit, record.timestamp))
+                self._parts[-1].append(*fields)
+        self._remaining_parts = len(self._parts)
+        sequence = self.base_sequence
+        for part in self._parts:
+            if self.has_sequence:
+                part.assign(self.producer, sequence, is_transactional=self.is_transactional)
+                sequence = part.next_sequence
+            part.when_done(self._part_done)
+        return list(self._parts)
+
+    def _part(self, limit: int, base_timestamp: int) -> "ProducerBatch":
+        part = ProducerBatch(self.topic_partition, limit, base_timestamp, self.created_at)
+        part.is_split = True
+        part.maybe_written = self.maybe_written
+        return part
+
+    def _part_done(self) -> None:
+        self._remaining_parts -= 1
+        if not self._remaining_parts:
+            self._finish()
+
+    # Done
+
+    def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
+        """It is in the log. False, and nothing changed, if it was done before."""
+        if self.is_done:
+            return False
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self._finish()
+        return True
+
+    def fail(self, error: ClientError, record_errors: Mapping[int, ClientError] | None = None) -> bool:
+        """It will not be sent again; ``record_errors`` are those of single records. False if it was done before."""
+        if self.is_done:
+            return False
+        self.error = error
+        self._record_errors = record_errors or {}
+        self._finish()
+        return True
+
+    def _finish(self) -> None:
+        self.is_done = True
+        observers, self._observers = self._observers, []
+        for observer in observers:
+            observer()
+
+    def when_done(self, observer: Callable[[], object]) -> None:
+        """Call ``observer`` once it is done: now, if it is."""
+        if self.is_done:
+            observer()
+        else:
+            self._observers.append(observer)
+
+    def error_of(self, index: int) -> ClientError | None:
+        """What one record failed with; None if it is in the log."""
+        if self._parts:
+            part, index = self._find(index)
+            return part.error_of(index)
+        return self._record_errors.get(index, self.error)
+
+    def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
+        """Where one record is."""
+        if self._parts:
+            part, index = self._find(index)
+            return part.metadata(index, timestamp_ms)
+        topic, partition = self.topic_partition
+        offset = NO_OFFSET if self.base_offset == NO_OFFSET else self.base_offset + index
+        appended = self.log_append_time_ms
+        return RecordMetadata(topic, partition, offset, timestamp_ms if appended == NO_TIMESTAMP else appended)
+
+    def _find(self, index: int) -> "tuple[ProducerBatch, int]":
+        for part in self._parts:
+            if index < part.record_count:
+                return part, index
+            index -= part.record_count
+        raise IndexError(index)
+
+    def __repr__(self) -> str:
+        return f"<batch of {self.record_count} records for {self.topic_partition}, sequence {self.base_sequence}>"

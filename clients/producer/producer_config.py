@@ -1,0 +1,112 @@
+"""A producer's settings: Kafka's, with its defaults, and what their values may be.
+
+Names are Kafka's ``ProducerConfig`` in snake_case with the unit at the end. Two things differ: ``batch_bytes`` is four
+times Kafka's, because to a client in Python a request costs more than its bytes do; and ``acks`` other than ``all``
+needs ``enable_idempotence=False`` beside it, where Kafka's client switches idempotence off silently.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from clients.cluster import parse_bootstrap
+from protocol.records.compression import Compression
+
+Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
+"""(topic, key, value, number of partitions) to a partition's index."""
+Acks: TypeAlias = Literal["all", "1", "0"]
+TransactionProtocol: TypeAlias = Literal["auto", "1", "2"]
+
+ACKS: Final = {"all": -1, "1": 1, "0": 0}
+MOST_IN_FLIGHT: Final = 5
+"""Brokers remember the last five batches of a producer in a partition; of more they cannot tell a retry."""
+_LEAST_BATCH_BYTES: Final = 512
+_POSITIVE: Final = (
+    "transaction_timeout_ms",
+    "batch_bytes",
+    "buffer_bytes",
+    "max_request_bytes",
+    "max_block_ms",
+    "delivery_timeout_ms",
+    "request_timeout_ms",
+    "connect_timeout_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+    "max_in_flight",
+    "metadata_max_age_ms",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """Settings of one producer. Raises ``ValueError``, with the name of the setting, for what cannot be."""
+
+    bootstrap: str
+    """``host:port,host:port``: brokers to ask first."""
+    client_id: str = "oncelog"
+    transactional_id: str | None = None
+    """Makes the producer transactional; producers with the same id fence each other."""
+    transaction_timeout_ms: int = 60_000
+    """After so long without an end the coordinator aborts a transaction; at most the broker's limit (15 min)."""
+    transaction_protocol: TransactionProtocol = "auto"
+    """``auto``: version 2 (KIP-890) while the cluster has finalised it. ``2`` fails on a cluster that has not."""
+    enable_idempotence: bool = True
+    """No duplicates by retries. Needs ``acks="all"`` and ``max_in_flight`` of at most 5."""
+    acks: Acks = "all"
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    linger_ms: float = 5
+    """How long a batch that is not full waits for more records."""
+    batch_bytes: int = 64 * 1024
+    """A batch is full with so many bytes of records, before they are compressed."""
+    buffer_bytes: int = 32 * 1024 * 1024
+    """Of records that are not acknowledged; above it, ``send`` waits and ``send_nowait`` refuses."""
+    max_request_bytes: int = 1024 * 1024
+    """The most that one request holds, and so the largest record."""
+    max_block_ms: int = 60_000
+    """How long ``send`` waits for metadata and space, and each transactional call for its end."""
+    delivery_timeout_ms: int = 120_000
+    """From ``send`` to the acknowledgement, retries included; at least linger and request time-out together."""
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    max_in_flight: int = MOST_IN_FLIGHT
+    """Produce requests to one broker without an answer yet."""
+    metadata_max_age_ms: int = 300_000
+    partitioner: Partitioner | None = None
+    """Instead of murmur2 of the key, and one random partition after the other for records without key."""
+
+    def __post_init__(self) -> None:
+        parse_bootstrap(self.bootstrap)
+        for name in _POSITIVE:
+            _require(getattr(self, name) > 0, name, "must be positive")
+        _require(self.linger_ms >= 0, "linger_ms", "must not be negative")
+        _require(self.acks in ACKS, "acks", "must be all, 1 or 0")
+        _require(self.compression.upper() in Compression.__members__, "compression", "is no codec of Kafka's")
+        _require(self.transaction_protocol in ("auto", "1", "2"), "transaction_protocol", "must be auto, 1 or 2")
+        _require(self.batch_bytes >= _LEAST_BATCH_BYTES, "batch_bytes", f"must be at least {_LEAST_BATCH_BYTES}")
+        _require(self.buffer_bytes >= self.max_request_bytes, "buffer_bytes", "must hold at least one request")
+        _require(
+            self.delivery_timeout_ms >= self.linger_ms + self.request_timeout_ms,
+            "delivery_timeout_ms",
+            "must be at least linger_ms + request_timeout_ms",
+        )
+        self._check_idempotence()
+
+    def _check_idempotence(self) -> None:
+        if self.transactional_id is not None:
+            _require(self.transactional_id != "", "transactional_id", "must not be empty")
+            _require(self.enable_idempotence, "enable_idempotence", "cannot be off for a transactional producer")
+        if self.enable_idempotence:
+            _require(self.acks == "all", "acks", "must be all unless enable_idempotence is off")
+            _require(self.max_in_flight <= MOST_IN_FLIGHT, "max_in_flight", "must be at most 5 with idempotence")
+
+    @property
+    def codec(self) -> Compression:
+        """The codec of batches."""
+        return Compression[self.compression.upper()]
+
+
+def _require(holds: bool, name: str, what: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} {what}")

@@ -1,0 +1,287 @@
+"""Records that wait to be sent or acknowledged: a queue of batches for each partition, and how much they hold. Pure.
+
+``append`` is the hot path: it finds the partition's open batch and adds to it. A batch is ready to leave when another
+is open behind it, when it has waited for ``linger_ms``, or when everything has to leave (a flush, the end of a
+transaction, a full buffer, closing). Once one partition of a broker is ready, whatever waits for that broker goes with
+it, one batch for each partition and request, partitions in turn.
+
+Records without key go to one partition of their topic until they have filled a batch there, then to another at random
+(KIP-794 without the load statistics): batches fill sooner than if each record were dealt to the next partition.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from clients.cluster_metadata import ClusterMetadata
+from clients.errors import RecordTooLarge
+from clients.producer.producer_batch import Headers, ProducerBatch
+from clients.producer.producer_config import ProducerConfig
+from clients.producer.record_metadata import FutureRecordMetadata
+from clients.producer.transaction_manager import State, TransactionManager
+from protocol.records.record_batch import HEADER_SIZE
+from protocol.topic_partition import TopicPartition
+
+_NEVER: Final = float("inf")
+
+
+class PartitionQueue:
+    """One partition's batches, in the order in which they have to be written."""
+
+    __slots__ = ("batches", "open", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        """The last of them, while records may be added to it."""
+
+
+class TopicQueues:
+    """One topic's partitions."""
+
+    __slots__ = ("available", "name", "queues", "sticky", "sticky_bytes")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: list[PartitionQueue] = []
+        self.available: list[PartitionQueue] = []
+        """Those that have a leader."""
+        self.sticky: PartitionQueue | None = None
+        """Where records without key go now."""
+        self.sticky_bytes = 0
+
+
+@dataclass(slots=True)
+class Readiness:
+    """What could be sent, and when to look again."""
+
+    queues: dict[int, list[PartitionQueue]] = field(default_factory=dict)
+    """For each broker that something is ready for, by its id, all queues that lead to it."""
+    without_leader: set[str] = field(default_factory=set)
+    """Topics with batches that nobody leads."""
+    next_at: float = _NEVER
+    """When a batch becomes ready just by waiting."""
+
+
+class RecordAccumulator:
+    """All partitions' queues. Times are seconds of the loop's clock."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        manager: TransactionManager,
+        *,
+        rng: Random,
+        now: Callable[[], float],
+        on_batch: Callable[[], None],
+    ) -> None:
+        self.topics: dict[str, TopicQueues] = {}
+        self.incomplete: dict[ProducerBatch, None] = {}
+        """Batches that are not done, by age."""
+        self.used_bytes = 0
+        self.is_closed = False
+        self.flushes = 0
+        """How many wait for everything to be sent."""
+        self._config = config
+        self._manager = manager
+        self._rng = rng
+        self._now = now
+        self._on_batch = on_batch
+        """Called when there is a batch more, or one less to be filled."""
+        self._linger_seconds = config.linger_ms / 1000
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._waiting: dict[TopicPartition, PartitionQueue] = {}
+        """Queues that are not empty, by turn."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether records must wait for others to be acknowledged."""
+        return self.used_bytes >= self._config.buffer_bytes
+
+    # Filling
+
+    def update_topic(self, name: str, partition_count: int, available: Collection[int]) -> TopicQueues:
+        """Take over how many partitions a topic has, and which of them have a leader."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = TopicQueues(name)
+        topic.queues = [self._queue(TopicPartition(name, index)) for index in range(partition_count)]
+        topic.available = [topic.queues[index] for index in sorted(available) if index < partition_count]
+        if topic.sticky is None or (topic.available and topic.sticky not in topic.available):
+            self._switch(topic)
+        return topic
+
+    def forget_topic(self, name: str) -> None:
+        """A topic is gone: its records wait for it to come back, or for their time-out, and no more are taken."""
+        self.topics.pop(name, None)
+
+    def topic_names(self) -> set[str]:
+        """Topics that records are sent to, or wait for."""
+        return {*self.topics, *(topic_partition.topic for topic_partition in self._waiting)}
+
+    def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
+        return queue
+
+    def _switch(self, topic: TopicQueues) -> None:
+        candidates = topic.available or topic.queues
+        topic.sticky = self._rng.choice(candidates) if candidates else None
+        topic.sticky_bytes = 0
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        *,
+        sticky: TopicQueues | None = None,
+    ) -> FutureRecordMetadata:
+        """Add a record. Raises ``RecordTooLarge``; whether there is space is the caller's to ask first.
+
+        With ``sticky``, ``queue`` is that topic's sticky one, and the record may as well go to the next that is.
+        """
+        batch = queue.open
+        if batch is not None:
+            size = batch.append(timestamp, key, value, headers)
+            if size:
+                self.used_bytes += size
+                return FutureRecordMetadata(batch, batch.record_count - 1, timestamp)
+            queue.open = None
+            self._on_batch()
+            if sticky is not None:
+                self._switch(sticky)
+                assert sticky.sticky is not None
+                return self.append(sticky.sticky, timestamp, key, value, headers)
+        return self._append_to_new(queue, timestamp, key, value, headers)
+
+    def _append_to_new(
+        self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> FutureRecordMetadata:
+        batch = ProducerBatch(queue.topic_partition, self._config.batch_bytes, timestamp, self._now())
+        size = batch.append(timestamp, key, value, headers)
+        if HEADER_SIZE + size > self._config.max_request_bytes:
+            raise RecordTooLarge(f"a record of {size} bytes; max_request_bytes is {self._config.max_request_bytes}")
+        self._manager.add_partition(queue.topic_partition)
+        self.used_bytes += size
+        self.incomplete[batch] = None
+        queue.open = batch
+        queue.batches.append(batch)
+        self._waiting[queue.topic_partition] = queue
+        self._on_batch()
+        return FutureRecordMetadata(batch, 0, timestamp)
+
+    # Emptying
+
+    def readiness(self, metadata: ClusterMetadata, now: float) -> Readiness:
+        """What waits for which broker."""
+        found = Readiness()
+        everything = self._everything_must_leave()
+        ready: set[int] = set()
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        for topic_partition, queue in self._waiting.items():
+            batch = queue.batches[0]
+            leader = metadata.leader(topic_partition)
+            if leader is None:
+                found.without_leader.add(topic_partition.topic)
+                continue
+            ready_at = self._ready_at(queue, batch, everything)
+            if batch.attempts and metadata.leader_epoch(topic_partition) <= batch.sent_to_epoch:
+                ready_at = max(ready_at, batch.retry_at)
+            if ready_at > now:
+                found.next_at = min(found.next_at, ready_at)
+                if batch.attempts:
+                    continue
+            elif self._manager.may_send(batch):
+                ready.add(leader)
+            by_leader.setdefault(leader, []).append(queue)
+        found.queues = {leader: by_leader[leader] for leader in ready}
+        return found
+
+    def _ready_at(self, queue: PartitionQueue, batch: ProducerBatch, everything: bool) -> float:
+        if everything or batch.attempts or batch is not queue.open or batch.is_full:
+            return batch.created_at
+        return batch.created_at + self._linger_seconds
+
+    def _everything_must_leave(self) -> bool:
+        completing = self._manager.state in (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
+        return self.flushes > 0 or self.is_closed or self.is_full or completing
+
+    def drain(self, queues: Iterable[PartitionQueue], metadata: ClusterMetadata) -> list[ProducerBatch]:
+        """Take the batches for one request to one broker; those that were taken have their sequences."""
+        taken: list[ProducerBatch] = []
+        size = 0
+        for queue in queues:
+            if not queue.batches or not self._manager.may_send(queue.batches[0]):
+                continue
+            batch = queue.batches[0]
+            size += batch.size
+            if taken and size > self._config.max_request_bytes:
+                break
+            self._take(queue, batch)
+            batch.sent_to_epoch = metadata.leader_epoch(queue.topic_partition)
+            taken.append(batch)
+        return taken
+
+    def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queue.batches.popleft()
+        if queue.open is batch:
+            queue.open = None
+            self._count_for_sticky(queue, batch.record_bytes)
+        del self._waiting[queue.topic_partition]
+        if queue.batches:  # Behind the others, so that each has its turn.
+            self._waiting[queue.topic_partition] = queue
+        self._manager.sequences.sending(batch)
+        batch.is_on_wire = True
+
+    def _count_for_sticky(self, queue: PartitionQueue, size: int) -> None:
+        """Batches that leave before they are full must not keep records without key in one partition for ever."""
+        topic = self.topics.get(queue.topic_partition.topic)
+        if topic is not None and queue is topic.sticky:
+            topic.sticky_bytes += size
+            if topic.sticky_bytes >= self._config.batch_bytes:
+                self._switch(topic)
+
+    def enqueue_again(self, batch: ProducerBatch) -> None:
+        """Put a batch that has a sequence back, in front of all that come after it."""
+        queue = self._queues[batch.topic_partition]
+        order = self._manager.sequences.of(batch.topic_partition).in_flight
+        position = order.index(batch)
+        at = 0
+        while at < len(queue.batches) and queue.batches[at] in order[:position]:
+            at += 1
+        queue.batches.insert(at, batch)
+        self._waiting[batch.topic_partition] = queue
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Put the parts of a batch that was too large in its place."""
+        self.release(batch)
+        self._manager.sequences.of(batch.topic_partition).replace(batch, parts)
+        for part in parts:
+            self.incomplete[part] = None
+            self.used_bytes += part.record_bytes
+            self.enqueue_again(part)
+        self.incomplete = dict.fromkeys(sorted(self.incomplete, key=lambda each: each.created_at))
+
+    def release(self, batch: ProducerBatch) -> None:
+        """A batch is done, or replaced: its space is free."""
+        if batch in self.incomplete:
+            del self.incomplete[batch]
+            self.used_bytes -= batch.record_bytes
+
+    def discard(self, batch: ProducerBatch) -> None:
+        """A batch is given up: it leaves its queue, if it is in one."""
+        queue = self._queues[batch.topic_partition]
+        if batch in queue.batches:
+            queue.batches.remove(batch)
+            if queue.open is batch:
+                queue.open = None
+            if not queue.batches:
+                del self._waiting[batch.topic_partition]
+        self.release(batch)
