@@ -1,11 +1,12 @@
 """Partitions of this broker: how many, how whole, how far (Kafka: ReplicaManager, BrokerTopicMetrics, Partition, Log).
 
-The families with a row for each partition come one at a time, so that whoever writes them can let others run between.
+A family with a row for each partition comes in parts, of the same name and in a row, so that whoever writes them can
+let others run between two parts. Partitions may come and go meanwhile.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
@@ -13,6 +14,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.storage.partition_log import PartitionLog
+
+ROWS_AT_ONCE: Final = 200
 
 _OfLog: TypeAlias = Callable[[PartitionLog], int]
 
@@ -67,23 +70,27 @@ def topic_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
 
 
 def log_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
-    yield _of_led_logs(
-        replicas,
-        "kafka_cluster_partition_laststableoffsetlag",
-        "Offsets between the last stable one and the high watermark: what open transactions hide from read_committed.",
-        lambda log: log.high_watermark - log.last_stable_offset,
-    )
-    yield _of_led_logs(replicas, "kafka_log_log_logstartoffset", "The first offset.", lambda log: log.log_start_offset)
-    yield _of_led_logs(replicas, "kafka_log_log_logendoffset", "The next offset.", lambda log: log.log_end_offset)
-    yield _of_led_logs(replicas, "kafka_log_log_size", "Bytes of all segments.", lambda log: log.size)
-    yield _of_led_logs(replicas, "kafka_log_log_numlogsegments", "Segments.", lambda log: len(log.segments))
+    for name, doc, value in (
+        (
+            "kafka_cluster_partition_laststableoffsetlag",
+            "Offsets from the last stable one to the high watermark: what open transactions hide from read_committed.",
+            lambda log: log.high_watermark - log.last_stable_offset,
+        ),
+        ("kafka_log_log_logstartoffset", "The first offset.", lambda log: log.log_start_offset),
+        ("kafka_log_log_logendoffset", "The next offset.", lambda log: log.log_end_offset),
+        ("kafka_log_log_size", "Bytes of all segments.", lambda log: log.size),
+        ("kafka_log_log_numlogsegments", "Segments.", lambda log: len(log.segments)),
+    ):
+        yield from _of_led_logs(replicas, name, doc, value)
 
 
-def _of_led_logs(replicas: ReplicaManager, name: str, doc: str, value: _OfLog) -> Metric:
-    family = GaugeMetricFamily(name, doc, labels=("topic", "partition"))
-    for partition in replicas.partitions():
-        log = partition.led_log
-        if log is not None:
-            topic, index = partition.topic_partition
-            family.add_metric((topic, str(index)), value(log))
-    return family
+def _of_led_logs(replicas: ReplicaManager, name: str, doc: str, value: _OfLog) -> Iterator[Metric]:
+    partitions = list(replicas.partitions())
+    for start in range(0, max(1, len(partitions)), ROWS_AT_ONCE):
+        family = GaugeMetricFamily(name, doc, labels=("topic", "partition"))
+        for partition in partitions[start : start + ROWS_AT_ONCE]:
+            log = partition.led_log
+            if log is not None:
+                topic, index = partition.topic_partition
+                family.add_metric((topic, str(index)), value(log))
+        yield family
