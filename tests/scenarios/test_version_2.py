@@ -7,7 +7,7 @@ that it was sent for, and cannot become part of a later one. These are the stori
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ok
 from tests.scenarios.stage import Stage, scenario
@@ -161,24 +161,13 @@ async def test_the_first_batch_waits_for_the_transaction_before_it(stage: Stage,
 # Markers
 
 
-def marker(producer: Version2Producer, epoch: int, partition: TopicPartition, version: int) -> WriteTxnMarkersRequest:
-    topic = WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])
-    return WriteTxnMarkersRequest(
-        markers=[
-            WritableTxnMarker(
-                producer_id=producer.producer_id,
-                producer_epoch=epoch,
-                transaction_result=False,
-                topics=[topic],
-                coordinator_epoch=0,
-                transaction_version=version,
-            )
-        ]
-    )
+def marker(producer: Version2Producer, partition: TopicPartition) -> WriteTxnMarkersRequest:
+    """The marker that ended the transaction before the present one, but for its result."""
+    return WriteTxnMarkersRequest(markers=[requests.marker(*producer.identity, [partition], commit=False)])
 
 
 async def marker_error(stage: Stage, request: WriteTxnMarkersRequest) -> ErrorCode:
-    answer = await stage.call(request, 2)
+    answer = await stage.call(request, requests.WRITE_TXN_MARKERS_VERSION)
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
 
@@ -189,7 +178,7 @@ async def test_a_marker_of_the_transaction_before_does_not_end_the_present_one(s
     producer = await opened(stage, invoices, b"first")
     ok(await producer.end(commit=True))
     await producer.open_transaction({invoices: [b"second"]})
-    stale = marker(producer, producer.epoch, invoices, 2)
+    stale = marker(producer, invoices)
     assert await marker_error(stage, stale) is ErrorCode.INVALID_PRODUCER_EPOCH
     ok(await producer.send(invoices, b"more of it"))
     ok(await producer.end(commit=True))
@@ -203,7 +192,7 @@ async def test_a_marker_that_comes_again_is_success(stage: Stage) -> None:
     producer = await opened(stage, invoices)
     ok(await producer.end(commit=True))
     await stage.eventually(lambda: is_decided(stage, invoices))
-    assert await marker_error(stage, marker(producer, producer.epoch, invoices, 2)) is ErrorCode.NONE
+    assert await marker_error(stage, marker(producer, invoices)) is ErrorCode.NONE
     assert await is_decided(stage, invoices)
     await producer.transaction({invoices: [b"next"]})
     assert await stage.committed(invoices) == [b"invoice", b"next"]

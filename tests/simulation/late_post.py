@@ -7,17 +7,25 @@ that what comes late is the original. What arrives is the same bytes as ever, an
 
 Only requests of version 2 are taken, which the epoch of each transaction protects. Of version 1 it is known that a late
 EndTxn may end the next transaction (KAFKA-17754); ``tests/interop`` shows that on real brokers.
+
+Markers come late, too: a coordinator that does not know whether one has arrived sends it again (KIP-1228).
 """
 
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
+from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from coordinator.runtime import partition_for
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.wire_client import NoAnswer, WireClient
 
@@ -27,7 +35,6 @@ _TAKEN = {
     TxnOffsetCommitRequest: requests.TRANSACTION_2_TXN_OFFSET_COMMIT_VERSION,
 }
 _ATTEMPT_SECONDS = 0.1
-_MOST_ATTEMPTS = 200
 
 
 class LatePost:
@@ -46,11 +53,25 @@ class LatePost:
         oldest = _TAKEN.get(type(request))
         if oldest is None or version < oldest or self._rng.random() >= self.probability:
             return
-        delay = self._rng.uniform(0.0, self._rng.choice([0.02, 0.3, 4.0]))
-        task = self._loop.create_task(self._deliver(request, version, delay))
-        self._on_the_way[task] = None
+        self._later(self._deliver(request, version, self._delay()))
         if self._rng.random() < 0.5:
             raise NoAnswer("held back")
+
+    def repeat_marker(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Iterable[TopicPartition],
+        *,
+        commit: bool,
+    ) -> None:
+        """Perhaps write the markers of a transaction that is prepared or complete once more, later."""
+        if self._rng.random() < self.probability:
+            marker = requests.marker(*producer, partitions, commit=commit)
+            self._later(self._deliver_marker(transactional_id, marker))
+
+    def _later(self, delivery: Coroutine[Any, Any, None]) -> None:
+        self._on_the_way[self._loop.create_task(delivery)] = None
 
     async def empty(self) -> None:
         """Wait until everything has arrived."""
@@ -58,9 +79,25 @@ class LatePost:
             task, _ = self._on_the_way.popitem()
             await task
 
+    def _delay(self) -> float:
+        return self._rng.uniform(0.0, self._rng.choice([0.02, 0.3, 4.0]))
+
     async def _deliver(self, request: Message, version: int, delay: float) -> None:
         await asyncio.sleep(delay)
-        for _ in range(_MOST_ATTEMPTS):
+        answer = await self._call(request, version)
+        self.answers[f"{type(request).__name__} {_error(answer).name}"] += 1
+
+    async def _deliver_marker(self, transactional_id: str, marker: WritableTxnMarker) -> None:
+        """As the present coordinator: one of an older epoch would be refused for that."""
+        await asyncio.sleep(self._delay())
+        find = requests.metadata(TRANSACTION_STATE_TOPIC_NAME)
+        log = requests.leader_epochs(await self._call(find, requests.METADATA_VERSION))
+        marker.coordinator_epoch = log[partition_for(transactional_id, len(log))]
+        request = WriteTxnMarkersRequest(markers=[marker])
+        await self._deliver(request, requests.WRITE_TXN_MARKERS_VERSION, 0.0)
+
+    async def _call(self, request: Message, version: int) -> Any:
+        while True:
             try:
                 client = await WireClient.connect(self._port)
                 answer = await client.call(request, version)
@@ -68,8 +105,7 @@ class LatePost:
                 await asyncio.sleep(_ATTEMPT_SECONDS)
             else:
                 client.close()
-                self.answers[f"{type(request).__name__} {_error(answer).name}"] += 1
-                return
+                return answer
 
 
 def _error(answer: object) -> ErrorCode:
@@ -78,6 +114,8 @@ def _error(answer: object) -> ErrorCode:
             return ErrorCode(code)
         case object(responses=[topic]):
             return ErrorCode(topic.partition_responses[0].error_code)
+        case object(markers=[marker]):
+            return ErrorCode(marker.topics[0].partitions[0].error_code)
         case object(topics=[topic, *_]):
             return ErrorCode(topic.partitions[0].error_code)
     raise AssertionError(answer)

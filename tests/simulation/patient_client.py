@@ -2,14 +2,18 @@
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from protocol.errors import ErrorCode
 from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
 from tests.simulation.late_post import LatePost
 from tests.simulation.requests import RETRIABLE
 from tests.simulation.wire_client import NoAnswer, WireClient
+
+Errors: TypeAlias = Callable[[Any], set[ErrorCode]]
+"""What an answer says went wrong."""
 
 
 class Broken(Exception):
@@ -39,6 +43,13 @@ class PatientClient:
             self._client = await WireClient.connect(self._port, answer_within=self._answer_within)
         return self._client
 
+    def repeat_marker(
+        self, transactional_id: str, producer: tuple[int, int], partitions: list[TopicPartition], *, commit: bool
+    ) -> None:
+        """The transaction of this client has ended; its markers may come again."""
+        if self._late_post is not None:
+            self._late_post.repeat_marker(transactional_id, producer, partitions, commit=commit)
+
     async def disconnect(self) -> None:
         """Give the connection up, and wait a moment."""
         if self._client is not None:
@@ -54,24 +65,64 @@ class PatientClient:
         while True:
             try:
                 connection = await self.connection()
-                if self._late_post is not None:
-                    self._late_post.take(request, version)
-                return await connection.call(request, version)
+                return await connection.answer_to(request, version, self._send(connection, request, version))
             except NoAnswer:
                 await self.disconnect()
 
-    async def succeed(self, request: Message, version: int, errors: Callable[[Any], set[ErrorCode]]) -> Any:
+    async def succeed(self, request: Message, version: int, errors: Errors) -> Any:
         """Repeat a request until nothing in its answer is an error. Raises Broken if waiting does not help."""
         while True:
             answer = await self.call(request, version)
             codes = errors(answer)
             if codes <= {ErrorCode.NONE}:
                 return answer
-            if ErrorCode.TRANSACTION_ABORTABLE in codes:
-                raise Abortable(str(codes))
-            if not codes & RETRIABLE:
-                raise Broken(str(codes))
+            _check_retriable(codes)
             await self.pause()
+
+    async def succeed_together(self, asked: Sequence[Message], version: int, errors: Errors) -> None:
+        """The same for requests that are in flight at once on one connection. Those that fail go again, in order."""
+        left = list(asked)
+        while left:
+            try:
+                connection = await self.connection()
+                frames = [self._send(connection, request, version) for request in left]
+                left = await self._settle(connection, left, version, frames, errors)
+            except NoAnswer:
+                await self.disconnect()
+            else:
+                if left:
+                    await self.pause()
+
+    def _send(self, connection: WireClient, request: Message, version: int) -> "asyncio.Future[memoryview]":
+        if self._late_post is not None:
+            self._late_post.take(request, version)
+        return connection.send(request, version)
+
+    @staticmethod
+    async def _settle(
+        connection: WireClient,
+        asked: list[Message],
+        version: int,
+        frames: "list[asyncio.Future[memoryview]]",
+        errors: Errors,
+    ) -> list[Message]:
+        """Those that were refused. Whatever follows one of them may be refused for want of its predecessor."""
+        refused: list[Message] = []
+        for request, frame in zip(asked, frames, strict=True):
+            codes = errors(await connection.answer_to(request, version, frame))
+            if codes <= {ErrorCode.NONE}:
+                continue
+            if not refused or codes != {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}:
+                _check_retriable(codes)
+            refused.append(request)
+        return refused
+
+
+def _check_retriable(codes: set[ErrorCode]) -> None:
+    if ErrorCode.TRANSACTION_ABORTABLE in codes:
+        raise Abortable(str(codes))
+    if not codes & RETRIABLE:
+        raise Broken(str(codes))
 
 
 def error_of(answer: Any) -> set[ErrorCode]:

@@ -15,6 +15,7 @@ from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.txn_offset_commit import (
@@ -23,6 +24,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NewRecord, build_batch
 from protocol.schema import ZERO_UUID, Buffer
 from protocol.topic_partition import TopicPartition
@@ -41,7 +43,9 @@ PRODUCE_BY_TOPIC_ID_VERSION: Final = 13
 OFFSET_FETCH_VERSION: Final = 8
 FETCH_VERSION: Final = 11
 API_VERSIONS_VERSION: Final = 4
+METADATA_VERSION: Final = 9
 UPDATE_FEATURES_VERSION: Final = 1
+WRITE_TXN_MARKERS_VERSION: Final = 2
 TRANSACTION_FEATURE: Final = "transaction.version"
 RECORD_TIMESTAMP: Final = 1_750_000_000_000
 
@@ -148,6 +152,32 @@ def end_txn(transactional_id: str, producer_id: int, epoch: int, *, commit: bool
     return EndTxnRequest(
         transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commit
     )
+
+
+def marker(
+    producer_id: int, epoch: int, partitions: Iterable[TopicPartition], *, commit: bool, coordinator_epoch: int = 0
+) -> WritableTxnMarker:
+    """Of transaction version 2."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_result=commit,
+        topics=[WritableTxnMarkerTopic(name=t, partition_indexes=p) for t, p in topics.items()],
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=2,
+    )
+
+
+def metadata(topic: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+
+
+def leader_epochs(answer: Any) -> dict[int, int]:
+    """Of the one topic that was asked for, by partition."""
+    return {partition.partition_index: partition.leader_epoch for partition in answer.topics[0].partitions}
 
 
 def batch(

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.produce import ProduceRequest
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
@@ -75,15 +76,19 @@ class TransactionalSession:
             request, requests.ADD_PARTITIONS_VERSION, lambda answer: set(requests.added_partitions(answer).values())
         )
 
-    async def produce(self, partition: TopicPartition, values: Sequence[bytes]) -> None:
+    async def produce(self, *batches: tuple[TopicPartition, Sequence[bytes]]) -> None:
+        """Several batches are in flight at once, on one connection."""
+        asked = [self._produce_request(partition, values) for partition, values in batches]
+        await self.client.succeed_together(asked, self._produce_version(), produce_errors)
+
+    def _produce_request(self, partition: TopicPartition, values: Sequence[bytes]) -> ProduceRequest:
         sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence + len(values)
         batch = requests.batch(
             values, producer_id=self._producer_id, epoch=self._epoch, sequence=sequence, transactional=True
         )
         topic_id = self._topic_ids.get(partition.topic, ZERO_UUID)
-        request = requests.produce(partition, batch, transactional_id=self.transactional_id, topic_id=topic_id)
-        await self.client.succeed(request, self._produce_version(topic_id), produce_errors)
-        self._sequences[partition] = sequence + len(values)
+        return requests.produce(partition, batch, transactional_id=self.transactional_id, topic_id=topic_id)
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         if self.version == 1:
@@ -106,6 +111,9 @@ class TransactionalSession:
     async def _end_in_version_2(self, request: EndTxnRequest) -> None:
         answer = await self.client.succeed(request, requests.TRANSACTION_2_END_TXN_VERSION, error_of)
         self.events["new producer id"] += answer.producer_id != self._producer_id
+        if self._sequences:
+            prepared = self._producer_id, self._epoch + 1
+            self.client.repeat_marker(self.transactional_id, prepared, list(self._sequences), commit=request.committed)
         self._take_identity(answer.producer_id, answer.producer_epoch)
 
     async def _version_that_holds(self) -> int:
@@ -126,8 +134,8 @@ class TransactionalSession:
         self._producer_id, self._epoch = producer_id, epoch
         self._sequences.clear()
 
-    def _produce_version(self, topic_id: bytes) -> int:
+    def _produce_version(self) -> int:
         if self.version == 1:
             return requests.PRODUCE_VERSION
-        by_id = topic_id != ZERO_UUID and self._rng.random() < 0.5
-        return requests.PRODUCE_BY_TOPIC_ID_VERSION if by_id else requests.TRANSACTION_2_PRODUCE_VERSION
+        by_topic_id = self._topic_ids and self._rng.random() < 0.5
+        return requests.PRODUCE_BY_TOPIC_ID_VERSION if by_topic_id else requests.TRANSACTION_2_PRODUCE_VERSION

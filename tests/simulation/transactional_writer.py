@@ -72,16 +72,20 @@ class TransactionalWriter:
     async def _write(self, transaction: Transaction) -> None:
         chosen = self._rng.sample(list(self._partitions), self._rng.randint(1, len(self._partitions)))
         await self.session.add_partitions(chosen)
-        for number in range(self._rng.randint(1, 4)):
-            await self._produce(chosen[number % len(chosen)], transaction)
+        batches = [self._batch(chosen[number % len(chosen)], transaction) for number in range(self._rng.randint(1, 4))]
+        if self._rng.random() < 0.3:
+            await self.session.produce(*batches)
+            return
+        for batch in batches:
+            await self.session.produce(batch)
             if self._rng.random() < 0.2:
                 await asyncio.sleep(self._rng.uniform(0.005, 0.05))
 
-    async def _produce(self, partition: TopicPartition, transaction: Transaction) -> None:
+    def _batch(self, partition: TopicPartition, transaction: Transaction) -> tuple[TopicPartition, list[bytes]]:
         first = len(transaction.values)
         values = [
             b"%s/%d/%d" % (self.name.encode(), len(self.transactions), first + number)
             for number in range(self._rng.randint(1, 3))
         ]
         transaction.values += [(partition, value) for value in values]
-        await self.session.produce(partition, values)
+        return partition, values

@@ -76,7 +76,7 @@ class TransformWorker:
     async def _transform(self, records: Sequence[PositionedValue]) -> None:
         await self.session.add_partitions(self._targets)
         for target in self._targets:
-            await self.session.produce(target, [output_of(self.source, record.value) for record in records])
+            await self.session.produce((target, [output_of(self.source, record.value) for record in records]))
         await self.session.commit_offsets(GROUP, {self.source: records[-1].offset + 1})
 
     async def _position(self) -> int:
