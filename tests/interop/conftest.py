@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.drivers.kafka_tools import KafkaTools
 from tests.interop.drivers.program import Kcat, Program, lacking_peer
 from tests.processes import KAFKA_3_9, BrokerProcess, KafkaProcess, OncelogProcess
 
@@ -17,6 +18,7 @@ BROKER = os.environ.get("INTEROP_BROKER", "oncelog")
 _TOOLS = "kafka-4", "java"
 _NEEDED = {
     "test_kafka_tools": _TOOLS,
+    "test_stuck_transactions": _TOOLS,
     "test_disk_compatibility": _TOOLS,
     "test_transaction_versions": ("java-client-4", "java"),
 }
@@ -42,6 +44,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def transaction_version() -> int:
     """The version of the transaction protocol that the broker under test offers its clients."""
     return 1 if BROKER == "kafka-3.9" else 2
+
+
+@pytest.fixture(scope="session")
+def kafka_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    with KafkaTools(tmp_path_factory.mktemp("tools") / "stderr.log") as tools:
+        yield tools
 
 
 @pytest.fixture(autouse=True)

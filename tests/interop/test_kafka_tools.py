@@ -8,69 +8,78 @@ import pytest
 
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch
-from tests.interop.drivers.program import ProgramFailed, run
-from tests.processes import KAFKA_4, BrokerProcess, class_path
+from tests.interop.drivers.kafka_tools import KafkaTools
+from tests.interop.drivers.program import ProgramFailed
+from tests.processes import BrokerProcess
 
 Name = Callable[[str], str]
-_PACKAGE = "org.apache.kafka.tools."
 
 
-def tool(broker: BrokerProcess, name: str, *words: str) -> str:
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(KAFKA_4), _PACKAGE + name]
-    return run([*java, "--bootstrap-server", broker.address, *words])
-
-
-def test_topics(broker: BrokerProcess, name: Name) -> None:
+def test_topics(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> None:
     topic = name("topic")
-    tool(broker, "TopicCommand", "--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=60000")
-    assert topic in tool(broker, "TopicCommand", "--list").split()
-    tool(broker, "TopicCommand", "--alter", "--topic", topic, "--partitions", "5")
-    described = tool(broker, "TopicCommand", "--describe", "--topic", topic)
+    kafka_tools(
+        broker.address,
+        "TopicCommand",
+        "--create",
+        "--topic",
+        topic,
+        "--partitions",
+        "3",
+        "--config",
+        "retention.ms=60000",
+    )
+    assert topic in kafka_tools(broker.address, "TopicCommand", "--list").split()
+    kafka_tools(broker.address, "TopicCommand", "--alter", "--topic", topic, "--partitions", "5")
+    described = kafka_tools(broker.address, "TopicCommand", "--describe", "--topic", topic)
     assert "PartitionCount: 5" in described
     assert "retention.ms=60000" in described
-    tool(broker, "TopicCommand", "--delete", "--topic", topic)
-    assert topic not in tool(broker, "TopicCommand", "--list").split()
+    kafka_tools(broker.address, "TopicCommand", "--delete", "--topic", topic)
+    assert topic not in kafka_tools(broker.address, "TopicCommand", "--list").split()
 
 
-def test_consumer_groups(broker: BrokerProcess, name: Name) -> None:
+def test_consumer_groups(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> None:
     client, topic, group = ConfluentKafka(), name("topic"), name("group")
     client.create_topic(broker.address, topic, 2)
     client.produce(broker.address, topic, [str(number) for number in range(20)])
     client.consume_with_two_members(broker.address, topic, group, 20)
-    assert group in tool(broker, "consumer.group.ConsumerGroupCommand", "--list").split()
-    described = tool(broker, "consumer.group.ConsumerGroupCommand", "--describe", "--group", group)
+    assert group in kafka_tools(broker.address, "consumer.group.ConsumerGroupCommand", "--list").split()
+    described = kafka_tools(broker.address, "consumer.group.ConsumerGroupCommand", "--describe", "--group", group)
     lags = [line.split()[5] for line in described.splitlines() if line.startswith(group)]
     assert lags == ["0", "0"], described
     to_earliest = ["--reset-offsets", "--to-earliest", "--execute", "--topic", topic]
-    tool(broker, "consumer.group.ConsumerGroupCommand", "--group", group, *to_earliest)
-    described = tool(broker, "consumer.group.ConsumerGroupCommand", "--describe", "--group", group)
+    kafka_tools(broker.address, "consumer.group.ConsumerGroupCommand", "--group", group, *to_earliest)
+    described = kafka_tools(broker.address, "consumer.group.ConsumerGroupCommand", "--describe", "--group", group)
     assert sum(int(line.split()[5]) for line in described.splitlines() if line.startswith(group)) == 20
-    tool(broker, "consumer.group.ConsumerGroupCommand", "--delete", "--group", group)
-    assert group not in tool(broker, "consumer.group.ConsumerGroupCommand", "--list").split()
+    kafka_tools(broker.address, "consumer.group.ConsumerGroupCommand", "--delete", "--group", group)
+    assert group not in kafka_tools(broker.address, "consumer.group.ConsumerGroupCommand", "--list").split()
 
 
-def test_transactions(broker: BrokerProcess, name: Name) -> None:
+def test_transactions(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> None:
     client, topic, transactional_id = ConfluentKafka(), name("topic"), name("id")
     client.create_topic(broker.address, topic, 1)
     client.transact(
         broker.address, topic, transactional_id, [Batch(["one"], commit=True), Batch(["two"], commit=False)]
     )
-    listed = tool(broker, "TransactionsCommand", "list")
+    listed = kafka_tools(broker.address, "TransactionsCommand", "list")
     assert [line.split()[3] for line in listed.splitlines() if line.startswith(transactional_id)] == ["CompleteAbort"]
-    described = tool(broker, "TransactionsCommand", "describe", "--transactional-id", transactional_id)
+    described = kafka_tools(broker.address, "TransactionsCommand", "describe", "--transactional-id", transactional_id)
     assert "CompleteAbort" in described
-    producers = tool(broker, "TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0")
+    producers = kafka_tools(
+        broker.address, "TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0"
+    )
     assert len(producers.splitlines()) == 2, producers
 
 
 @pytest.mark.smoke
-def test_offsets_and_records(broker: BrokerProcess, name: Name) -> None:
+def test_offsets_and_records(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> None:
     client, topic = ConfluentKafka(), name("topic")
     client.create_topic(broker.address, topic, 1)
     client.produce(broker.address, topic, [str(number) for number in range(10)])
-    assert tool(broker, "GetOffsetShell", "--topic", topic).split() == [f"{topic}:0:10"]
-    assert tool(broker, "GetOffsetShell", "--topic", topic, "--time", "earliest").split() == [f"{topic}:0:0"]
-    assert topic in tool(broker, "LogDirsCommand", "--describe", "--topic-list", topic)
+    assert kafka_tools(broker.address, "GetOffsetShell", "--topic", topic).split() == [f"{topic}:0:10"]
+    assert kafka_tools(broker.address, "GetOffsetShell", "--topic", topic, "--time", "earliest").split() == [
+        f"{topic}:0:0"
+    ]
+    assert topic in kafka_tools(broker.address, "LogDirsCommand", "--describe", "--topic-list", topic)
 
 
 @pytest.fixture
@@ -80,9 +89,9 @@ def own_broker(broker: BrokerProcess, tmp_path: Path) -> Iterator[BrokerProcess]
         yield process
 
 
-def test_features(own_broker: BrokerProcess) -> None:
+def test_features(own_broker: BrokerProcess, kafka_tools: KafkaTools) -> None:
     def feature(*words: str) -> str:
-        return tool(own_broker, "FeatureCommand", *words)
+        return kafka_tools(own_broker.address, "FeatureCommand", *words)
 
     def finalized() -> str:
         (line,) = (line for line in feature("describe").splitlines() if "transaction.version" in line)

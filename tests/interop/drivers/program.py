@@ -46,6 +46,20 @@ def lacking_peer(peer: str, program: str) -> str | None:
     return None
 
 
+def compiled(program: str, library: Path) -> str:
+    """The class path of one of ``programs/*.java``, compiled against a peer's jars if that is still to be done."""
+    classes, source = library.parent / "classes", PROGRAMS / f"{program}.java"
+    target = classes / f"{program}.class"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        run(["javac", "-cp", class_path(library), "-d", str(classes), str(source)])
+    return f"{classes}:{class_path(library)}"
+
+
+def java(class_path: str, program: str, *words: object) -> list[str]:
+    """A JVM for a short run, or a small one."""
+    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path, program, *map(str, words)]
+
+
 class Program:
     """A client program that understands the verbs of ``programs/InteropClient.java``."""
 
@@ -99,18 +113,9 @@ class JavaClient(Program):
     def lacking(self) -> str | None:
         return lacking_peer(self.name, "java")
 
-    def _compiled(self, program: str) -> str:
-        classes = self._home / "classes"
-        source = PROGRAMS / f"{program}.java"
-        compiled = classes / f"{program}.class"
-        if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
-            run(["javac", "-cp", class_path(self._home / "lib"), "-d", str(classes), str(source)])
-        return f"{classes}:{class_path(self._home / 'lib')}"
-
     def command(self, program: str, *words: object) -> list[str]:
         """How to run one of ``programs/*.java`` with this client."""
-        java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._compiled(program), program]
-        return [*java, *map(str, words)]
+        return java(compiled(program, self._home / "lib"), program, *words)
 
     def call(self, verb: str, *words: object, lines: Sequence[str] = ()) -> list[str]:
         return run(self.command("InteropClient", verb, *words), lines).splitlines()
