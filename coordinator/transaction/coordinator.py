@@ -7,7 +7,7 @@ log; ``MarkerSender`` brings its outcome to the partitions. Here the three meet:
   Prepare* is durable the transition to Complete* is pending, so the id is busy until then. The log may refuse Complete*
   for a while (too few in-sync replicas); then it is tried again, and it is appended once.
 * After an election the same begins again for every transaction that was found prepared.
-* A sweep aborts what has been open for too long; another forgets ids that nobody uses.
+* The sweeps abort what has been open for too long, and forget ids that nobody uses (``sweeps``).
 
 When EndTxn is answered. The decision is durable with Prepare*, and Kafka answers then; but a client that begins its
 next transaction at once finds the id busy and backs off for 20 ms or more. So the answer waits for Complete*, which
@@ -22,6 +22,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
@@ -45,11 +46,13 @@ from coordinator.transaction.state import (
     decide_completion,
     decide_end_txn,
     decide_init_producer_id,
-    decide_timeout,
+    decide_with_producer_id,
     first_metadata,
+    producer_when_complete,
     verify_partitions,
 )
 from coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
+from coordinator.transaction.sweeps import Sweeps
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -98,6 +101,16 @@ class _InitProducerId(NamedTuple):
     transactional_id: str
     timeout_ms: int
     expected: ProducerIdAndEpoch | None
+    cause: str | None
+
+
+class _EndTxn(NamedTuple):
+    """An EndTxn request."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    commit: bool
+    client_version: int
 
 
 class TransactionCoordinator:
@@ -124,6 +137,7 @@ class TransactionCoordinator:
             partition_count=lambda: metadata.partition_count(TRANSACTION_STATE_TOPIC_NAME),
             tasks=tasks,
             wall_clock=wall_clock,
+            transaction_version=transaction_version,
             on_open=self._complete_prepared,
         )
         self._markers = MarkerSender(
@@ -137,20 +151,26 @@ class TransactionCoordinator:
         self._completion_retries = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._completion_waits = Deadlines(config.completion_wait_ms)
         self._request_timeouts = Deadlines(config.request_timeout_ms)
-        self._sweeps: dict[Callable[[], None], asyncio.TimerHandle] = {}
+        self._sweeps = Sweeps(
+            states=self._states,
+            producer_ids=producer_ids,
+            tasks=tasks,
+            wall_clock=wall_clock,
+            transaction_version=transaction_version,
+            transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+            abort=lambda partition, txn, transition: self._prepare(partition, txn, transition, _ignore, _ignore),
+        )
 
     # Life
 
     def start(self) -> None:
         """Begin the sweeps."""
-        self._repeat(self._abort_timed_out, self._config.abort_timed_out_interval_ms)
-        self._repeat(self._expire_ids, self._config.remove_expired_interval_ms)
+        config = self._config
+        self._sweeps.start(config.abort_timed_out_interval_ms, config.remove_expired_interval_ms)
 
     def stop(self) -> None:
         """Nothing happens after this except by requests."""
-        for timer in self._sweeps.values():
-            timer.cancel()
-        self._sweeps.clear()
+        self._sweeps.stop()
         self._markers.stop()
         self._completion_retries.stop()
         self._completion_waits.stop()
@@ -166,20 +186,15 @@ class TransactionCoordinator:
         self._markers.forget(partition_index)
         self._states.resign(partition_index)
 
-    def _repeat(self, sweep: Callable[[], None], interval_ms: int) -> None:
-        def run() -> None:
-            self._sweeps[sweep] = loop.call_later(interval_ms / 1000, run)
-            sweep()
-
-        loop = asyncio.get_running_loop()
-        self._sweeps[sweep] = loop.call_later(interval_ms / 1000, run)
-
     # InitProducerId
 
     def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdAndEpoch | None
+        self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdAndEpoch | None, *, client: str = ""
     ) -> Answer[InitProducerIdResult]:
-        """Give a producer its id and epoch. Without a transactional id that is a new id, whoever asks."""
+        """Give a producer its id and epoch. Without a transactional id that is a new id, whoever asks.
+
+        ``client`` says who asks, for the records that this leads to.
+        """
         if transactional_id is None:
             producer_id = self._producer_ids.next_nowait()
             return self._reserve_producer_id() if producer_id is None else _granted(ProducerIdAndEpoch(producer_id, 0))
@@ -187,7 +202,8 @@ class TransactionCoordinator:
             return _refused(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
             return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        request = _InitProducerId(transactional_id, timeout_ms, expected)
+        cause = f"InitProducerId from {client}" if client else None
+        request = _InitProducerId(transactional_id, timeout_ms, expected, cause)
         outcome = self._try_init(request, NO_PRODUCER_ID)
         if isinstance(outcome, Reply):
             return self._in_time(outcome, _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -204,8 +220,8 @@ class TransactionCoordinator:
 
     async def _init_in_steps(self, request: _InitProducerId, outcome: ErrorCode | Missing) -> InitProducerIdResult:
         """Bring what is missing, or wait for what is going on, and decide again each time."""
-        producer_id = NO_PRODUCER_ID
         for _ in range(_SETTLE_ATTEMPTS):
+            producer_id = NO_PRODUCER_ID
             if outcome is Missing.PRODUCER_ID:
                 try:
                     producer_id = await self._producer_ids.next()
@@ -233,20 +249,26 @@ class TransactionCoordinator:
         now_ms = self._wall_clock()
         txn = partition.transactions.get(request.transactional_id)
         if txn is None:
-            new_producer_id = self._new_producer_id(new_producer_id)
-            if new_producer_id == NO_PRODUCER_ID:
+            producer_id = self._producer_ids.next_nowait() if new_producer_id == NO_PRODUCER_ID else new_producer_id
+            if producer_id is None:
                 return Missing.PRODUCER_ID
-            txn = Transaction(request.transactional_id, first_metadata(new_producer_id, request.timeout_ms, now_ms))
-        decision = decide_init_producer_id(txn, request.timeout_ms, request.expected, new_producer_id, now_ms)
-        if decision is Missing.PRODUCER_ID:
-            new_producer_id = self._new_producer_id(new_producer_id)
-            decision = decide_init_producer_id(txn, request.timeout_ms, request.expected, new_producer_id, now_ms)
-        if not isinstance(decision, Transition):
+            txn = Transaction(request.transactional_id, first_metadata(producer_id, request.timeout_ms, now_ms))
+        decide = partial(
+            decide_init_producer_id,
+            txn,
+            request.timeout_ms,
+            request.expected,
+            now_ms=now_ms,
+            transaction_version=self._transaction_version(),
+        )
+        decision = decide_with_producer_id(decide, new_producer_id, self._producer_ids.next_nowait)
+        if not isinstance(decision, TransactionMetadata):
             return decision
+        decision = decision._replace(cause=request.cause)
         if decision.state is TransactionState.PREPARE_ABORT:
             error = self._abort(partition, txn, decision)
             is_settled = error is ErrorCode.CONCURRENT_TRANSACTIONS and txn.pending is None
-            return self._try_init(request, new_producer_id) if is_settled else error
+            return self._try_init(request, NO_PRODUCER_ID) if is_settled else error
         reply: Reply[InitProducerIdResult] = Reply()
         producer = decision.producer
         self._states.append(
@@ -256,12 +278,6 @@ class TransactionCoordinator:
             lambda error: reply(_granted(producer) if error is ErrorCode.NONE else _refused(error)),
         )
         return reply
-
-    def _new_producer_id(self, at_hand: int) -> int:
-        if at_hand != NO_PRODUCER_ID:
-            return at_hand
-        producer_id = self._producer_ids.next_nowait()
-        return NO_PRODUCER_ID if producer_id is None else producer_id
 
     def _abort(self, partition: OwnedPartition, txn: Transaction, transition: Transition) -> ErrorCode:
         """Abort a transaction with its producer fenced. CONCURRENT_TRANSACTIONS: it is under way."""
@@ -285,30 +301,38 @@ class TransactionCoordinator:
         client_version: int,
     ) -> Answer[ErrorCode]:
         """Make partitions, of which the caller knows that they exist, part of the producer's transaction."""
-        outcome = self._try_add(transactional_id, producer, partitions)
+        outcome = self._try_add(transactional_id, producer, partitions, client_version)
         if outcome is ErrorCode.CONCURRENT_TRANSACTIONS:
-            return self._add_when_settled(transactional_id, producer, partitions)
+            return self._add_when_settled(transactional_id, producer, partitions, client_version)
         return outcome
 
     async def _add_when_settled(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
     ) -> ErrorCode:
         for _ in range(_SETTLE_ATTEMPTS):
             if not await self._settled(transactional_id):
                 break
-            outcome = self._try_add(transactional_id, producer, partitions)
+            outcome = self._try_add(transactional_id, producer, partitions, client_version)
             if outcome is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 return outcome if isinstance(outcome, ErrorCode) else await outcome
         return ErrorCode.CONCURRENT_TRANSACTIONS
 
     def _try_add(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
         found = self._find(transactional_id)
         if isinstance(found, ErrorCode):
             return found
         partition, txn = found
-        decision = decide_add_partitions(txn, producer, partitions, self._wall_clock())
+        decision = decide_add_partitions(txn, producer, partitions, self._wall_clock(), client_version=client_version)
         if isinstance(decision, ErrorCode):
             return decision
         reply: Reply[ErrorCode] = Reply()
@@ -347,17 +371,41 @@ class TransactionCoordinator:
 
     def end_txn(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool, client_version: int
-    ) -> EndTxnResult | asyncio.Future[EndTxnResult]:
-        """Commit or abort the producer's transaction."""
+    ) -> Answer[EndTxnResult]:
+        """Commit or abort the producer's transaction, by the protocol of the client's version."""
+        request = _EndTxn(transactional_id, producer, commit, client_version)
+        outcome = self._try_end(request, NO_PRODUCER_ID)
+        return self._end_with_new_producer_id(request) if isinstance(outcome, Missing) else outcome
+
+    async def _end_with_new_producer_id(self, request: _EndTxn) -> EndTxnResult:
+        try:
+            producer_id = await self._producer_ids.next()
+        except StoreUnavailable:
+            return EndTxnResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, NO_PRODUCER)
+        outcome = self._try_end(request, producer_id)
+        assert not isinstance(outcome, Missing)
+        return outcome if isinstance(outcome, EndTxnResult) else await outcome
+
+    def _try_end(self, request: _EndTxn, new_producer_id: int) -> EndTxnResult | asyncio.Future[EndTxnResult] | Missing:
+        transactional_id, producer, commit, client_version = request
         found = self._find(transactional_id)
         if isinstance(found, ErrorCode):
             return EndTxnResult(found, NO_PRODUCER)
         partition, txn = found
-        decision = decide_end_txn(txn, producer, commit, self._wall_clock())
+        now_ms = self._wall_clock()
+        decision = decide_with_producer_id(
+            lambda producer_id: decide_end_txn(
+                txn, producer, commit, now_ms, client_version=client_version, new_producer_id=producer_id
+            ),
+            new_producer_id,
+            self._producer_ids.next_nowait,
+        )
+        if isinstance(decision, Missing):
+            return decision
         if isinstance(decision, ErrorCode):
-            return EndTxnResult(decision, producer if decision is ErrorCode.NONE else NO_PRODUCER)
+            return EndTxnResult(decision, NO_PRODUCER if decision else txn.metadata.producer)
         reply: Reply[EndTxnResult] = Reply()
-        ended = EndTxnResult(ErrorCode.NONE, decision.producer)
+        ended = EndTxnResult(ErrorCode.NONE, producer_when_complete(decision))
 
         def on_prepared(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
@@ -399,6 +447,7 @@ class TransactionCoordinator:
                 producer_id=prepared.producer_id,
                 producer_epoch=prepared.producer_epoch,
                 commit=prepared.state is TransactionState.PREPARE_COMMIT,
+                transaction_version=prepared.client_transaction_version,
                 coordinator_epoch=partition.coordinator_epoch,
                 partitions=prepared.partitions,
                 on_done=lambda: self._append_completion(partition, txn, on_complete, 1),
@@ -423,19 +472,6 @@ class TransactionCoordinator:
         for txn in prepared:
             logger.info("completing %s after the load of %s", txn, partition)
             self._complete(partition, txn, _ignore)
-
-    def _abort_timed_out(self) -> None:
-        now_ms = self._wall_clock()
-        for partition in self._states.open_partitions():
-            for txn in list(partition.ongoing.values()):
-                transition = decide_timeout(txn, now_ms)
-                if transition is not None:
-                    logger.info("%s was open for more than %d ms: aborting it", txn, txn.metadata.timeout_ms)
-                    self._prepare(partition, txn, transition, _ignore, _ignore)
-
-    def _expire_ids(self) -> None:
-        for partition in self._states.open_partitions():
-            self._states.expire(partition, self._config.transactional_id_expiration_ms)
 
     # For operators
 

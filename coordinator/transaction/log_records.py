@@ -1,8 +1,12 @@
 """The records of ``__transaction_state``: the metadata of a transactional id, byte for byte as in Kafka's log.
 
 The key is an int16 version and a ``TransactionLogKey``, the value an int16 version and a ``TransactionLogValue``; a
-null value forgets the id. One record a batch, uncompressed, because each is written by its own request. Values are
-written in version 0, which every Kafka since 0.11 reads; version 1 differs by tagged fields and is read as well.
+null value forgets the id. One record a batch, uncompressed, because each is written by its own request.
+
+Values are written in version 1 from ``transaction.version`` 1 on, and in version 0 below it, which every Kafka since
+0.11 reads; both are always read. Version 0 has no tagged fields: whoever reloads it does not know the previous producer
+id, the client's protocol or the cause. The one of them that a decision rests on is never left out: a transition that
+has set the next producer id aside is written in version 1 at any level, because without it nobody could carry it out.
 
 Records of versions that this broker does not know are left over from a newer one: they are skipped with a warning, as
 in Kafka. Anything else that makes no sense is a ``CorruptRecord``, and its partition is not opened: a coordinator that
@@ -13,24 +17,35 @@ import logging
 import struct
 from typing import Final, NamedTuple
 
-from coordinator.transaction.state import NO_PARTITIONS, PERSISTED_STATES, TransactionMetadata, TransactionState
-from protocol.compiler import decode, encode
-from protocol.internal.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from protocol.primitives import DecodeError
+from coordinator.transaction.state import (
+    NO_PARTITIONS,
+    NO_PRODUCER_ID,
+    PERSISTED_STATES,
+    TransactionMetadata,
+    TransactionState,
+)
+from protocol.compiler import decode
+from protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
+from protocol.primitives import DecodeError, encode_uvarint
 from protocol.records.record_batch import CorruptRecord, NewRecord, Record, build_batch
 from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 KEY_VERSION: Final = 0
-VALUE_VERSION: Final = 0
+FLEXIBLE_VALUE_VERSION: Final = 1
 _READABLE_VALUE_VERSIONS: Final = TransactionLogValue.versions
 _STATES_BY_STATUS: Final[dict[int, TransactionState]] = {state.value: state for state in PERSISTED_STATES}
 
 _VERSION: Final = struct.Struct(">h")
 _VERSION_SIZE: Final = _VERSION.size
-_KEY_PREFIX: Final = _VERSION.pack(KEY_VERSION)
-_VALUE_PREFIX: Final = _VERSION.pack(VALUE_VERSION)
+_KEY_PREFIX: Final = struct.Struct(">hh")
+"""The version, and the length of the string that is all of a ``TransactionLogKey``."""
+_VALUE_START: Final = struct.Struct(">hqhib")
+_VALUE_TIMES: Final = struct.Struct(">qq")
+_TAGGED_INT64: Final = struct.Struct(">bbq")
+_TAGGED_INT16: Final = struct.Struct(">bbh")
+_CAUSE_TAG: Final = encode_uvarint(10_000)
 
 
 class Entry(NamedTuple):
@@ -40,9 +55,21 @@ class Entry(NamedTuple):
     metadata: TransactionMetadata | None
 
 
-def build_record_batch(transactional_id: str, metadata: TransactionMetadata, now_ms: int) -> bytearray:
+def value_version(transition: TransactionMetadata, transaction_version: int) -> int:
+    """The version in which a transition is written, under a finalised level of ``transaction.version``."""
+    is_flexible = transaction_version >= 1 or transition.next_producer_id != NO_PRODUCER_ID
+    return FLEXIBLE_VALUE_VERSION if is_flexible else 0
+
+
+def build_record_batch(
+    transactional_id: str,
+    metadata: TransactionMetadata,
+    now_ms: int,
+    *,
+    value_version: int = FLEXIBLE_VALUE_VERSION,
+) -> bytearray:
     """The batch of one transition."""
-    return build_batch((NewRecord(now_ms, encode_key(transactional_id), encode_value(metadata)),))
+    return build_batch((NewRecord(now_ms, encode_key(transactional_id), encode_value(metadata, value_version)),))
 
 
 def build_tombstones(transactional_ids: list[str], now_ms: int) -> bytearray:
@@ -53,34 +80,68 @@ def build_tombstones(transactional_ids: list[str], now_ms: int) -> bytearray:
 
 
 def encode_key(transactional_id: str) -> bytes:
-    return _KEY_PREFIX + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+    name = transactional_id.encode()
+    return _KEY_PREFIX.pack(KEY_VERSION, len(name)) + name
 
 
-def encode_value(metadata: TransactionMetadata) -> bytes:
-    assert metadata.state in PERSISTED_STATES, f"{metadata.state.label} is never written"
-    value = TransactionLogValue(
-        producer_id=metadata.producer_id,
-        previous_producer_id=metadata.previous_producer_id,
-        next_producer_id=metadata.next_producer_id,
-        producer_epoch=metadata.producer_epoch,
-        transaction_timeout_ms=metadata.timeout_ms,
-        transaction_status=metadata.state.value,
-        transaction_partitions=_group_by_topic(metadata),
-        transaction_last_update_timestamp_ms=metadata.last_update_ms,
-        transaction_start_timestamp_ms=metadata.start_ms,
-        client_transaction_version=metadata.client_transaction_version,
-    )
-    return _VALUE_PREFIX + encode(value, VALUE_VERSION)
+def encode_value(metadata: TransactionMetadata, version: int = FLEXIBLE_VALUE_VERSION) -> bytes:
+    """A ``TransactionLogValue`` and its version. Written out, because every transaction encodes three of them."""
+    state = metadata.state
+    assert state in PERSISTED_STATES, f"{state.label} is never written"
+    start = _VALUE_START.pack(version, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, state.status)
+    topics = None if state is TransactionState.EMPTY else _group_by_topic(metadata.partitions)
+    times = _VALUE_TIMES.pack(metadata.last_update_ms, metadata.start_ms)
+    if version < FLEXIBLE_VALUE_VERSION:
+        return start + _encode_partitions(topics) + times
+    return start + _encode_compact_partitions(topics) + times + _encode_tagged_fields(metadata)
 
 
-def _group_by_topic(metadata: TransactionMetadata) -> list[PartitionsSchema] | None:
-    """In sorted order, so that equal metadata gives equal bytes. Null while there cannot be any."""
-    if metadata.state is TransactionState.EMPTY:
-        return None
+def _group_by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
+    """In sorted order, so that equal metadata gives equal bytes."""
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(metadata.partitions):
+    for topic, partition in sorted(partitions) if len(partitions) > 1 else partitions:
         topics.setdefault(topic, []).append(partition)
-    return [PartitionsSchema(topic=topic, partition_ids=partitions) for topic, partitions in topics.items()]
+    return topics
+
+
+def _encode_partitions(topics: dict[str, list[int]] | None) -> bytes:
+    if topics is None:
+        return b"\xff\xff\xff\xff"
+    encoded = struct.pack(">i", len(topics))
+    for topic, partitions in topics.items():
+        name = topic.encode()
+        encoded += struct.pack(f">h{len(name)}si{len(partitions)}i", len(name), name, len(partitions), *partitions)
+    return encoded
+
+
+def _encode_compact_partitions(topics: dict[str, list[int]] | None) -> bytes:
+    if topics is None:
+        return b"\0"
+    encoded = encode_uvarint(len(topics) + 1)
+    for topic, partitions in topics.items():
+        encoded += _encode_compact_string(topic) + encode_uvarint(len(partitions) + 1)
+        encoded += struct.pack(f">{len(partitions)}ix", *partitions)  # And no tagged fields.
+    return encoded
+
+
+def _encode_compact_string(text: str) -> bytes:
+    data = text.encode()
+    return encode_uvarint(len(data) + 1) + data
+
+
+def _encode_tagged_fields(metadata: TransactionMetadata) -> bytes:
+    """Those that differ from their defaults, in the order of their tags."""
+    fields = []
+    if metadata.previous_producer_id != NO_PRODUCER_ID:
+        fields.append(_TAGGED_INT64.pack(0, 8, metadata.previous_producer_id))
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        fields.append(_TAGGED_INT64.pack(1, 8, metadata.next_producer_id))
+    if metadata.client_transaction_version:
+        fields.append(_TAGGED_INT16.pack(2, 2, metadata.client_transaction_version))
+    if metadata.cause is not None:
+        cause = _encode_compact_string(metadata.cause)
+        fields.append(_CAUSE_TAG + encode_uvarint(len(cause)) + cause)
+    return b"".join((encode_uvarint(len(fields)), *fields))
 
 
 def read_record(record: Record) -> Entry | None:
@@ -124,6 +185,7 @@ def _metadata(value: TransactionLogValue) -> TransactionMetadata:
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
         client_transaction_version=value.client_transaction_version,
+        cause=value.cause,
     )
 
 

@@ -87,6 +87,7 @@ class PendingMarkers:
         "on_done",
         "producer_epoch",
         "producer_id",
+        "transaction_version",
         "transactional_id",
         "waiting",
     )
@@ -99,6 +100,7 @@ class PendingMarkers:
         producer_id: int,
         producer_epoch: int,
         commit: bool,
+        transaction_version: int,
         coordinator_epoch: int,
         partitions: Iterable[TopicPartition],
         on_done: Callable[[], None],
@@ -108,6 +110,7 @@ class PendingMarkers:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.commit = commit
+        self.transaction_version = transaction_version
         self.coordinator_epoch = coordinator_epoch
         self.waiting = set(partitions)
         self.on_done = on_done
@@ -279,6 +282,7 @@ def _marker(markers: PendingMarkers, partitions: list[TopicPartition]) -> Writab
         transaction_result=markers.commit,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
         coordinator_epoch=markers.coordinator_epoch,
+        transaction_version=markers.transaction_version,
     )
 
 

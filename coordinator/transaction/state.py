@@ -10,22 +10,27 @@ Because nothing changes before the record is durable, a failed append needs no r
 result, and in particular a fence that could not be written does not bump the epoch twice. (Apache Kafka bumps in memory
 first and keeps a mark, ``hasFailedEpochFence``, to undo it; there is nothing to mark here.)
 
+Two protocols (KIP-890). In version 1 every EndTxn keeps the epoch, so "the same epoch and the same result" is what
+tells a retry, and nothing tells a late request of the transaction before. In version 2 every end bumps the epoch in the
+record that decides it: a retry has the epoch before the present one, and a late request has one that fences it. A
+client's protocol is told by the version of its request; what the coordinator ends by itself, it ends by the finalised
+level of ``transaction.version``. Version 2 also lets a producer abort without a transaction, because it may not know
+whether its first batch has opened one.
+
 Fencing. An ongoing transaction that the coordinator itself aborts, because it timed out or because a new incarnation of
-the producer calls InitProducerId, goes through PrepareEpochFence: the epoch is bumped in the *same record* that aborts,
-so that no crash can separate the two. The markers carry the bumped epoch to every partition.
+the producer calls InitProducerId, passes through PrepareEpochFence: the epoch is bumped in the *same record* that
+aborts, so that no crash can separate the two; and once, in version 2 too. The markers carry the bumped epoch to every
+partition.
 
 Epochs. A live producer never has an epoch above ``LAST_LIVE_EPOCH``; the one above it exists only to fence a producer
-that has the last one. An exhausted id gets a new producer id with epoch 0 from its next InitProducerId.
-
-Protocol version 1 only: every EndTxn keeps the epoch, so "the same epoch and the same result" is what tells a retry.
-``next_producer_id`` and ``client_transaction_version`` are carried for version 2 (KIP-890), which also lets an id
-without a transaction abort; nothing sets them yet.
+that has the last one. An exhausted id gets a new producer id with epoch 0: from its next InitProducerId in version 1;
+in version 2 from the end of the transaction, where Prepare* sets the id aside (``next_producer_id``) and Complete*
+changes over to it. Both ids are in the log, so a retry is recognised after a failover too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
@@ -35,12 +40,15 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 MAX_EPOCH: Final = 32_767
 LAST_LIVE_EPOCH: Final = MAX_EPOCH - 1
+EPOCH_BUMP_VERSION: Final = 2
+"""The transaction version from which on every end of a transaction bumps the epoch (KIP-890 part 2)."""
 NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class TransactionState(Enum):
-    """The value is the status byte in the log, the label what DescribeTransactions and ListTransactions say."""
+    """The status is the byte in the log, the label what DescribeTransactions and ListTransactions say."""
 
+    status: int
     label: str
     meaning: str
 
@@ -56,29 +64,33 @@ class TransactionState(Enum):
     def __new__(cls, status: int, label: str, meaning: str) -> "TransactionState":
         state = object.__new__(cls)
         state._value_ = status
+        state.status = status
         state.label = label
         state.meaning = meaning
         return state
+
+    __hash__ = object.__hash__  # An enum's own is written in Python, and every request looks a state up.
 
 
 _State = TransactionState
 
 TRANSITIONS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
-    _State.EMPTY: frozenset({_State.EMPTY, _State.ONGOING, _State.DEAD}),
+    _State.EMPTY: frozenset({_State.EMPTY, _State.ONGOING, _State.PREPARE_ABORT, _State.DEAD}),
     _State.ONGOING: frozenset(
         {_State.ONGOING, _State.PREPARE_COMMIT, _State.PREPARE_ABORT, _State.PREPARE_EPOCH_FENCE}
     ),
     _State.PREPARE_COMMIT: frozenset({_State.COMPLETE_COMMIT}),
     _State.PREPARE_ABORT: frozenset({_State.COMPLETE_ABORT}),
-    _State.COMPLETE_COMMIT: frozenset({_State.EMPTY, _State.ONGOING, _State.DEAD}),
-    _State.COMPLETE_ABORT: frozenset({_State.EMPTY, _State.ONGOING, _State.DEAD}),
+    _State.COMPLETE_COMMIT: frozenset({_State.EMPTY, _State.ONGOING, _State.PREPARE_ABORT, _State.DEAD}),
+    _State.COMPLETE_ABORT: frozenset({_State.EMPTY, _State.ONGOING, _State.PREPARE_ABORT, _State.DEAD}),
     _State.DEAD: frozenset(),
     _State.PREPARE_EPOCH_FENCE: frozenset({_State.PREPARE_ABORT}),
 }
-"""{state: allowed next states}."""
+"""{state: allowed next states}. Only in version 2 is anything but an ongoing transaction aborted."""
 
 PERSISTED_STATES: Final = frozenset(_State) - {_State.DEAD, _State.PREPARE_EPOCH_FENCE}
 PREPARED_STATES: Final = frozenset({_State.PREPARE_COMMIT, _State.PREPARE_ABORT})
+COMPLETE_STATES: Final = frozenset({_State.COMPLETE_COMMIT, _State.COMPLETE_ABORT})
 EXPIRING_STATES: Final = frozenset({_State.EMPTY, _State.COMPLETE_COMMIT, _State.COMPLETE_ABORT})
 """The states in which a transactional id that nobody uses is forgotten. One with an open transaction never is."""
 
@@ -90,9 +102,8 @@ class ProducerIdAndEpoch(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionMetadata:
-    """A transactional id at one point of its log."""
+class TransactionMetadata(NamedTuple):
+    """A transactional id at one point of its log. A tuple, because each transaction copies it three times."""
 
     producer_id: int
     producer_epoch: int
@@ -103,11 +114,15 @@ class TransactionMetadata:
     start_ms: int
     last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before this transition. Not in version 0 of the log's values: lost by a reload."""
+    """The producer id before this transition. Version 0 of the log's values has neither this nor what follows."""
     next_producer_id: int = NO_PRODUCER_ID
+    """In Prepare*, if this end exhausts the epochs: the producer id that Complete* changes over to."""
     client_transaction_version: int = 0
+    """Which protocol the last partitions were added by, or the transaction was ended by."""
+    cause: str | None = None
+    """Why this transition bumped the epoch or ended the transaction, if its producer did not ask for it."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before a bump that its own producer asked for (KIP-360). In memory only: lost by a reload."""
+    """The epoch before the last bump, if its producer knew it (KIP-360). In memory only: lost by a reload."""
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
@@ -131,6 +146,18 @@ class Missing(Enum):
     """What the caller must bring before a request can be decided."""
 
     PRODUCER_ID = auto()
+
+
+_D = TypeVar("_D")
+
+
+def decide_with_producer_id(decide: Callable[[int], _D], at_hand: int, next_nowait: Callable[[], int | None]) -> _D:
+    """Decide with the producer id at hand, if any, or with the next one if one is missing."""
+    decision = decide(at_hand)
+    if decision is not Missing.PRODUCER_ID:
+        return decision
+    producer_id = next_nowait()
+    return decision if producer_id is None else decide(producer_id)
 
 
 class Transaction:
@@ -198,12 +225,15 @@ def decide_init_producer_id(
     expected: ProducerIdAndEpoch | None,
     new_producer_id: int,
     now_ms: int,
+    *,
+    transaction_version: int = 0,
 ) -> Transition | ErrorCode | Missing:
     """A producer asks for its id and epoch; ``expected`` is what it believes to have (KIP-360), None for a new one.
 
     A transition to Empty is what the producer gets. One to PrepareAbort means that the transaction of a predecessor has
     to be aborted first, with the predecessor's epoch fenced off: afterwards the request is decided again.
     ``new_producer_id`` is used where the epochs of the present one are exhausted; NO_PRODUCER_ID if none is at hand.
+    ``transaction_version`` is the finalised level.
     """
     metadata = txn.metadata
     if txn.pending is not None:
@@ -217,7 +247,7 @@ def decide_init_producer_id(
             if expected is not None and expected.epoch != metadata.producer_epoch:
                 # It would be fenced after the abort anyway; Kafka lets it abort its successor's transaction first.
                 return ErrorCode.PRODUCER_FENCED
-            return _fence_and_abort(metadata, now_ms)
+            return _fence_and_abort(metadata, now_ms, transaction_version, new_producer_id)
         case TransactionState.EMPTY | TransactionState.COMPLETE_COMMIT | TransactionState.COMPLETE_ABORT:
             return _initialise(metadata, timeout_ms, expected, new_producer_id, now_ms)
         case _:
@@ -269,11 +299,17 @@ def _initialise(
 
 
 def decide_add_partitions(
-    txn: Transaction, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition], now_ms: int
+    txn: Transaction,
+    producer: ProducerIdAndEpoch,
+    partitions: frozenset[TopicPartition],
+    now_ms: int,
+    *,
+    client_version: int = 0,
 ) -> Transition | ErrorCode:
     """A producer is about to write to these partitions. The first ones of a transaction open it.
 
-    NONE: they are all in the transaction already.
+    NONE: they are all in the transaction already. What is pending comes first: it may be the very transition that gives
+    the producer the id and epoch that it has from the answer to its EndTxn.
     """
     metadata = txn.metadata
     if txn.pending is not None:
@@ -291,6 +327,7 @@ def decide_add_partitions(
         TransactionState.ONGOING,
         partitions=metadata.partitions | partitions,
         start_ms=metadata.start_ms if is_ongoing else now_ms,
+        client_transaction_version=client_version,
         last_update_ms=now_ms,
     )
 
@@ -315,11 +352,22 @@ def verify_partitions(
     }
 
 
-def decide_end_txn(txn: Transaction, producer: ProducerIdAndEpoch, commit: bool, now_ms: int) -> Transition | ErrorCode:
-    """A producer ends its transaction. Its epoch must be exactly the present one.
+def decide_end_txn(
+    txn: Transaction,
+    producer: ProducerIdAndEpoch,
+    commit: bool,
+    now_ms: int,
+    *,
+    client_version: int = 0,
+    new_producer_id: int = NO_PRODUCER_ID,
+) -> Transition | ErrorCode | Missing:
+    """A producer ends its transaction.
 
-    NONE: the transaction ended this way before, and the answer was lost.
+    NONE: the transaction ended this way before, and the answer was lost. ``new_producer_id`` is used in version 2 where
+    the epochs of the present one are exhausted; NO_PRODUCER_ID if none is at hand.
     """
+    if client_version >= EPOCH_BUMP_VERSION:
+        return _decide_end_txn_2(txn, producer, commit, now_ms, new_producer_id)
     metadata = txn.metadata
     error = check_producer(metadata, producer)
     if error is not ErrorCode.NONE:
@@ -328,9 +376,9 @@ def decide_end_txn(txn: Transaction, producer: ProducerIdAndEpoch, commit: bool,
         return ErrorCode.CONCURRENT_TRANSACTIONS
     match metadata.state, commit:
         case TransactionState.ONGOING, True:
-            return _advance(metadata, TransactionState.PREPARE_COMMIT, last_update_ms=now_ms)
+            return _prepare(metadata, TransactionState.PREPARE_COMMIT, now_ms)
         case TransactionState.ONGOING, False:
-            return _advance(metadata, TransactionState.PREPARE_ABORT, last_update_ms=now_ms)
+            return _prepare(metadata, TransactionState.PREPARE_ABORT, now_ms)
         case (TransactionState.COMPLETE_COMMIT, True) | (TransactionState.COMPLETE_ABORT, False):
             return ErrorCode.NONE
         case (TransactionState.PREPARE_COMMIT, True) | (TransactionState.PREPARE_ABORT, False):
@@ -339,14 +387,82 @@ def decide_end_txn(txn: Transaction, producer: ProducerIdAndEpoch, commit: bool,
             return ErrorCode.INVALID_TXN_STATE
 
 
-def decide_timeout(txn: Transaction, now_ms: int) -> Transition | None:
-    """Abort a transaction that was open for longer than its producer allowed. None: there is no reason to."""
+def _decide_end_txn_2(
+    txn: Transaction, producer: ProducerIdAndEpoch, commit: bool, now_ms: int, new_producer_id: int
+) -> Transition | ErrorCode | Missing:
+    """What is pending comes first: it may be what gives the producer the id and epoch that it has."""
+    if txn.pending is not None:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    metadata = txn.metadata
+    state = metadata.state
+    if producer != (metadata.producer_id, metadata.producer_epoch):
+        return _answer_retry(metadata, producer, commit)
+    if state is TransactionState.ONGOING and not (commit and metadata.producer_epoch == MAX_EPOCH):
+        return _prepare_and_bump(metadata, commit, now_ms, new_producer_id)
+    if state is TransactionState.ONGOING or state in PREPARED_STATES:
+        return ErrorCode.PRODUCER_FENCED  # Nobody was given the epoch of the markers, nor the last one of all.
+    return ErrorCode.INVALID_TXN_STATE if commit else _prepare_and_bump(metadata, False, now_ms, new_producer_id)
+
+
+def _answer_retry(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, commit: bool) -> ErrorCode:
+    """Who is not the present producer can only be one that ended its transaction, and asks again."""
+    state = metadata.state
+    is_bumped = producer == (metadata.producer_id, metadata.producer_epoch - 1)
+    is_rotated = metadata.producer_epoch == 0 and producer == (metadata.previous_producer_id, LAST_LIVE_EPOCH)
+    if producer.id != metadata.producer_id and not is_rotated:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if is_bumped and state in PREPARED_STATES:
+        is_same_end = commit is (state is TransactionState.PREPARE_COMMIT)
+        return ErrorCode.CONCURRENT_TRANSACTIONS if is_same_end else ErrorCode.INVALID_TXN_STATE
+    if state in COMPLETE_STATES and (is_bumped or is_rotated):
+        is_same_end = commit is (state is TransactionState.COMPLETE_COMMIT)
+        return ErrorCode.NONE if is_same_end else ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.PRODUCER_FENCED
+
+
+def _prepare(metadata: TransactionMetadata, state: TransactionState, now_ms: int) -> Transition:
+    """An end of version 1: the epoch is kept."""
+    return _advance(
+        metadata,
+        state,
+        next_producer_id=NO_PRODUCER_ID,
+        client_transaction_version=0,
+        last_update_ms=now_ms,
+    )
+
+
+def _prepare_and_bump(
+    metadata: TransactionMetadata, commit: bool, now_ms: int, new_producer_id: int
+) -> Transition | Missing:
+    """An end of version 2: the markers have the next epoch, and so has the producer, or else a new producer id."""
+    is_exhausted = metadata.is_epoch_exhausted
+    if is_exhausted and new_producer_id == NO_PRODUCER_ID:
+        return Missing.PRODUCER_ID
+    return _advance(
+        metadata,
+        TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
+        last_producer_epoch=metadata.producer_epoch,
+        next_producer_id=new_producer_id if is_exhausted else NO_PRODUCER_ID,
+        client_transaction_version=EPOCH_BUMP_VERSION,
+        start_ms=metadata.start_ms if metadata.state is TransactionState.ONGOING else now_ms,
+        last_update_ms=now_ms,
+    )
+
+
+def decide_timeout(
+    txn: Transaction, now_ms: int, *, transaction_version: int = 0, new_producer_id: int = NO_PRODUCER_ID
+) -> Transition | Missing | None:
+    """Abort a transaction that was open for longer than its producer allowed. None: there is no reason to.
+
+    ``transaction_version`` is the finalised level.
+    """
     metadata = txn.metadata
     if txn.pending is not None or metadata.state is not TransactionState.ONGOING:
         return None
     if metadata.start_ms + metadata.timeout_ms >= now_ms:
         return None
-    return _fence_and_abort(metadata, now_ms)
+    return _fence_and_abort(metadata, now_ms, transaction_version, new_producer_id)
 
 
 def decide_completion(txn: Transaction, now_ms: int) -> Transition:
@@ -354,8 +470,25 @@ def decide_completion(txn: Transaction, now_ms: int) -> Transition:
     metadata = txn.metadata
     assert metadata.state in PREPARED_STATES, f"{txn} has nothing to complete"
     commit = metadata.state is TransactionState.PREPARE_COMMIT
-    state = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-    return _advance(metadata, state, partitions=NO_PARTITIONS, next_producer_id=NO_PRODUCER_ID, last_update_ms=now_ms)
+    producer = producer_when_complete(metadata)
+    return _advance(
+        metadata,
+        TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        partitions=NO_PARTITIONS,
+        next_producer_id=NO_PRODUCER_ID,
+        cause=metadata.cause,
+        last_update_ms=now_ms,
+    )
+
+
+def producer_when_complete(prepared: TransactionMetadata) -> ProducerIdAndEpoch:
+    """Who the producer of a prepared transaction is as soon as it is complete: the one to begin the next with."""
+    rotates = prepared.next_producer_id != NO_PRODUCER_ID
+    if rotates and prepared.client_transaction_version >= EPOCH_BUMP_VERSION:
+        return ProducerIdAndEpoch(prepared.next_producer_id, 0)
+    return prepared.producer
 
 
 def decide_expiration(txn: Transaction, expiration_ms: int, now_ms: int) -> Transition | None:
@@ -377,17 +510,23 @@ def check_producer(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) 
     return ErrorCode.NONE
 
 
-def _fence_and_abort(metadata: TransactionMetadata, now_ms: int) -> Transition:
+def _fence_and_abort(
+    metadata: TransactionMetadata, now_ms: int, transaction_version: int, new_producer_id: int
+) -> Transition | Missing:
     """One record: the next epoch, so that the producer can do nothing more, and the decision to abort."""
+    if transaction_version >= EPOCH_BUMP_VERSION:
+        return _prepare_and_bump(metadata, False, now_ms, new_producer_id)
     fenced = _advance(
         metadata,
         TransactionState.PREPARE_EPOCH_FENCE,
         producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
         last_producer_epoch=NO_PRODUCER_EPOCH,
     )
-    return _advance(fenced, TransactionState.PREPARE_ABORT, last_update_ms=now_ms)
+    return _prepare(fenced, TransactionState.PREPARE_ABORT, now_ms)
 
 
-def _advance(metadata: TransactionMetadata, state: TransactionState, **changes: Any) -> Transition:
+def _advance(
+    metadata: TransactionMetadata, state: TransactionState, *, cause: str | None = None, **changes: Any
+) -> Transition:
     assert state in TRANSITIONS[metadata.state], f"{metadata.state.label} cannot become {state.label}"
-    return replace(metadata, state=state, previous_producer_id=metadata.producer_id, **changes)
+    return metadata._replace(state=state, previous_producer_id=metadata.producer_id, cause=cause, **changes)

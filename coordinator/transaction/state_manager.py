@@ -20,7 +20,7 @@ from typing import Final
 from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from coordinator.ports import ReplicatedLog, TaskOwner, WallClock
 from coordinator.runtime import coordinator_error, load, partition_for
-from coordinator.transaction.log_records import build_record_batch, build_tombstones, read_record
+from coordinator.transaction.log_records import build_record_batch, build_tombstones, read_record, value_version
 from coordinator.transaction.state import (
     PREPARED_STATES,
     Transaction,
@@ -77,13 +77,18 @@ class TransactionStateManager:
         partition_count: Callable[[], int | None],
         tasks: TaskOwner,
         wall_clock: WallClock,
+        transaction_version: Callable[[], int],
         on_open: Callable[[OwnedPartition, list[Transaction]], None],
     ) -> None:
-        """``on_open`` is called with each partition that has been loaded, and those that it must complete."""
+        """``on_open`` is called with each partition that has been loaded, and those that it must complete.
+
+        ``transaction_version`` is the finalised level of the feature, which says in what form records are written.
+        """
         self._ask_partition_count = partition_count
         self._partition_count: int | None = None
         self._tasks = tasks
         self._wall_clock = wall_clock
+        self._transaction_version = transaction_version
         self._on_open = on_open
         self._partitions: dict[int, OwnedPartition] = {}
         self._loading: dict[OwnedPartition, None] = {}
@@ -189,7 +194,9 @@ class TransactionStateManager:
     def _append_pending(self, partition: OwnedPartition, txn: Transaction, on_done: OnDone, on_refused: OnDone) -> None:
         transition = txn.pending
         assert transition is not None
-        end_offset = partition.log.append(build_record_batch(txn.transactional_id, transition, self._wall_clock()))
+        version = value_version(transition, self._transaction_version())
+        batch = build_record_batch(txn.transactional_id, transition, self._wall_clock(), value_version=version)
+        end_offset = partition.log.append(batch)
         if isinstance(end_offset, ErrorCode):
             logger.info("the log of %s refused to let %s: %s", partition, txn, end_offset.name)
             on_refused(coordinator_error(end_offset))

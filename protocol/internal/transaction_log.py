@@ -1,4 +1,8 @@
-"""What lives in ``__transaction_state``: one key and value a transactional id."""
+"""What lives in ``__transaction_state``: one key and value a transactional id.
+
+Versions of the value: 0 is read by every Kafka since 0.11. 1 adds tagged fields and is written as soon as
+``transaction.version`` 1 is finalised (KIP-890). Its tag 10000 is ours alone, and skipped by Kafka.
+"""
 
 from protocol.schema import Message, array, array_of, int8, int16, int32, int64, string
 
@@ -26,3 +30,5 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     transaction_last_update_timestamp_ms: int = int64("0+", default=0)
     transaction_start_timestamp_ms: int = int64("0+", default=0)
     client_transaction_version: int = int16("1+", default=0, tag=2)
+    cause: str | None = string("1+", nullable="1+", default=None, tag=10_000)
+    """Why the epoch was bumped or the transaction ended, where its producer did not ask for it, and for whom."""

@@ -16,6 +16,8 @@ INVOICES = TopicPartition("invoices", 0)
 SHIPMENTS = TopicPartition("shipments", 0)
 ELSEWHERE = 2
 TIMEOUT_MS = 60_000
+LEVELS = pytest.mark.parametrize("level", [1, 2])
+"""The finalised levels by which the coordinator ends a transaction itself. At both a version-1 client is fenced."""
 SWEEP = TransactionConfig().abort_timed_out_interval_ms / 1000
 EXPIRY_SWEEP = TransactionConfig().remove_expired_interval_ms / 1000
 WAIT = TransactionConfig().completion_wait_ms / 1000
@@ -26,6 +28,11 @@ def listed(w: World, **criteria: object) -> list[Transaction]:
     found = w.coordinator.list_transactions(TransactionFilter(**criteria))  # type: ignore[arg-type]
     assert not isinstance(found, ErrorCode)
     return found
+
+
+def marker_version(level: int) -> int:
+    """What the markers of the coordinator's own aborts say."""
+    return 2 if level == 2 else 0
 
 
 # The ordinary life of a transaction
@@ -86,15 +93,16 @@ def test_a_restarted_producer_gets_the_next_epoch_and_the_old_one_is_fenced() ->
         assert w.add(successor, INVOICES).answer is ErrorCode.NONE
 
 
-def test_a_restarted_producer_aborts_what_it_left_open() -> None:
+@LEVELS
+def test_a_restarted_producer_aborts_what_it_left_open(level: int) -> None:
     """B22: the abort marker is written before anybody gets the new epoch; here all of it in one turn."""
-    with world() as w:
+    with world(level=level) as w:
         w.cluster.add_topic("invoices")
         old = w.producer()
         w.add(old, INVOICES)
         assert w.producer() == ProducerIdAndEpoch(old.id, old.epoch + 2)
         assert w.log.states("id") == ["Empty@0", "Ongoing@0", "PrepareAbort@1", "CompleteAbort@1", "Empty@2"]
-        assert w.markers(INVOICES) == [Marker(old.id, old.epoch + 1, False, 0)]
+        assert w.markers(INVOICES) == [Marker(old.id, old.epoch + 1, False, 0, marker_version(level))]
 
 
 def test_exhausted_epochs_lead_to_a_new_producer_id() -> None:
@@ -319,9 +327,10 @@ def test_a_record_that_replicates_after_the_resignation_is_somebody_elses() -> N
 
 
 @pytest.mark.parametrize("because", ["a new producer", "the time-out"])
-def test_a_fence_that_the_log_refused_bumps_no_epoch(because: str) -> None:
+@LEVELS
+def test_a_fence_that_the_log_refused_bumps_no_epoch(because: str, level: int) -> None:
     """B27: a failed append of a fence does not bump the epoch twice, and does not fence the producer."""
-    with world() as w:
+    with world(level=level) as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
         w.add(producer, INVOICES)
@@ -341,9 +350,10 @@ def test_a_fence_that_the_log_refused_bumps_no_epoch(because: str) -> None:
         assert w.log.states("id")[2:4] == ["PrepareAbort@1", "CompleteAbort@1"]
 
 
-def test_a_fence_that_did_not_survive_a_failover_is_written_anew_with_the_same_epoch() -> None:
+@LEVELS
+def test_a_fence_that_did_not_survive_a_failover_is_written_anew_with_the_same_epoch(level: int) -> None:
     """B27: the new coordinator counts from what is durable."""
-    with world() as w:
+    with world(level=level) as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
         w.add(producer, INVOICES)
@@ -357,10 +367,11 @@ def test_a_fence_that_did_not_survive_a_failover_is_written_anew_with_the_same_e
         assert w.log.states("id")[2:] == ["PrepareAbort@1", "CompleteAbort@1", "Empty@2"]
 
 
-def test_no_record_fences_without_aborting() -> None:
+@LEVELS
+def test_no_record_fences_without_aborting(level: int) -> None:
     """B29: expiry and InitProducerId bump the epoch in the same record that aborts, wherever the coordinator dies."""
     for survives in range(4):
-        with world() as w:
+        with world(level=level) as w:
             w.cluster.add_topic("invoices")
             producer = w.producer()
             w.add(producer, INVOICES)
@@ -376,8 +387,9 @@ def test_no_record_fences_without_aborting() -> None:
             assert fenced or metadata.state is TransactionState.ONGOING
 
 
-def test_a_new_producer_waits_for_partitions_that_cannot_be_reached() -> None:
-    with world() as w:
+@LEVELS
+def test_a_new_producer_waits_for_partitions_that_cannot_be_reached(level: int) -> None:
+    with world(level=level) as w:
         w.cluster.add_topic("invoices", leader=ELSEWHERE)
         old = w.producer()
         w.add(old, INVOICES)
@@ -390,15 +402,16 @@ def test_a_new_producer_waits_for_partitions_that_cannot_be_reached() -> None:
 # Time-outs and expiry
 
 
-def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced() -> None:
-    with world() as w:
+@LEVELS
+def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced(level: int) -> None:
+    with world(level=level) as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
         w.add(producer, INVOICES)
         w.sleep(TIMEOUT_MS / 1000 + SWEEP / 2)
         assert w.described().state is TransactionState.ONGOING
         w.sleep(SWEEP)
-        assert w.markers(INVOICES) == [Marker(producer.id, producer.epoch + 1, False, 0)]
+        assert w.markers(INVOICES) == [Marker(producer.id, producer.epoch + 1, False, 0, marker_version(level))]
         assert w.end(producer).answer is ErrorCode.PRODUCER_FENCED
         assert w.described().state is TransactionState.COMPLETE_ABORT
 
@@ -417,15 +430,16 @@ def test_a_straggler_after_the_end_opens_a_transaction_that_closes_by_itself() -
         assert [marker.commit for marker in w.markers(SHIPMENTS)] == [False]
 
 
-def test_the_sweep_goes_on_over_failovers_and_loads() -> None:
+@LEVELS
+def test_the_sweep_goes_on_over_failovers_and_loads(level: int) -> None:
     """B33: the new coordinator aborts what its predecessor saw opened."""
-    with world() as w:
+    with world(level=level) as w:
         w.cluster.add_topic("invoices")
         producer = w.producer()
         w.add(producer, INVOICES)
         w.elect()
         w.sleep(TIMEOUT_MS / 1000 + SWEEP + 1)
-        assert w.markers(INVOICES) == [Marker(producer.id, producer.epoch + 1, False, 1)]
+        assert w.markers(INVOICES) == [Marker(producer.id, producer.epoch + 1, False, 1, marker_version(level))]
 
 
 def test_ids_that_nobody_uses_are_forgotten() -> None:

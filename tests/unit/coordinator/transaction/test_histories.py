@@ -3,16 +3,18 @@
 Whatever happens, what the coordinator believes is what its log durably says; the log keeps to the state machine; every
 partition hears the decisions about it, in their order and in no other; no answer promises more than what is durable.
 And once the faults are over, nothing stays open.
+
+The clients speak both protocols in turn, and the finalised level goes up and down under them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.transaction.coordinator import InitProducerIdResult, TransactionConfig
+from coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult, InitProducerIdResult, TransactionConfig
 from coordinator.transaction.listing import TransactionFilter
 from coordinator.transaction.log_records import build_record_batch
 from coordinator.transaction.state import (
@@ -32,13 +34,16 @@ from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Call, World
 
-IDS = ("new", "nearly exhausted")
+LAST_EPOCHS = {"nearly exhausted": LAST_LIVE_EPOCH - 2, "exhausted": LAST_LIVE_EPOCH}
+IDS = ("new", *LAST_EPOCHS)
 TOPICS = ("invoices", "shipments", "returns")
 TIMEOUT_MS = 60_000
 CONFIG = TransactionConfig(transactional_id_expiration_ms=3_600_000, remove_expired_interval_ms=1_800_000)
 
 transactional_ids = st.sampled_from(IDS)
 topics = st.sampled_from(TOPICS)
+levels = st.sampled_from([0, 1, 2])
+client_versions = st.sampled_from([0, 2])
 
 
 @dataclass
@@ -50,12 +55,13 @@ class Asked:
     transactional_id: str
     producer: ProducerIdAndEpoch | None
     argument: Any = None
+    client_version: int = 0
 
 
 class Histories(RuleBasedStateMachine):
-    @initialize(replicates_at_once=st.booleans())
-    def begin(self, replicates_at_once: bool) -> None:
-        self.world = World(config=CONFIG, block=3)
+    @initialize(replicates_at_once=st.booleans(), level=levels)
+    def begin(self, replicates_at_once: bool, level: int) -> None:
+        self.world = World(config=CONFIG, block=3, level=level)
         self.world.producer_ids.given = 0
         self.known: dict[str, list[ProducerIdAndEpoch]] = {transactional_id: [] for transactional_id in IDS}
         self.granted: list[tuple[ProducerIdAndEpoch, bool]] = []
@@ -65,60 +71,82 @@ class Histories(RuleBasedStateMachine):
         for topic in TOPICS:
             self.world.cluster.add_topic(topic)
         self.world.log.elect()
-        old = TransactionMetadata(
-            producer_id=5,
-            producer_epoch=LAST_LIVE_EPOCH - 2,
-            timeout_ms=TIMEOUT_MS,
-            state=TransactionState.COMPLETE_COMMIT,
-            partitions=NO_PARTITIONS,
-            start_ms=1_000_000,
-            last_update_ms=1_000_000,
-        )
-        assert self.world.log.term is not None
-        self.world.log.term.append(build_record_batch("nearly exhausted", old, 1_000_000))
-        self.known["nearly exhausted"].append(old.producer)
+        for producer_id, (transactional_id, epoch) in enumerate(LAST_EPOCHS.items(), 5):
+            old = old_transaction(producer_id, epoch)
+            assert self.world.log.term is not None
+            self.world.log.term.append(build_record_batch(transactional_id, old, 1_000_000))
+            self.known[transactional_id].append(old.producer)
         self.world.start()
         self.known["new"].append(self.world.producer("new"))
         self.world.log.replicates_at_once = replicates_at_once
 
     # Requests
 
-    def ask(self, kind: str, transactional_id: str, call: Call[Any], producer: Any, argument: Any = None) -> None:
-        self.open_calls.append(Asked(kind, call, transactional_id, producer, argument))
+    def ask(
+        self,
+        kind: str,
+        transactional_id: str,
+        call: Call[Any],
+        producer: Any,
+        argument: Any = None,
+        client_version: int = 0,
+    ) -> None:
+        self.open_calls.append(Asked(kind, call, transactional_id, producer, argument, client_version))
 
     @rule(transactional_id=transactional_ids, continues=st.booleans(), age=st.integers(0, 2))
     def init(self, transactional_id: str, continues: bool, age: int) -> None:
         expected = self.producer(transactional_id, age) if continues else None
         self.ask("init", transactional_id, self.world.init(transactional_id, expected=expected), expected)
 
-    @rule(transactional_id=transactional_ids, age=st.sampled_from([0, 0, 0, 1]), topic=topics)
-    def add(self, transactional_id: str, age: int, topic: str) -> None:
+    @rule(
+        transactional_id=transactional_ids,
+        age=st.sampled_from([0, 0, 0, 1]),
+        topic=topics,
+        client_version=client_versions,
+    )
+    def add(self, transactional_id: str, age: int, topic: str, client_version: int) -> None:
         producer, partition = self.producer(transactional_id, age), TopicPartition(topic, 0)
         if producer is not None and self.world.cluster.topic_exists(topic):
-            call = self.world.add(producer, partition, transactional_id=transactional_id)
+            call = self.world.add(producer, partition, transactional_id=transactional_id, client_version=client_version)
             self.ask("add", transactional_id, call, producer, partition)
-
-    @rule(transactional_id=transactional_ids, age=st.sampled_from([0, 0, 0, 1]), commit=st.booleans())
-    def end(self, transactional_id: str, age: int, commit: bool) -> None:
-        producer = self.producer(transactional_id, age)
-        if producer is not None:
-            call = self.world.end(producer, commit=commit, transactional_id=transactional_id)
-            self.ask("end", transactional_id, call, producer, commit)
 
     @rule(
         transactional_id=transactional_ids,
-        partitions=st.lists(topics, min_size=1, unique=True),
-        ends=st.lists(st.booleans(), min_size=1, max_size=2),
-        pause=st.sampled_from([0, 0, 0.003]),
+        age=st.sampled_from([0, 0, 0, 1]),
+        commit=st.booleans(),
+        client_version=client_versions,
     )
-    def transact(self, transactional_id: str, partitions: list[str], ends: list[bool], pause: float) -> None:
-        """What a producer does all day, and a little more: it may end twice, and both ways."""
+    def end(self, transactional_id: str, age: int, commit: bool, client_version: int) -> None:
+        producer = self.producer(transactional_id, age)
+        if producer is None:
+            return
+        end: Any = self.world.end_and_bump if client_version == 2 else self.world.end
+        call = end(producer, commit=commit, transactional_id=transactional_id)
+        self.ask("end", transactional_id, call, producer, commit, client_version)
+
+    @rule(
+        transactional_id=transactional_ids,
+        partitions=st.lists(topics, max_size=3, unique=True),
+        ends=st.lists(st.tuples(st.booleans(), st.sampled_from([0, 0, 1])), min_size=1, max_size=2),
+        pause=st.sampled_from([0, 0, 0.003]),
+        client_version=client_versions,
+    )
+    def transact(
+        self,
+        transactional_id: str,
+        partitions: list[str],
+        ends: list[tuple[bool, int]],
+        pause: float,
+        client_version: int,
+    ) -> None:
+        """What a producer does all day, and a little more: it may end twice, both ways, and as who it was before."""
         self.prepare_producer(transactional_id)
         for topic in partitions:
-            self.add(transactional_id, 0, topic)
+            self.add(transactional_id, 0, topic, client_version)
         self.world.sleep(pause)
-        for commit in ends:
-            self.end(transactional_id, 0, commit)
+        for commit, age in ends:
+            self.end(transactional_id, age, commit, client_version)
+            self.answers_promise_what_is_durable()
 
     def prepare_producer(self, transactional_id: str) -> None:
         """Get a new epoch if somebody else has: by hand, so that histories do not end at the first fence."""
@@ -134,6 +162,10 @@ class Histories(RuleBasedStateMachine):
         return known[-1 - age] if age < len(known) else None
 
     # Time and faults
+
+    @rule(level=levels)
+    def finalise(self, level: int) -> None:
+        self.world.transaction_version = level
 
     @rule(seconds=st.sampled_from([0.001, 0.006, 0.1, 2, 12, 80, 1_900]))
     def sleep(self, seconds: float) -> None:
@@ -205,14 +237,16 @@ class Histories(RuleBasedStateMachine):
         listed = self.listed()
         if isinstance(listed, ErrorCode):
             return
-        found = {txn.transactional_id: persisted(txn.metadata) for txn in listed}
         log = self.world.log
-        assert found == {name: persisted(known) for name, known in log.table(below=log.high_watermark).items()}
+        versions = log.value_versions(below=log.high_watermark)
+        found = {txn.transactional_id: persisted(txn.metadata, versions[txn.transactional_id]) for txn in listed}
+        assert found == log.table(below=log.high_watermark)
 
     @invariant()
     def the_log_keeps_to_the_state_machine(self) -> None:
-        """B13, B27, B29: each record follows from the one before it; an epoch moves in two kinds of records only."""
+        """B13, B23, B27, B29: each record follows from the one before it."""
         last: dict[str, TransactionMetadata] = {}
+        owners: dict[int, str] = {}
         for name, metadata in self.world.log.records():
             before = last.pop(name, None)
             if metadata is None:
@@ -222,7 +256,12 @@ class Histories(RuleBasedStateMachine):
             last[name] = metadata
             if before is not None:
                 check_step(before, metadata)
-            assert metadata.producer_epoch <= LAST_LIVE_EPOCH or metadata.state in FENCED_STATES
+            assert metadata.producer_epoch <= LAST_LIVE_EPOCH or is_fence(metadata)
+            assert owners.setdefault(metadata.producer_id, name) == name
+            if metadata.next_producer_id != NO_PRODUCER_ID:
+                assert metadata.producer_epoch > LAST_LIVE_EPOCH
+                assert metadata.next_producer_id not in owners
+                assert metadata.state in PREPARED_STATES
 
     @invariant()
     def answers_promise_what_is_durable(self) -> None:
@@ -256,10 +295,31 @@ class Histories(RuleBasedStateMachine):
             )
 
     def check_end(self, asked: Asked, records: list[TransactionMetadata]) -> None:
-        wanted = TransactionState.PREPARE_COMMIT if asked.argument else TransactionState.PREPARE_ABORT
-        old = self.known["nearly exhausted"][0]
-        if asked.call.answer is ErrorCode.NONE and asked.producer != old:
-            assert any(r.producer == asked.producer and r.state is wanted for r in records)
+        if asked.client_version == 2:
+            self.check_end_and_bump(asked, records)
+        elif asked.call.answer is ErrorCode.NONE and asked.producer not in OLD_PRODUCERS:
+            states = {r.state for r in records if r.producer == asked.producer}
+            assert not states.isdisjoint(ENDS[asked.argument])
+
+    def check_end_and_bump(self, asked: Asked, records: list[TransactionMetadata]) -> None:
+        """The decision is durable, and the producer goes on with an epoch that nobody had before it."""
+        result, old = asked.call.answer, asked.producer
+        assert isinstance(result, EndTxnResult)
+        assert old is not None
+        if result.error is not ErrorCode.NONE:
+            assert result.producer == NO_PRODUCER
+            return
+        prepared, _ = ENDS[asked.argument]
+        ends = [r for r in records if r.producer == (old.id, old.epoch + 1) and r.state is prepared]
+        if ends or old not in [(id, epoch - 1) for id, epoch in OLD_PRODUCERS]:
+            assert ends
+        following = result.producer
+        assert following in [(old.id, old.epoch + 1), *((end.next_producer_id, 0) for end in ends)]
+        assert following.epoch <= LAST_LIVE_EPOCH
+        assert following not in [granted for granted, is_new in self.granted if is_new]
+        self.granted.append((following, False))
+        if following not in self.known[asked.transactional_id]:
+            self.known[asked.transactional_id].append(following)
 
     @invariant()
     def partitions_hear_what_was_decided_in_the_order_of_the_decisions(self) -> None:
@@ -323,7 +383,8 @@ class Histories(RuleBasedStateMachine):
         """B25: what a new coordinator knows equals what the old one knew; what is in memory only is empty."""
         before = self.listed()
         assert not isinstance(before, ErrorCode)
-        expected = {txn.transactional_id: persisted(txn.metadata) for txn in before}
+        versions = self.world.log.value_versions()
+        expected = {txn.transactional_id: persisted(txn.metadata, versions[txn.transactional_id]) for txn in before}
         self.world.elect()
         self.world.turn(20)
         after = self.listed()
@@ -333,22 +394,55 @@ class Histories(RuleBasedStateMachine):
         assert all(txn.unknown_topic_since_ms == NO_TIMESTAMP for txn in after)
 
 
-FENCED_STATES = {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT}
+OLD_PRODUCERS = [ProducerIdAndEpoch(id, epoch) for id, epoch in enumerate(LAST_EPOCHS.values(), 5)]
+ENDS = {
+    True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+    False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
+}
 
 
-def persisted(metadata: TransactionMetadata) -> TransactionMetadata:
-    """Without what version 0 of the log's values does not hold."""
-    return replace(metadata, last_producer_epoch=NO_PRODUCER_EPOCH, previous_producer_id=NO_PRODUCER_ID)
+def old_transaction(producer_id: int, epoch: int) -> TransactionMetadata:
+    """A transaction that was committed long ago, of whose beginning nothing is known."""
+    return TransactionMetadata(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timeout_ms=TIMEOUT_MS,
+        state=TransactionState.COMPLETE_COMMIT,
+        partitions=NO_PARTITIONS,
+        start_ms=1_000_000,
+        last_update_ms=1_000_000,
+    )
+
+
+def persisted(metadata: TransactionMetadata, value_version: int) -> TransactionMetadata:
+    """Without what is in memory only, and what version 0 of the log's values does not hold."""
+    metadata = metadata._replace(last_producer_epoch=NO_PRODUCER_EPOCH)
+    if value_version > 0:
+        return metadata
+    return metadata._replace(
+        previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_transaction_version=0, cause=None
+    )
+
+
+def is_fence(metadata: TransactionMetadata) -> bool:
+    """Whether the record may have the epoch that no producer ever has."""
+    return metadata.state in ENDS[False] or metadata.next_producer_id != NO_PRODUCER_ID
 
 
 def check_step(before: TransactionMetadata, after: TransactionMetadata) -> None:
     assert after.state in TRANSITIONS[before.state]
+    bumps = after.producer_epoch - before.producer_epoch
+    if after.client_transaction_version == 2 and after.state in PREPARED_STATES:
+        assert (after.producer_id, bumps) == (before.producer_id, 1), "the markers of version 2 have the next epoch"
     if after.producer == before.producer:
         return
-    assert after.state in (TransactionState.EMPTY, TransactionState.PREPARE_ABORT)
-    rotates = after.producer_id != before.producer_id
-    assert after.producer_epoch == (0 if rotates else before.producer_epoch + 1)
-    assert not rotates or (after.state is TransactionState.EMPTY and before.producer_epoch >= LAST_LIVE_EPOCH)
+    if after.producer_id == before.producer_id:
+        assert bumps == 1
+        assert after.state in (TransactionState.EMPTY, *PREPARED_STATES)
+        return
+    assert after.producer_epoch == 0
+    assert before.producer_epoch >= LAST_LIVE_EPOCH
+    assert after.state is TransactionState.EMPTY or before.next_producer_id == after.producer_id
 
 
 def follow(decisions: list[tuple[int, bool]], markers: list[tuple[int, bool]]) -> int:

@@ -51,6 +51,7 @@ class Sender:
             producer_id=4000,
             producer_epoch=epoch,
             commit=True,
+            transaction_version=0,
             coordinator_epoch=5,
             partitions=partitions,
             on_done=lambda: self.done.append(markers),
@@ -91,13 +92,14 @@ def test_local_partitions_are_done_before_send_returns(sender: Sender) -> None:
         producer_id=4000,
         producer_epoch=0,
         commit=False,
+        transaction_version=2,
         coordinator_epoch=5,
         partitions=[INVOICES],
         on_done=lambda: sender.done.append(markers),
     )
     sender.sender.send(markers)  # Not even a running loop is needed.
     assert sender.done == [markers]
-    assert sender.cluster.partitions[INVOICES].markers == [Marker(4000, 0, False, 5)]
+    assert sender.cluster.partitions[INVOICES].markers == [Marker(4000, 0, False, 5, 2)]
 
 
 def test_one_request_to_a_broker_carries_all_of_a_turn(sender: Sender) -> None:
@@ -108,6 +110,7 @@ def test_one_request_to_a_broker_carries_all_of_a_turn(sender: Sender) -> None:
             producer_id=number,
             producer_epoch=0,
             commit=True,
+            transaction_version=0,
             coordinator_epoch=5,
             partitions=[INVOICES, SHIPMENTS],
             on_done=lambda: sender.done.append(all_markers[0]),

@@ -1,7 +1,6 @@
 """Every request in every state, against a table written by hand; then what no table says."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -154,7 +153,7 @@ def sample(
     )
     txn = Transaction("id", metadata)
     if pending is not None:
-        txn.begin(replace(metadata, state=pending))
+        txn.begin(metadata._replace(state=pending))
     return txn
 
 
@@ -335,7 +334,7 @@ def test_a_fence_that_was_not_written_is_decided_again_with_the_same_epoch() -> 
     """B27: a failed append of a fence does not bump the epoch twice."""
     txn = sample(TransactionState.ONGOING)
     first = decide_timeout(txn, NOW)
-    assert first is not None
+    assert isinstance(first, TransactionMetadata)
     txn.begin(first)
     txn.withdraw()
     assert decide_timeout(txn, NOW) == first
@@ -354,6 +353,7 @@ def test_partitions_gather_until_the_transaction_is_complete() -> None:
     assert txn.metadata.partitions == IN | OUT
     assert txn.metadata.last_update_ms == NOW + 50
     prepared = decide_end_txn(txn, PRODUCER, True, NOW)
+    assert isinstance(prepared, TransactionMetadata)
     assert isinstance(prepared, TransactionMetadata)
     txn.begin(prepared)
     assert txn.apply().partitions == IN | OUT

@@ -18,6 +18,7 @@ from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from coordinator.ports import LeaderAndEpoch, OnReplicated, OnResponse
 from coordinator.runtime import Answer, map_answer
 from coordinator.transaction.coordinator import (
+    EndTxnResult,
     InitProducerIdResult,
     TransactionConfig,
     TransactionCoordinator,
@@ -88,6 +89,16 @@ class Log:
                     entry = read_record(record)
                     assert entry is not None
                     yield entry
+
+    def value_versions(self, *, below: int | None = None) -> dict[str, int]:
+        """In which version the last word on each transactional id was written."""
+        versions: dict[str, int] = {}
+        for base_offset, batch in self.batches:
+            if below is None or base_offset < below:
+                for record in iter_records(batch, 0, read_header(batch), max_decompressed_bytes=1 << 20):
+                    assert record.key is not None
+                    versions[record.key[4:].decode()] = -1 if record.value is None else record.value[1]
+        return versions
 
     def table(self, *, below: int | None = None) -> dict[str, TransactionMetadata]:
         """The last word on each transactional id."""
@@ -170,6 +181,7 @@ class Marker(NamedTuple):
     producer_epoch: int
     commit: bool
     coordinator_epoch: int
+    transaction_version: int = 0
 
 
 @dataclass
@@ -242,7 +254,11 @@ class Cluster:
         results = []
         for marker in request.markers:
             kept = Marker(
-                marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.transaction_result,
+                marker.coordinator_epoch,
+                marker.transaction_version,
             )
             topics = []
             for topic in marker.topics:
@@ -327,14 +343,21 @@ class Tasks:
 class World:
     """A coordinator and everything around it."""
 
-    def __init__(self, *, log_partitions: int = 1, config: TransactionConfig | None = None, block: int = 1_000) -> None:
+    def __init__(
+        self,
+        *,
+        log_partitions: int = 1,
+        config: TransactionConfig | None = None,
+        block: int = 1_000,
+        level: int = 2,
+    ) -> None:
+        """``level`` is the finalised one of ``transaction.version``."""
         self.loop = VirtualLoop(random.Random(0))
         self.config = config or TransactionConfig()
         self.cluster = Cluster(log_partitions)
         self.logs = [Log() for _ in range(log_partitions)]
         self.producer_ids = ProducerIds(block)
-        self.transaction_version = 2
-        """The finalised level of the feature."""
+        self.transaction_version = level
         self.tasks = Tasks(self.loop)
         self.coordinator = TransactionCoordinator(
             broker_id=HERE,
@@ -425,10 +448,16 @@ class World:
         return result.producer
 
     def add(
-        self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, transactional_id: str = "id"
+        self,
+        producer: ProducerIdAndEpoch,
+        *partitions: TopicPartition,
+        transactional_id: str = "id",
+        client_version: int = 0,
     ) -> "Call[ErrorCode]":
         return self.begin(
-            lambda: self.coordinator.add_partitions(transactional_id, producer, frozenset(partitions), client_version=0)
+            lambda: self.coordinator.add_partitions(
+                transactional_id, producer, frozenset(partitions), client_version=client_version
+            )
         )
 
     def end(
@@ -441,6 +470,12 @@ class World:
                 lambda result: result.error,
             )
         )
+
+    def end_and_bump(
+        self, producer: ProducerIdAndEpoch, *, commit: bool = True, transactional_id: str = "id"
+    ) -> "Call[EndTxnResult]":
+        """EndTxn of a version-2 client, which goes on with what the answer says."""
+        return self.begin(lambda: self.coordinator.end_txn(transactional_id, producer, commit=commit, client_version=2))
 
     def markers(self, partition: TopicPartition) -> list[Marker]:
         return self.cluster.partitions[partition].markers

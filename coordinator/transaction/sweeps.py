@@ -1,0 +1,115 @@
+"""What the transaction coordinator does without being asked: it aborts what is open for too long, and forgets.
+
+Both run at an interval, over the partitions that this broker owns at that moment. An abort fences the producer, and in
+version 2 that may take a new producer id. If none is at hand one is reserved, and as soon as it is there the sweep for
+time-outs runs once more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from coordinator.metadata_store.store import StoreUnavailable
+from coordinator.ports import ProducerIdSource, TaskOwner, WallClock
+from coordinator.transaction.state import (
+    NO_PRODUCER_ID,
+    Missing,
+    Transaction,
+    TransactionMetadata,
+    Transition,
+    decide_timeout,
+    decide_with_producer_id,
+)
+from coordinator.transaction.state_manager import OwnedPartition, TransactionStateManager
+
+logger = logging.getLogger(__name__)
+
+Abort = Callable[[OwnedPartition, Transaction, Transition], None]
+
+
+class Sweeps:
+    """The two of them, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        *,
+        states: TransactionStateManager,
+        producer_ids: ProducerIdSource,
+        tasks: TaskOwner,
+        wall_clock: WallClock,
+        transaction_version: Callable[[], int],
+        transactional_id_expiration_ms: int,
+        abort: Abort,
+    ) -> None:
+        """``abort`` carries out what was decided; ``transaction_version`` is the finalised level of the feature."""
+        self._states = states
+        self._producer_ids = producer_ids
+        self._tasks = tasks
+        self._wall_clock = wall_clock
+        self._transaction_version = transaction_version
+        self._expiration_ms = transactional_id_expiration_ms
+        self._abort = abort
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+        self._is_reserving = False
+
+    def start(self, abort_interval_ms: int, expire_interval_ms: int) -> None:
+        """Sweep from now on; for the first time after an interval."""
+        self._repeat(self.abort_timed_out, abort_interval_ms)
+        self._repeat(self.expire, expire_interval_ms)
+
+    def stop(self) -> None:
+        """Until ``start`` is called again."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _repeat(self, sweep: Callable[[], None], interval_ms: int) -> None:
+        def run() -> None:
+            self._timers[sweep] = loop.call_later(interval_ms / 1000, run)
+            sweep()
+
+        loop = asyncio.get_running_loop()
+        self._timers[sweep] = loop.call_later(interval_ms / 1000, run)
+
+    def abort_timed_out(self, new_producer_id: int = NO_PRODUCER_ID) -> None:
+        """Abort each transaction that was open for longer than its producer allowed."""
+        for partition in self._states.open_partitions():
+            for txn in list(partition.ongoing.values()):
+                decision = self._decide_timeout(txn, new_producer_id)
+                if decision is Missing.PRODUCER_ID:
+                    self._reserve()
+                elif isinstance(decision, TransactionMetadata):
+                    cause = f"open for more than {txn.metadata.timeout_ms} ms"
+                    logger.info("%s was %s: aborting it", txn, cause)
+                    if decision.next_producer_id == new_producer_id:
+                        new_producer_id = NO_PRODUCER_ID
+                    self._abort(partition, txn, decision._replace(cause=cause))
+
+    def _decide_timeout(self, txn: Transaction, new_producer_id: int) -> Transition | Missing | None:
+        now_ms, version = self._wall_clock(), self._transaction_version()
+        return decide_with_producer_id(
+            lambda producer_id: decide_timeout(txn, now_ms, transaction_version=version, new_producer_id=producer_id),
+            new_producer_id,
+            self._producer_ids.next_nowait,
+        )
+
+    def _reserve(self) -> None:
+        """Sweep again with a new producer id, as soon as there is one. One reservation is enough for all."""
+
+        async def reserve() -> None:
+            try:
+                producer_id = await self._producer_ids.next()
+            except StoreUnavailable:
+                return  # The next sweep asks again.
+            finally:
+                self._is_reserving = False
+            self.abort_timed_out(producer_id)
+
+        if not self._is_reserving:
+            self._is_reserving = True
+            self._tasks.spawn(reserve(), "reserve a producer id for a transaction that timed out")
+
+    def expire(self) -> None:
+        """Forget the transactional ids that nobody has used for long."""
+        for partition in self._states.open_partitions():
+            self._states.expire(partition, self._expiration_ms)
