@@ -1,49 +1,60 @@
 """``oncelog consume``: records to standard output."""
 
+import math
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from random import Random
+from typing import Final
 
 import click
 
-from clients.admin.group_offsets import commit_offsets, committed_offsets
 from clients.cli.record_writers import TABLE_HEAD, WRITERS, Writer, write_table_row
-from clients.cli.session import Session, example, with_session
+from clients.cli.session import Session, example, wall_clock, with_session
 from clients.cluster import Cluster
-from clients.consumer.log_reader import LogReader
+from clients.consumer import Consumer, ConsumerConfig, OffsetAndMetadata
+from clients.consumer.consumer_errors import OffsetOutOfRange
 from clients.consumer.positions import BEGINNING, END, Position, parse_position, resolve_position
 from clients.errors import BrokerRefused, Refusal, error_code
+from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
+
+_POLL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Consumption:
     """What to read, and when to stop."""
 
+    config: ConsumerConfig
     topics: tuple[str, ...]
     only_partitions: tuple[int, ...]
     position: Position | None
     limit: int | None
     until_end: bool
-    read_committed: bool
-    group_id: str | None
     write: Writer
 
     async def run(self, cluster: Cluster) -> None:
         partitions = await self._choose(cluster)
-        start = await self._start(cluster, partitions)
-        ends = await self._ends(cluster, partitions) if self.until_end else None
-        delivered = dict(start)
-        if self.write is write_table_row:
-            click.echo(TABLE_HEAD)
-        unread = {tp: offset for tp, offset in start.items() if ends is None or offset < ends[tp]}
-        try:
-            await self._deliver(LogReader(cluster, unread, read_committed=self.read_committed), ends, delivered)
-        finally:
-            sys.stdout.flush()  # What is committed as printed has been.
-            moved = {tp: offset for tp, offset in delivered.items() if offset != start[tp]}
-            if self.group_id is not None and moved:
-                await _commit(cluster, self.group_id, moved)
+        async with Consumer(self.config, rng=Random(), wall_clock=wall_clock) as consumer:
+            start = await self._start(cluster, consumer, partitions)
+            ends = await self._ends(cluster, partitions) if self.until_end else {}
+            delivered = dict(start)
+            if self.write is write_table_row:
+                click.echo(TABLE_HEAD)
+            consumer.assign([tp for tp, offset in start.items() if tp not in ends or offset < ends[tp]])
+            for topic_partition in consumer.assignment:
+                consumer.seek(topic_partition, start[topic_partition])
+            try:
+                await self._deliver(consumer, ends, delivered)
+            except OffsetOutOfRange as error:
+                refused = Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+                raise BrokerRefused(f"{error.topic_partition} at {error.position}", refused) from error
+            finally:
+                sys.stdout.flush()  # What is committed as printed has been.
+                moved = {tp: OffsetAndMetadata(offset) for tp, offset in delivered.items() if offset != start[tp]}
+                if self.config.group_id is not None and moved:
+                    await consumer.commit(moved)
 
     async def _choose(self, cluster: Cluster) -> list[TopicPartition]:
         chosen = []
@@ -54,49 +65,41 @@ class _Consumption:
             chosen += [TopicPartition(name, index) for index in indexes]
         return chosen
 
-    async def _start(self, cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _start(
+        self, cluster: Cluster, consumer: Consumer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """Where the group stands, unless a position was given; otherwise at the beginning."""
         if self.position is not None:
-            return await resolve_position(cluster, partitions, self.position, read_committed=self.read_committed)
+            return await resolve_position(cluster, partitions, self.position, read_committed=self._reads_committed)
         start = await resolve_position(cluster, partitions, BEGINNING)
-        if self.group_id is not None:
-            committed = await committed_offsets(cluster, self.group_id, require_stable=True)
-            start |= {tp: committed[tp].offset for tp in partitions if tp in committed}
+        if self.config.group_id is not None:
+            start |= {tp: committed.offset for tp, committed in (await consumer.committed(partitions)).items()}
         return start
 
     async def _ends(self, cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return await resolve_position(cluster, partitions, END, read_committed=self.read_committed)
+        return await resolve_position(cluster, partitions, END, read_committed=self._reads_committed)
+
+    @property
+    def _reads_committed(self) -> bool:
+        return self.config.reads_committed
 
     async def _deliver(
-        self, reader: LogReader, ends: Mapping[TopicPartition, int] | None, delivered: dict[TopicPartition, int]
+        self, consumer: Consumer, ends: Mapping[TopicPartition, int], delivered: dict[TopicPartition, int]
     ) -> None:
+        """Print, and keep in ``delivered`` the offset after what has been."""
         count = 0
-        while self.limit is None or count < self.limit:
-            if ends is not None and all(delivered[tp] >= end for tp, end in ends.items()):
-                return
-            for fetched in await reader.poll():
-                tp = fetched.topic_partition
-                for record in fetched.records:
-                    if ends is not None and record.offset >= ends[tp]:
-                        delivered[tp] = ends[tp]
-                        break
-                    self.write(tp, record)
-                    delivered[tp] = record.offset + 1
+        while count != self.limit and not (self.until_end and all(delivered[tp] >= end for tp, end in ends.items())):
+            left = self.config.max_poll_records if self.limit is None else self.limit - count
+            for record in await consumer.poll(_POLL_SECONDS, min(left, self.config.max_poll_records)):
+                topic_partition = record.topic_partition
+                if record.offset < ends.get(topic_partition, math.inf):
+                    self.write(topic_partition, record)
+                    delivered[topic_partition] = record.offset + 1
                     count += 1
-                    if count == self.limit:
-                        return
-                else:
-                    delivered[tp] = fetched.next_position
+            for topic_partition in consumer.assignment:  # Past what is never printed, too.
+                position = await consumer.position(topic_partition)
+                delivered[topic_partition] = min(position, ends.get(topic_partition, position))
             sys.stdout.flush()
-            for tp, error in reader.failed.items():
-                raise BrokerRefused(str(tp), Refusal(error=error))
-
-
-async def _commit(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-    outcomes = await commit_offsets(cluster, group_id, offsets)
-    for tp, refused in outcomes.items():
-        if refused is not None:
-            raise BrokerRefused(f"group {group_id}, {tp}", refused)
 
 
 @click.command(
@@ -140,14 +143,22 @@ def consume(
         position = None if from_ is None else parse_position(from_)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--from") from None
+    config = ConsumerConfig(
+        bootstrap=",".join(map(str, session.bootstrap)),
+        client_id="oncelog-cli",
+        group_id=group,
+        isolation_level="read_committed" if isolation == "read_committed" else "read_uncommitted",
+        auto_offset_reset="none",
+        connect_timeout_ms=math.ceil(session.timeout_seconds * 1000),
+        request_timeout_ms=math.ceil(session.timeout_seconds * 1000),
+    )
     consumption = _Consumption(
+        config=config,
         topics=topics,
         only_partitions=partitions,
         position=position,
         limit=number,
         until_end=until_end,
-        read_committed=isolation == "read_committed",
-        group_id=group,
         write=WRITERS[session.output],
     )
     try:

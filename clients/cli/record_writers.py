@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from clients.cli.output import format_json_line
-from protocol.records.record_batch import Record
+from clients.consumer import ConsumerRecord
 from protocol.topic_partition import TopicPartition
 
-Writer = Callable[[TopicPartition, Record], None]
+Writer = Callable[[TopicPartition, ConsumerRecord], None]
 TABLE_HEAD: Final = f"{'PARTITION':<16}  {'OFFSET':>10}  {'TIMESTAMP':<24}  KEY  VALUE"
 
 
@@ -18,11 +18,11 @@ def _text(data: bytes | None) -> str:
     return "-" if data is None else data.decode("utf-8", "backslashreplace")
 
 
-def write_table_row(topic_partition: TopicPartition, record: Record) -> None:
+def write_table_row(topic_partition: TopicPartition, record: ConsumerRecord) -> None:
     try:
-        time = datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+        time = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
     except (OverflowError, ValueError):
-        time = str(record.timestamp)
+        time = str(record.timestamp_ms)
     texts = (f"{topic_partition!s:<16}", f"{record.offset:>10}", f"{time:<24}", _text(record.key), _text(record.value))
     sys.stdout.write("  ".join(texts) + "\n")
 
@@ -37,12 +37,12 @@ def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def write_json(topic_partition: TopicPartition, record: Record) -> None:
+def write_json(topic_partition: TopicPartition, record: ConsumerRecord) -> None:
     fields: dict[str, Any] = {
         "topic": topic_partition.topic,
         "partition": topic_partition.partition,
         "offset": record.offset,
-        "timestamp": record.timestamp,
+        "timestamp": record.timestamp_ms,
         **_json_bytes("key", record.key),
         **_json_bytes("value", record.value),
         "headers": [{"name": name, **_json_bytes("value", value)} for name, value in record.headers],
@@ -50,7 +50,7 @@ def write_json(topic_partition: TopicPartition, record: Record) -> None:
     sys.stdout.write(format_json_line(fields) + "\n")
 
 
-def write_value(topic_partition: TopicPartition, record: Record) -> None:
+def write_value(topic_partition: TopicPartition, record: ConsumerRecord) -> None:
     sys.stdout.buffer.write((record.value or b"") + b"\n")
 
 

@@ -1,1 +1,32 @@
-"""Consuming: what of fetched batches is visible, and reading partitions from given positions."""
+"""Consuming: records of partitions in the order of their offsets, shared with a group or not.
+
+What is named here is loaded when it is used: most commands of the command line have no need for a consumer.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clients.consumer.consumer import Consumer as Consumer
+    from clients.consumer.consumer_config import ConsumerConfig as ConsumerConfig
+    from clients.consumer.consumer_record import ConsumerRecord as ConsumerRecord
+    from clients.consumer.consumer_record import TimestampType as TimestampType
+    from clients.consumer.group_metadata import ConsumerGroupMetadata as ConsumerGroupMetadata
+    from clients.consumer.offset_and_metadata import OffsetAndMetadata as OffsetAndMetadata
+    from clients.consumer.rebalance_listener import RebalanceListener as RebalanceListener
+
+_MODULES = {
+    "Consumer": "consumer",
+    "ConsumerConfig": "consumer_config",
+    "ConsumerGroupMetadata": "group_metadata",
+    "ConsumerRecord": "consumer_record",
+    "OffsetAndMetadata": "offset_and_metadata",
+    "RebalanceListener": "rebalance_listener",
+    "TimestampType": "consumer_record",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

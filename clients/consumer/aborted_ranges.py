@@ -9,11 +9,11 @@ may hold transactions whose batches were compacted away or lie beyond this fetch
 Markers themselves are never seen, in either isolation level.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from protocol.messages.fetch import AbortedTransaction
 from protocol.records.control_records import parse_end_txn_marker
-from protocol.records.record_batch import BatchHeader, iter_batches
+from protocol.records.record_batch import BatchHeader
 from protocol.schema import Buffer
 
 
@@ -27,29 +27,13 @@ class AbortedRanges:
         self._aborting: set[int] = set()
         """Producers whose batches are aborted until their marker."""
 
-    def contains(self, header: BatchHeader) -> bool:
-        """Whether a batch of records was aborted."""
+    def shows(self, records: Buffer, position: int, header: BatchHeader) -> bool:
+        """Whether the records of the batch at ``position`` are to be seen. Raises ``CorruptRecord``."""
         while self._upcoming and self._upcoming[-1].first_offset <= header.last_offset:
             self._aborting.add(self._upcoming.pop().producer_id)
-        return header.is_transactional and header.producer_id in self._aborting
-
-    def end(self, producer_id: int) -> None:
-        """The producer's abort marker has come: what it writes from here on is another transaction."""
-        self._aborting.discard(producer_id)
-
-
-def visible_batches(
-    records: Buffer, aborted: Sequence[AbortedTransaction] | None
-) -> Iterator[tuple[int, BatchHeader, bool]]:
-    """Positions and headers of the whole batches of a fetch, and whether their records are to be seen.
-
-    ``aborted`` is None for ``read_uncommitted``, where everything but markers is.
-    """
-    ranges = AbortedRanges(aborted or ())
-    for position, header in iter_batches(records):
-        is_aborted = ranges.contains(header)
         if header.is_control:
             marker = parse_end_txn_marker(records, position, header)
-            if marker is not None and not marker.commit:
-                ranges.end(header.producer_id)
-        yield position, header, not header.is_control and not is_aborted
+            if marker is not None and not marker.commit:  # What it writes from here on is another transaction.
+                self._aborting.discard(header.producer_id)
+            return False
+        return not (header.is_transactional and header.producer_id in self._aborting)

@@ -1,26 +1,27 @@
-"""Reading partitions from given positions, in offset order, without belonging to a group.
+"""Reading partitions from given positions, over a cluster's connections: for tools that read a log up to its end.
+
+(A consumer has tasks that fetch ahead, connections of its own, a group. This has positions.)
 
 Each poll asks every leader once, for all of its partitions, and waits there until something comes or the wait is over.
 A position is the offset of the next record to ask for; it moves past what is never delivered too: markers, aborted
 records, offsets that compaction emptied. So "position = end" means that everything up to the end has been seen.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from clients.cluster import Cluster
-from clients.consumer.aborted_ranges import visible_batches
+from clients.consumer.aborted_ranges import AbortedRanges
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
-    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from protocol.records.record_batch import Record, iter_records
+from protocol.records.record_batch import Record, iter_batches, iter_records
 from protocol.topic_partition import TopicPartition
 
 _NEWEST_WITH_TOPIC_NAMES: Final = 12
@@ -80,7 +81,7 @@ class LogReader:
         )
 
     def _read(self, topic_partition: TopicPartition, data: PartitionData, position: int) -> FetchedPartition:
-        aborted = data.aborted_transactions or () if self._read_committed else None
+        aborted = AbortedRanges(data.aborted_transactions or () if self._read_committed else ())
         assert not isinstance(data.records, list), "a list of buffers is for encoding only"
         records = []
         for batch in _batches(data.records or b"", aborted, position):
@@ -90,13 +91,12 @@ class LogReader:
 
 
 def _batches(
-    data: bytes | bytearray | memoryview, aborted: Iterable[AbortedTransaction] | None, position: int
+    data: bytes | bytearray | memoryview, aborted: AbortedRanges, position: int
 ) -> Iterator[tuple[int, list[Record]]]:
     """For each batch the position after it and its records from ``position`` on: a fetch begins at a batch's start."""
-    for start, header, is_visible in visible_batches(data, None if aborted is None else list(aborted)):
-        records = (
-            iter_records(data, start, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES) if is_visible else ()
-        )
+    for start, header in iter_batches(data):
+        shows = aborted.shows(data, start, header)
+        records = iter_records(data, start, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES) if shows else ()
         yield header.next_offset, [record for record in records if record.offset >= position]
 
 

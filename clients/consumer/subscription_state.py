@@ -45,12 +45,19 @@ class Phase(Enum):
     """Word from the leader that what was read is still in its log."""
 
 
-class ResetPolicy(Enum):
-    """Where to go on when there is no position (``auto.offset.reset``); the value is ListOffsets' timestamp."""
+@dataclass(frozen=True, slots=True)
+class ResetPolicy:
+    """Where to go on when there is no position (``auto.offset.reset``)."""
 
-    EARLIEST = -2
-    LATEST = -1
-    NONE = None
+    timestamp: int | None
+    """What to ask ListOffsets for: a time, or one of its special ones; None leaves it to the application."""
+    is_age: bool = False
+    """Whether the timestamp is so many milliseconds before now (KIP-1106)."""
+
+
+RESET_TO_EARLIEST: Final = ResetPolicy(-2)
+RESET_TO_LATEST: Final = ResetPolicy(-1)
+NO_RESET: Final = ResetPolicy(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,7 @@ class AssignedPartition:
         self.paused = False
         self.pending_revocation = False
         """It is about to be given up: nothing more is fetched or returned."""
-        self.reset_policy = ResetPolicy.NONE
+        self.reset_policy = NO_RESET
         self.retry_at = 0.0
         """When the next question about its position may be asked."""
         self.preferred_replica: int | None = None
@@ -111,7 +118,7 @@ class AssignedPartition:
     def seek(self, position: FetchPosition) -> None:
         """Go on there; whether it is still in the log is asked if epochs are known."""
         self.position = position
-        self.reset_policy = ResetPolicy.NONE
+        self.reset_policy = NO_RESET
         self.retry_at = 0.0
         needs_validation = position.offset_epoch != NO_EPOCH and position.leader.epoch != NO_EPOCH
         self.phase = Phase.AWAITING_VALIDATION if needs_validation else Phase.FETCHING
@@ -264,7 +271,8 @@ class SubscriptionState:
     @property
     def next_retry_at(self) -> float | None:
         """When the first of the partitions without a good position may be asked about; None if all have one."""
-        waiting = [p.retry_at for p in self._assigned.values() if p.phase is not Phase.FETCHING]
+        partitions = self._assigned.values()
+        waiting = [p.retry_at for p in partitions if p.phase is not Phase.FETCHING and not p.pending_revocation]
         return min(waiting, default=None)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -291,7 +299,7 @@ class SubscriptionState:
     def reset_initializing(self, partitions: Collection[TopicPartition]) -> None:
         """Nothing is committed for these. Raises ``NoOffsetForPartition`` without a policy."""
         waiting = [tp for tp in partitions if (p := self._assigned.get(tp)) and p.phase is Phase.INITIALIZING]
-        if waiting and self.default_reset is ResetPolicy.NONE:
+        if waiting and self.default_reset == NO_RESET:
             raise NoOffsetForPartition(waiting)
         for topic_partition in waiting:
             self._assigned[topic_partition].reset(self.default_reset)
@@ -299,7 +307,7 @@ class SubscriptionState:
     def complete_reset(self, topic_partition: TopicPartition, policy: ResetPolicy, position: FetchPosition) -> None:
         """The offset that a policy means has been found."""
         partition = self._assigned.get(topic_partition)
-        if partition is not None and partition.phase is Phase.AWAITING_RESET and partition.reset_policy is policy:
+        if partition is not None and partition.phase is Phase.AWAITING_RESET and partition.reset_policy == policy:
             partition.seek(position)
 
     def complete_validation(
@@ -316,7 +324,7 @@ class SubscriptionState:
         is_known = end_offset != NO_OFFSET and end_epoch != NO_EPOCH
         if is_known and end_offset >= asked.offset:
             partition.phase = Phase.FETCHING
-        elif self.default_reset is ResetPolicy.NONE:
+        elif self.default_reset == NO_RESET:
             diverging = OffsetAndMetadata(end_offset, end_epoch) if is_known else None
             raise LogTruncated(topic_partition, asked.offset, diverging)
         elif is_known:

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.consumer.aborted_ranges import visible_batches
+from clients.consumer.completed_fetch import CompletedFetch
 from protocol.messages.fetch import AbortedTransaction
 from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import NewRecord, build_batch, iter_records, read_header
+from protocol.records.record_batch import NewRecord, build_batch, read_header
+from protocol.topic_partition import TopicPartition
 
+ORDERS = TopicPartition("orders", 0)
 PRODUCERS = [10, 11, 12]
 NOT_TRANSACTIONAL = 99
 
@@ -92,12 +94,13 @@ def log_of(schedule: list[tuple[str, int, int]]) -> Log:
 
 
 def values_seen(data: bytes, aborted: list[AbortedTransaction] | None) -> list[int]:
-    return [
-        int(record.value or b"")
-        for position, header, is_visible in visible_batches(data, aborted)
-        if is_visible
-        for record in iter_records(data, position, header, max_decompressed_bytes=1 << 20)
-    ]
+    fetch = fetched(data, aborted)
+    return [int(record.value or b"") for record in fetch.take(1000)]
+
+
+def fetched(data: bytes, aborted: list[AbortedTransaction] | None) -> CompletedFetch:
+    start = read_header(data).base_offset if data else 0
+    return CompletedFetch(ORDERS, start, data, aborted or [], max_batch_bytes=1 << 20)
 
 
 @settings(max_examples=150)
@@ -146,10 +149,9 @@ def test_positions_pass_what_is_not_seen() -> None:
     log.write(10, 2)
     log.end(10, commit=False)
     data, aborted, _ = log.fetch(0)
-    assert [(header.next_offset, is_visible) for _, header, is_visible in visible_batches(data, aborted)] == [
-        (2, False),
-        (3, False),
-    ]
+    fetch = fetched(data, aborted)
+    assert fetch.take(1) == []
+    assert fetch.position == fetch.next_offset == 3
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61])

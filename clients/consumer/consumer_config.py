@@ -1,0 +1,113 @@
+"""What a consumer is told when it is made. Names and defaults are Kafka's, except where a line says otherwise."""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from clients.cluster import parse_bootstrap
+from clients.consumer.assignors import ASSIGNORS
+from clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
+
+_MEBIBYTE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """The settings of a consumer. Wrong ones are a ``ValueError`` that names the setting.
+
+    Times end in ``_ms`` (milliseconds), sizes in ``_bytes``.
+    """
+
+    bootstrap: str
+    """Brokers to ask first: ``host:port,host:port``."""
+    client_id: str = "oncelog"
+    group_id: str | None = None
+    """The group to share partitions and keep offsets with. Without one there is no ``subscribe`` and no ``commit``."""
+    group_instance_id: str | None = None
+    """A name that outlives this process (KIP-345). Its partitions wait for it to come back for ``session_timeout_ms``:
+    closing the consumer does not leave the group."""
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """Whether to leave out what belongs to open and aborted transactions. (Kafka's default is read_uncommitted.)"""
+    auto_offset_reset: str = "latest"
+    """Where to begin without a committed offset, and to go on where the position is not in the log: "earliest",
+    "latest", "by_duration:P7D" (the records of the last seven days, KIP-1106); "none" raises."""
+    enable_auto_commit: bool = False
+    """Whether ``poll`` commits what earlier polls returned, every ``auto_commit_interval_ms``. (Kafka's: true.)"""
+    auto_commit_interval_ms: int = 5000
+    assignors: tuple[str, ...] = ("cooperative-sticky",)
+    """Strategies in order of preference: cooperative-sticky, sticky, range, roundrobin. All members of a group must
+    have one in common. (Kafka's default is range, then cooperative-sticky.)"""
+    session_timeout_ms: int = 45_000
+    """How long the group waits for a heartbeat."""
+    heartbeat_interval_ms: int = 3000
+    max_poll_interval_ms: int = 300_000
+    """How long the application may stay away from ``poll`` before its partitions go to others; also how long a
+    rebalance waits for a member."""
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    """How long a broker waits for ``fetch_min_bytes``."""
+    fetch_max_bytes: int = 50 * _MEBIBYTE
+    """Of one answer; a first batch that is larger comes nevertheless."""
+    max_partition_fetch_bytes: int = _MEBIBYTE
+    """Of one partition in one answer; a first batch that is larger comes nevertheless."""
+    max_buffered_bytes: int = 16 * _MEBIBYTE
+    """While more than that has come and not been polled, no broker is asked for more. (Kafka has no such setting: there
+    a broker is asked again when all that it sent has been polled.)"""
+    max_batch_bytes: int = 256 * _MEBIBYTE
+    """What the records of one compressed batch may become. (Kafka has no bound.)"""
+    max_poll_records: int = 500
+    check_crcs: bool = True
+    client_rack: str | None = None
+    """Where this consumer is: brokers may send it to a replica there (KIP-392)."""
+    allow_auto_create_topics: bool = True
+    """Whether subscribing to a topic may create it, where brokers do that."""
+    metadata_max_age_ms: int = 300_000
+    """How often topics are looked for that a pattern matches, and for new partitions."""
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    """How long calls try that take no time-out of their own."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.assignors if name not in ASSIGNORS]
+        if unknown or not self.assignors:
+            raise ValueError(f"assignors: {', '.join(unknown) or 'none'}; there are {', '.join(sorted(ASSIGNORS))}")
+        parse_bootstrap(self.bootstrap)
+        parse_reset_policy(self.auto_offset_reset)
+        if self.isolation_level not in ("read_committed", "read_uncommitted"):
+            raise ValueError(f"isolation_level: {self.isolation_level}; there are read_committed, read_uncommitted")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError("heartbeat_interval_ms must be less than session_timeout_ms")
+        if self.group_id is None and (self.group_instance_id is not None or self.enable_auto_commit):
+            raise ValueError("group_instance_id and enable_auto_commit need a group_id")
+        if min(self.max_poll_records, self.max_partition_fetch_bytes, self.max_buffered_bytes) < 1:
+            raise ValueError("max_poll_records, max_partition_fetch_bytes and max_buffered_bytes must be at least 1")
+
+    @property
+    def reset_policy(self) -> ResetPolicy:
+        return parse_reset_policy(self.auto_offset_reset)
+
+    @property
+    def reads_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions are kept during a rebalance: only if every assignor knows how to (KIP-429)."""
+        return all(ASSIGNORS[name].is_cooperative for name in self.assignors)
+
+
+_POLICIES: Final = {"earliest": RESET_TO_EARLIEST, "latest": RESET_TO_LATEST, "none": NO_RESET}
+_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+_UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1000)
+
+
+def parse_reset_policy(text: str) -> ResetPolicy:
+    """The policy that ``auto_offset_reset`` names. Raises ``ValueError``."""
+    if text in _POLICIES:
+        return _POLICIES[text]
+    duration = _DURATION.fullmatch(text.removeprefix("by_duration:")) if text.startswith("by_duration:") else None
+    if duration is None or not any(duration.groups()):
+        raise ValueError(f"auto_offset_reset: {text}; there are earliest, latest, by_duration:P1DT2H3M4S, none")
+    numbers = (int(number or 0) for number in duration.groups())
+    return ResetPolicy(sum(number * unit for number, unit in zip(numbers, _UNITS_MS, strict=True)), is_age=True)

@@ -1,0 +1,58 @@
+"""The way to a group's coordinator: found when it is needed, forgotten when it proves wrong.
+
+It has connections of its own. A broker answers a connection's requests in their order, and a JoinGroup is answered when
+the whole group has joined: metadata and offsets would wait behind it.
+"""
+
+from typing import TypeVar
+
+from clients.cluster import Cluster, Coordinator
+from clients.connection import Connection
+from clients.errors import ConnectionLost, RequestTimedOut, Unreachable
+from protocol.schema import Message
+
+R = TypeVar("R", bound=Message)
+
+NO_ANSWER = (Unreachable, ConnectionLost, RequestTimedOut)
+"""What says nothing about the group: ask again, wherever its coordinator is then."""
+
+
+class CoordinatorLink:
+    """Asks one group's coordinator, once each time; what an answer means is the caller's to judge."""
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self._cluster = cluster
+        self._route = Coordinator.of_group(group_id)
+        self.group_id = group_id
+
+    async def connection(self) -> Connection:
+        """An open connection to the coordinator. Raises what is in ``NO_ANSWER``, ``BrokerRefused``."""
+        try:
+            return await self._cluster.connection_to(await self._cluster.coordinator(self._route))
+        except NO_ANSWER:
+            self.forget()
+            raise
+
+    async def ask(
+        self,
+        request: Message,
+        response_type: type[R],
+        *,
+        at_least: int = 0,
+        at_most: int | None = None,
+        seconds: float | None = None,
+    ) -> R:
+        """The answer to one attempt. After an error of ``NO_ANSWER`` the coordinator is looked for anew."""
+        connection = await self.connection()
+        try:
+            return await connection.send(request, response_type, at_least=at_least, at_most=at_most, timeout=seconds)
+        except NO_ANSWER:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """It is another broker, or may be."""
+        self._cluster.forget_coordinator(self._route)
+
+    async def close(self) -> None:
+        await self._cluster.close()

@@ -1,0 +1,285 @@
+"""Fetches what can be fetched, ahead of the application.
+
+Each broker that is read from has a task, a connection of its own (an answer that waits for records would hold up every
+answer behind it) and a fetch session. One request is under way at a time; the next one is sent as soon as its answer is
+here, from where that answer ends: the broker works while the application does. When more than ``max_buffered_bytes``
+have come and not been polled, nothing more is asked for until some have.
+
+Errors that pass lead to new metadata, or bring it (KIP-951), and to another attempt. Those that the application must
+hear of, or that need its reset policy, wait in the buffer for their turn, behind the records that came before them.
+
+The rules are those of Kafka's ``AbstractFetch.java``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from clients.background_tasks import BackgroundTasks
+from clients.cluster import Cluster
+from clients.connection import Address, Connection
+from clients.consumer.completed_fetch import CompletedFetch
+from clients.consumer.consumer_config import ConsumerConfig
+from clients.consumer.fetch_buffer import FetchBuffer
+from clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
+from clients.consumer.subscription_state import NO_NODE, SubscriptionState
+from clients.errors import ClientError, Unreachable, error_code
+from clients.retry import Backoff
+from protocol.errors import RETRIABLE, ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from protocol.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_CONSUMER: Final = -1
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
+_CLOSE_SECONDS: Final = 1.0
+_PASSING: Final = (RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}) - {ErrorCode.CORRUPT_MESSAGE}
+"""What another attempt may mend, most of it with newer metadata."""
+
+Connect = Callable[[Address], Awaitable[Connection]]
+
+
+class _Source:
+    """One broker that is read from."""
+
+    __slots__ = ("connection", "has_work", "node_id", "session")
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.session = FetchSession()
+        self.connection: Connection | None = None
+        self.has_work = asyncio.Event()
+
+
+class Fetcher:
+    """The fetches of one consumer."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        cluster: Cluster,
+        connect: Connect,
+        tasks: BackgroundTasks,
+        backoff: Backoff,
+        *,
+        request_metadata: Callable[[], None],
+        leaders_changed: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        """``connect`` opens a connection that is this fetcher's alone, ``wake`` says that something has come."""
+        self._config = config
+        self._subscription = subscription
+        self._buffer = buffer
+        self._cluster = cluster
+        self._connect = connect
+        self._tasks = tasks
+        self._backoff = backoff
+        self._request_metadata = request_metadata
+        self._leaders_changed = leaders_changed
+        self._wake = wake
+        self._sources: dict[int, _Source] = {}
+
+    def find_sources(self) -> None:
+        """Positions, leaders or the assignment have changed: see to it that all that can be fetched is."""
+        now = asyncio.get_running_loop().time()
+        for topic_partition in self._subscription:
+            if self._subscription.is_fetchable(topic_partition):
+                node_id = self._source_of(topic_partition, now)
+                if node_id == NO_NODE:
+                    self._request_metadata()
+                elif node_id not in self._sources:
+                    source = self._sources[node_id] = _Source(node_id)
+                    self._tasks.spawn(self._fetch_from(source), f"fetches from broker {node_id}")
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Something has been polled: there may be room for more."""
+        if self._buffer.size < self._config.max_buffered_bytes:
+            for source in self._sources.values():
+                source.has_work.set()
+
+    def _source_of(self, topic_partition: TopicPartition, now: float) -> int:
+        """The broker to read a partition from, -1 if that is not known."""
+        node_id = self._subscription.read_replica(topic_partition, now)
+        if node_id in self._cluster.brokers:
+            return node_id
+        self._subscription[topic_partition].preferred_replica = None
+        leader_id = self._subscription.read_replica(topic_partition, now)
+        return leader_id if leader_id in self._cluster.brokers else NO_NODE
+
+    # One broker
+
+    async def _fetch_from(self, source: _Source) -> None:
+        failures = 0
+        while True:
+            wanted = self._wanted_from(source.node_id)
+            if not wanted:
+                source.has_work.clear()
+                await source.has_work.wait()
+                continue
+            try:
+                if source.connection is None or not source.connection.is_open:
+                    await self._open(source)
+                    continue  # What is wanted may have changed meanwhile.
+                is_well = await self._fetch(source, source.connection, wanted)
+            except ClientError as error:
+                _log.info("fetching from broker %d: %s", source.node_id, error)
+                self._give_up(source, wanted)
+                is_well = False
+            failures = 0 if is_well else failures + 1
+            if failures:
+                await asyncio.sleep(self._backoff.pause_seconds(failures - 1))
+
+    def _wanted_from(self, node_id: int) -> dict[TopicPartition, Wanted]:
+        """All that can be fetched from a broker; nothing while too much waits to be polled."""
+        if self._buffer.size >= self._config.max_buffered_bytes:
+            return {}
+        now = asyncio.get_running_loop().time()
+        metadata = self._cluster.metadata
+        wanted = {}
+        for topic_partition, partition in self._subscription.items():
+            if not self._subscription.is_fetchable(topic_partition) or self._source_of(topic_partition, now) != node_id:
+                continue
+            offset = self._buffer.next_offset(topic_partition)
+            if offset is not None:
+                wanted[topic_partition] = Wanted(
+                    metadata.topic_id(topic_partition.topic),
+                    offset,
+                    partition.position.leader.epoch,
+                    self._config.max_partition_fetch_bytes,
+                )
+        return wanted
+
+    async def _open(self, source: _Source) -> None:
+        address = self._cluster.brokers.get(source.node_id)
+        if address is None:
+            raise Unreachable(f"broker {source.node_id} is not in the cluster now")
+        source.session.fail()
+        source.connection = await self._connect(address)
+
+    async def _fetch(self, source: _Source, connection: Connection, wanted: Mapping[TopicPartition, Wanted]) -> bool:
+        """One request and its answer; whether there is nothing to wait for before the next one."""
+        session_request = source.session.next_request(wanted)
+        response = await connection.send(
+            self._request(session_request),
+            FetchResponse,
+            at_most=session_request.at_most,
+            timeout=(self._config.request_timeout_ms + self._config.fetch_max_wait_ms) / 1000,
+        )
+        is_well = self._take_answer(source, response, wanted)
+        if response.throttle_time_ms > 0:  # The client keeps quiet for so long by itself (KIP-219).
+            await asyncio.sleep(response.throttle_time_ms / 1000)
+        return is_well
+
+    def _request(self, session: SessionRequest) -> FetchRequest:
+        config = self._config
+        room = max(config.max_buffered_bytes - self._buffer.size, 1)
+        return FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=min(config.fetch_max_bytes, room),
+            isolation_level=_READ_COMMITTED if config.reads_committed else _READ_UNCOMMITTED,
+            session_id=session.session_id,
+            session_epoch=session.session_epoch,
+            topics=session.topics,
+            forgotten_topics_data=session.forgotten,
+            rack_id=config.client_rack or "",
+        )
+
+    def _give_up(self, source: _Source, wanted: Mapping[TopicPartition, Wanted]) -> None:
+        """The broker does not answer: perhaps others lead its partitions by now."""
+        source.session.fail()
+        for topic_partition in wanted:
+            partition = self._subscription.get(topic_partition)
+            if partition is not None:
+                partition.preferred_replica = None
+        self._request_metadata()
+
+    # Answers
+
+    def _take_answer(self, source: _Source, response: FetchResponse, wanted: Mapping[TopicPartition, Wanted]) -> bool:
+        answered = source.session.take(response)
+        if answered is None:
+            if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                return True
+            self._request_metadata()
+            return False
+        self._learn_leaders(response, answered)
+        outcomes = [self._take(tp, wanted.get(tp), data) for tp, data in answered.items()]
+        self._wake()
+        return all(outcomes)
+
+    def _take(self, topic_partition: TopicPartition, asked: Wanted | None, data: PartitionData) -> bool:
+        """Keep what came of a partition; False for an error that passes."""
+        partition = self._subscription.get(topic_partition)
+        error = error_code(data.error_code)
+        if partition is None or asked is None:
+            return True
+        if error in _PASSING:
+            if error is not ErrorCode.UNKNOWN_LEADER_EPOCH:
+                self._request_metadata()
+            return False
+        if error is ErrorCode.NONE:
+            partition.high_watermark = data.high_watermark
+            partition.last_stable_offset = data.last_stable_offset
+            partition.log_start_offset = data.log_start_offset
+            if data.preferred_read_replica != NO_NODE:
+                self._prefer(topic_partition, data.preferred_read_replica)
+        if data.records or error is not ErrorCode.NONE:
+            self._buffer.add(self._completed(topic_partition, asked.offset, data, error))
+        return True
+
+    def _completed(
+        self, topic_partition: TopicPartition, fetch_offset: int, data: PartitionData, error: ErrorCode
+    ) -> CompletedFetch:
+        assert not isinstance(data.records, list), "a list of buffers is for encoding only"
+        return CompletedFetch(
+            topic_partition,
+            fetch_offset,
+            data.records or b"",
+            data.aborted_transactions or () if self._config.reads_committed else (),
+            error=error,
+            check_crcs=self._config.check_crcs,
+            max_batch_bytes=self._config.max_batch_bytes,
+        )
+
+    def _prefer(self, topic_partition: TopicPartition, node_id: int) -> None:
+        until = asyncio.get_running_loop().time() + self._config.metadata_max_age_ms / 1000
+        self._subscription.prefer_replica(topic_partition, node_id, until)
+        self.find_sources()
+
+    def _learn_leaders(self, response: FetchResponse, answered: Mapping[TopicPartition, PartitionData]) -> None:
+        """Errors of leadership may name the new leader (KIP-951)."""
+        leaders = {
+            tp: (data.current_leader.leader_id, data.current_leader.leader_epoch)
+            for tp, data in answered.items()
+            if data.error_code and data.current_leader is not None and data.current_leader.leader_id != NO_NODE
+        }
+        if leaders:
+            endpoints = [(node.node_id, Address(node.host, node.port)) for node in response.node_endpoints]
+            if self._cluster.metadata.take_leaders(leaders, endpoints):
+                self._leaders_changed()
+
+    # The end
+
+    async def close(self) -> None:
+        """Close the connections, and have the brokers forget the sessions. Its tasks have been stopped before."""
+        requests = {}
+        for source in self._sources.values():
+            if source.connection is not None:
+                source.connection.close()
+            closing = source.session.closing_request()
+            if closing is not None and source.node_id in self._cluster.brokers:
+                requests[source.node_id] = self._request(closing)
+        self._sources.clear()
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._cluster.ask_each(requests, FetchResponse, None, _CLOSE_SECONDS)
+        except TimeoutError:
+            pass  # A broker forgets sessions that nobody uses, too.

@@ -1,0 +1,144 @@
+"""A consumer's part in its group: being a member, taking part in rebalances, committing."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from clients.background_tasks import BackgroundTasks
+from clients.cluster import Cluster
+from clients.consumer.consumer_config import ConsumerConfig
+from clients.consumer.coordinator_link import CoordinatorLink
+from clients.consumer.group_metadata import ConsumerGroupMetadata
+from clients.consumer.metadata_refresh import MetadataRefresh
+from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.consumer.offset_commits import OffsetCommits
+from clients.consumer.rebalance_listener import RebalanceListener
+from clients.consumer.rebalances import Rebalances
+from clients.consumer.subscription_state import SubscriptionState
+from clients.errors import ClientError
+from clients.retry import Backoff
+from protocol.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 0.1
+"""After an automatic commit that failed for what passes."""
+
+
+class GroupConsumption:
+    """Made for a consumer with a group id, whether it subscribes or is given partitions."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        group_id: str,
+        subscription: SubscriptionState,
+        cluster: Cluster,
+        group_cluster: Cluster,
+        refresh: MetadataRefresh,
+        tasks: BackgroundTasks,
+        backoff: Backoff,
+        wake: Callable[[], None],
+    ) -> None:
+        """``group_cluster`` has the connections to the coordinator, which are closed with this."""
+        self._config = config
+        self._subscription = subscription
+        self._tasks = tasks
+        self._link = CoordinatorLink(group_cluster, group_id)
+        self._commits = OffsetCommits(cluster, self._link, backoff, config.group_instance_id)
+        self._rebalances = Rebalances(
+            config, self._link, subscription, cluster.metadata, refresh, self._commits, tasks, backoff, wake
+        )
+        self._membership = self._rebalances.membership
+        self.next_commit_at = math.inf
+        """When ``commit_if_due`` has something to do, on the loop's clock."""
+        self._committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        """What was last committed automatically."""
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who this is, as of the last rebalance of which poll has seen the end."""
+        return self._rebalances.group_metadata
+
+    def listen(self, listener: RebalanceListener | None) -> None:
+        self._rebalances.listener = listener or RebalanceListener()
+
+    # Polling
+
+    def enter_poll(self) -> None:
+        """The application is here: it need not prove otherwise that it is alive."""
+        self._membership.poll_deadline = math.inf
+
+    def leave_poll(self, now: float) -> None:
+        self._membership.poll_deadline = now + self._config.max_poll_interval_ms / 1000
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything for ``rebalance`` to do."""
+        return self._subscription.shares_with_group and self._rebalances.is_due
+
+    async def rebalance(self, deadline: float) -> None:
+        """Do what the group asks of this member now. Raises what the application must hear of."""
+        try:
+            await self._rebalances.proceed(deadline)
+        finally:
+            self.restart_commits()
+
+    def topics_changed(self) -> None:
+        """There is new metadata."""
+        if self._subscription.shares_with_group:
+            self._rebalances.topics_changed()
+
+    async def leave(self, reason: str) -> None:
+        """Give up what the group has given, and leave it."""
+        if self._subscription.shares_with_group:
+            await self._rebalances.leave(reason)
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    # Committing
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], seconds: float) -> None:
+        membership = self._membership if self._subscription.shares_with_group else None
+        await self._commits.commit(offsets, membership, seconds)
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return await self._commits.committed(partitions)
+
+    def restart_commits(self) -> None:
+        """The assignment may have changed: begin a new interval."""
+        if self._config.enable_auto_commit:
+            self.next_commit_at = asyncio.get_running_loop().time() + self._config.auto_commit_interval_ms / 1000
+
+    def commit_if_due(self, now: float) -> None:
+        """Commit what polls have returned, if it is time to: called before a poll returns more."""
+        if now < self.next_commit_at:
+            return
+        self.next_commit_at = now + self._config.auto_commit_interval_ms / 1000
+        self.commit_soon()
+
+    def commit_soon(self) -> None:
+        """Commit what polls have returned, without waiting for it, where the consumer is to do that by itself."""
+        offsets = self._subscription.consumed()
+        if self._config.enable_auto_commit and offsets and offsets != self._committed:
+            self._tasks.spawn(self._commit_automatically(offsets), "automatic commit")
+
+    async def _commit_automatically(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            await self.commit(offsets, self._config.request_timeout_ms / 1000)
+            self._committed = offsets
+        except ClientError as error:
+            _log.info("group %s: no automatic commit: %s", self._link.group_id, error)
+            if error.is_retriable:
+                self.next_commit_at = asyncio.get_running_loop().time() + _RETRY_SECONDS
+
+    async def commit_finally(self, seconds: float) -> None:
+        """Commit what polls have returned, and wait for it: there is no other opportunity."""
+        if self._config.enable_auto_commit:
+            try:
+                await self.commit(self._subscription.consumed(), seconds)
+            except ClientError as error:
+                _log.warning("group %s: nothing was committed at the end: %s", self._link.group_id, error)

@@ -1,0 +1,381 @@
+"""Being a member of a group: joining, heartbeats, leaving. What the group assigns is somebody else's business.
+
+A rebalance is one task: JoinGroup, which is answered when all members have asked; the assignment of everybody, if this
+member was made the leader; SyncGroup, which brings its own. The task repeats what passes by itself. When the generation
+is lost it ends without a result, because what was owned must be given up before the next attempt. ``poll`` starts the
+task and takes its result, so the assignment changes only while the application polls.
+
+Heartbeats go on beside it for as long as this is a member, and also watch over the application: one that does not poll
+for ``max_poll_interval_ms`` has its member leave, so that others go on with its partitions.
+
+::
+
+    UNJOINED ── poll ──> PREPARING ── JoinGroup answered ──> COMPLETING ── SyncGroup answered ──> STABLE
+       ^                     ^                                   │                                  │
+       └── generation lost, left ────────────────────────────────┴───────── rejoin needed ──────────┘
+
+The rules are those of Kafka's ``AbstractCoordinator.java``.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from clients.background_tasks import BackgroundTasks
+from clients.consumer.consumer_config import ConsumerConfig
+from clients.consumer.consumer_errors import InstanceFenced
+from clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
+from clients.consumer.member_reactions import HEARTBEAT, JOIN, SYNC, Reaction, reaction
+from clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from clients.retry import Backoff
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+_log = logging.getLogger(__name__)
+
+PROTOCOL_TYPE: Final = "consumer"
+NO_GENERATION: Final = -1
+_FIRST_WITH_STATIC_MEMBERS: Final = 5
+"""Of JoinGroup."""
+_JOIN_GRACE_SECONDS: Final = 5.0
+"""A rebalance may end that much later than it should before its answer is given up."""
+_LONGEST_REASON: Final = 255
+
+
+class MemberState(Enum):
+    """Where in a rebalance this member is."""
+
+    UNJOINED = auto()
+    PREPARING = auto()
+    COMPLETING = auto()
+    STABLE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Who this is in the group: nobody, somebody with an id, or a member of a generation."""
+
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    protocol: str | None = None
+    """The assignor that was chosen."""
+
+    @property
+    def is_lost(self) -> bool:
+        return self.generation_id == NO_GENERATION
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The end of a rebalance, as this member sees it."""
+
+    generation: Generation
+    assignment: bytes
+
+
+Offers = Callable[[], list[JoinGroupRequestProtocol]]
+ShareOut = Callable[[JoinGroupResponse], Awaitable[Mapping[str, bytes]]]
+
+
+class GroupMembership:
+    """One member. ``offers`` says what it can do, ``share_out`` makes everybody's assignment when it leads."""
+
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        config: ConsumerConfig,
+        tasks: BackgroundTasks,
+        backoff: Backoff,
+        *,
+        offers: Offers,
+        share_out: ShareOut,
+        wake: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._config = config
+        self._tasks = tasks
+        self._backoff = backoff
+        self._offers = offers
+        self._share_out = share_out
+        self._wake = wake
+        self.state = MemberState.UNJOINED
+        self.generation = Generation()
+        self.rejoin_needed = True
+        self.needs_prepare = True
+        """Whether what is owned is to be settled before joining: once for each rebalance that changes it."""
+        self.failure: ClientError | None = None
+        """What a heartbeat found out and only the application can mend."""
+        self.poll_deadline = math.inf
+        """When the application must have polled again; never while it is polling."""
+        self._reason = ""
+        self._join: asyncio.Task[Joined | None] | None = None
+        self._heartbeats: asyncio.Task[None] | None = None
+
+    # Joining
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.state in (MemberState.PREPARING, MemberState.COMPLETING)
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a rebalance has been begun whose end has not been taken."""
+        return self._join is not None
+
+    def request_rejoin(self, reason: str) -> None:
+        """Begin a rebalance with the next poll."""
+        if not self.rejoin_needed:
+            _log.info("group %s: joining again: %s", self._link.group_id, reason)
+        self.rejoin_needed = True
+        self._reason = reason[:_LONGEST_REASON]
+        self._wake()
+
+    def start_joining(self) -> None:
+        """Begin a rebalance, unless one is under way."""
+        if self._join is None:
+            self.state = MemberState.PREPARING
+            self._join = self._tasks.spawn(self._join_group(), "rebalance", log_failure=False)
+            self._join.add_done_callback(lambda _: self._wake())
+
+    def take_joined(self) -> Joined | None:
+        """The end of the rebalance; None if there is none yet, or if the generation was lost since.
+
+        Raises what the application must hear of.
+        """
+        if self._join is None or not self._join.done():
+            return None
+        task, self._join = self._join, None
+        self.needs_prepare = True
+        joined = task.result()
+        return joined if joined is not None and joined.generation is self.generation else None
+
+    async def _join_group(self) -> Joined | None:
+        """None if the generation was lost on the way."""
+        attempt = 0
+        while True:
+            try:
+                outcome = await self._attempt_to_join()
+            except NO_ANSWER as error:
+                _log.info("group %s: %s", self._link.group_id, error)
+                outcome = Reaction.ASK_AGAIN
+            except BrokerRefused as error:  # To say who coordinates the group.
+                if not error.is_retriable:
+                    raise
+                outcome = Reaction.ASK_AGAIN
+            if isinstance(outcome, Joined):
+                return outcome
+            if self.state is MemberState.UNJOINED:
+                return None
+            self.state = MemberState.PREPARING
+            self.rejoin_needed = True
+            if outcome is Reaction.FIND_COORDINATOR:
+                self._link.forget()
+            if outcome is not Reaction.REJOIN or attempt:
+                await asyncio.sleep(self._backoff.pause_seconds(attempt))
+            attempt += 1
+
+    async def _attempt_to_join(self) -> Joined | Reaction:
+        answer = await self._send_join()
+        if self.state is not MemberState.PREPARING:
+            return Reaction.REJOIN
+        outcome = self._react(reaction(JOIN, error_code(answer.error_code)), answer.error_code, "JoinGroup")
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.generation = Generation(member_id=answer.member_id)
+        if outcome is not Reaction.PROCEED:
+            return outcome
+        if answer.protocol_type not in (None, PROTOCOL_TYPE):
+            raise BrokerRefused(self._subject, Refusal(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name)
+        self.generation = generation
+        self.state = MemberState.COMPLETING
+        self._keep_alive()
+        is_leader = answer.leader == answer.member_id
+        assignments = await self._share_out(answer) if is_leader else {}
+        if self.generation is not generation:
+            return Reaction.REJOIN
+        synced = await self._send_sync(generation, assignments)
+        if self.generation is not generation:
+            return Reaction.REJOIN
+        outcome = self._react(reaction(SYNC, error_code(synced.error_code)), synced.error_code, "SyncGroup")
+        if outcome is not Reaction.PROCEED:
+            return outcome
+        if synced.protocol_name not in (None, generation.protocol):
+            raise BrokerRefused(self._subject, Refusal(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        self.state = MemberState.STABLE
+        self.rejoin_needed = False
+        self._reason = ""
+        return Joined(generation, synced.assignment)
+
+    async def _send_join(self) -> JoinGroupResponse:
+        config = self._config
+        rebalance_seconds = config.max_poll_interval_ms / 1000 + _JOIN_GRACE_SECONDS
+        request = JoinGroupRequest(
+            group_id=self._link.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            member_id=self.generation.member_id,
+            group_instance_id=config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=self._offers(),
+            reason=self._reason,
+        )
+        return await self._link.ask(
+            request,
+            JoinGroupResponse,
+            at_least=0 if config.group_instance_id is None else _FIRST_WITH_STATIC_MEMBERS,
+            seconds=max(config.request_timeout_ms / 1000, rebalance_seconds),
+        )
+
+    async def _send_sync(self, generation: Generation, assignments: Mapping[str, bytes]) -> SyncGroupResponse:
+        request = SyncGroupRequest(
+            group_id=self._link.group_id,
+            generation_id=generation.generation_id,
+            member_id=generation.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=generation.protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id, assignment in assignments.items()
+            ],
+        )
+        rebalance_seconds = self._config.max_poll_interval_ms / 1000 + _JOIN_GRACE_SECONDS
+        return await self._link.ask(request, SyncGroupResponse, seconds=rebalance_seconds)
+
+    # What answers mean for the membership
+
+    @property
+    def _subject(self) -> str:
+        return f"group {self._link.group_id}"
+
+    def _react(self, to: Reaction, error: int, api: str) -> Reaction:
+        """Do what a reaction means for the membership. Raises what the application must hear of."""
+        if to in (Reaction.REJOIN_WITHOUT_GENERATION, Reaction.REJOIN_AS_NEW, Reaction.FENCED):
+            keep = to is Reaction.REJOIN_WITHOUT_GENERATION
+            self.lose_generation(f"{api} was answered {error_code(error).name}", keep_member_id=keep)
+        if to is Reaction.FENCED:
+            raise self.fenced()
+        if to is Reaction.FAIL:
+            raise BrokerRefused(self._subject, Refusal(error=error_code(error)))
+        return to
+
+    def fenced(self) -> InstanceFenced:
+        """The end of this member, which every poll and commit reports from now on."""
+        self.failure = InstanceFenced(f"{self._config.group_instance_id} has joined {self._subject} a second time")
+        self._wake()
+        return self.failure
+
+    def lose_generation(self, reason: str, *, keep_member_id: bool) -> None:
+        """Be a member no more. What is owned is lost; the next poll says so to the application and joins again."""
+        self.state = MemberState.UNJOINED
+        self.generation = Generation(member_id=self.generation.member_id if keep_member_id else "")
+        self.needs_prepare = True
+        self.request_rejoin(reason)
+
+    def raise_failure(self) -> None:
+        """Raise what a heartbeat found. Being fenced is for good; anything else is said once."""
+        failure = self.failure
+        if failure is not None:
+            if not isinstance(failure, InstanceFenced):
+                self.failure = None
+            raise failure
+
+    # Heartbeats
+
+    def _keep_alive(self) -> None:
+        if self._heartbeats is None or self._heartbeats.done():
+            self._heartbeats = self._tasks.spawn(self._beat(), "heartbeats")
+
+    async def _beat(self) -> None:
+        """For as long as this is a member."""
+        loop = asyncio.get_running_loop()
+        interval = self._config.heartbeat_interval_ms / 1000
+        last_success = loop.time()
+        attempt, pause = 0, interval
+        while True:
+            await asyncio.sleep(max(0.0, min(pause, self.poll_deadline - loop.time())) if self._is_member else interval)
+            if not self._is_member:
+                if not self.is_joining:
+                    return
+                last_success = loop.time()
+                continue
+            if loop.time() >= self.poll_deadline:
+                await self.leave("the application has not polled for max_poll_interval_ms")
+                return
+            if await self._is_alive():
+                last_success, attempt, pause = loop.time(), 0, interval
+                continue
+            pause = self._backoff.pause_seconds(attempt)
+            attempt += 1
+            if loop.time() - last_success >= self._config.session_timeout_ms / 1000:
+                self._link.forget()
+
+    @property
+    def _is_member(self) -> bool:
+        return self.state in (MemberState.COMPLETING, MemberState.STABLE)
+
+    async def _is_alive(self) -> bool:
+        """Whether the coordinator has heard of this member. What the application must mend is kept for it."""
+        try:
+            return await self._heartbeat()
+        except NO_ANSWER:
+            pass
+        except ClientError as error:
+            self.failure = error
+            self._wake()
+        return False
+
+    async def _heartbeat(self) -> bool:
+        sent = self.generation
+        request = HeartbeatRequest(
+            group_id=self._link.group_id,
+            generation_id=sent.generation_id,
+            member_id=sent.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+        seconds = min(self._config.session_timeout_ms, self._config.request_timeout_ms) / 1000
+        answer = await self._link.ask(request, HeartbeatResponse, seconds=seconds)
+        if self.generation is not sent:
+            return True  # It is about a past self.
+        to = reaction(HEARTBEAT, error_code(answer.error_code))
+        if to is Reaction.REJOIN:
+            if self.state is MemberState.STABLE:
+                self.request_rejoin("the group is being rebalanced")
+            return True
+        if to is Reaction.FIND_COORDINATOR:
+            self._link.forget()
+        return self._react(to, answer.error_code, "Heartbeat") is Reaction.PROCEED
+
+    # Leaving
+
+    async def leave(self, reason: str) -> None:
+        """Be a member no more, and tell the group, unless this is a static member: that one is expected back.
+
+        Whatever the coordinator answers: one that hears nothing finds out by itself.
+        """
+        left, was_joining = self.generation, self._join is not None
+        tells = self.state is not MemberState.UNJOINED and left.member_id and self._config.group_instance_id is None
+        if self._join is not None:
+            self._join.cancel()
+            self._join = None
+        self.lose_generation(reason, keep_member_id=False)
+        if not tells:
+            return
+        if was_joining:
+            await self._link.close()  # An answer to LeaveGroup would come behind that to JoinGroup.
+        request = LeaveGroupRequest(
+            group_id=self._link.group_id,
+            member_id=left.member_id,
+            members=[MemberIdentity(member_id=left.member_id, reason=reason[:_LONGEST_REASON])],
+        )
+        try:
+            await self._link.ask(request, LeaveGroupResponse)
+        except ClientError as error:
+            _log.info("group %s: leaving: %s", self._link.group_id, error)

@@ -1,0 +1,96 @@
+"""Keeps metadata of the consumer's topics young: asked for when something proves wrong, and every so often.
+
+One task asks; whoever needs news requests them and is told by ``on_update``, or waits for ``fresh``. An answer that
+leaves questions open (a topic that is not there yet, a partition without a leader) is followed by the next question,
+after a growing pause.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from clients.cluster import Cluster
+from clients.errors import ClientError, error_code
+from clients.retry import Backoff
+from protocol.errors import RETRIABLE, ErrorCode
+from protocol.messages.metadata import MetadataResponse
+
+_log = logging.getLogger(__name__)
+
+_SETTLE_SECONDS: Final = 0.02
+"""Requests that come together are one question."""
+
+
+class MetadataRefresh:
+    """The questions about topics. ``topics`` says which: None for all of them (a pattern), nothing if none."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        backoff: Backoff,
+        topics: Callable[[], Collection[str] | None],
+        on_update: Callable[[MetadataResponse], None],
+        *,
+        max_age_seconds: float,
+        creates_topics: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._backoff = backoff
+        self._topics = topics
+        self._on_update = on_update
+        self._max_age_seconds = max_age_seconds
+        self._creates_topics = creates_topics
+        self._requested = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self.errors: dict[str, ErrorCode] = {}
+        """Of topics that no question will mend: they may not be read, or cannot have this name."""
+
+    def request(self) -> None:
+        """Ask soon."""
+        self._requested.set()
+
+    async def fresh(self) -> None:
+        """Return when a question has been answered that was asked after this call."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answered)
+        self._requested.set()
+        await answered
+
+    async def run(self) -> None:
+        """Ask, for ever."""
+        attempt = 0
+        while True:
+            await self._wait_until_due()
+            await asyncio.sleep(self._backoff.pause_seconds(attempt - 1) if attempt else _SETTLE_SECONDS)
+            is_settled = await self._ask()
+            attempt = 0 if is_settled else attempt + 1
+            if not is_settled:
+                self._requested.set()
+
+    async def _wait_until_due(self) -> None:
+        try:
+            async with asyncio.timeout(self._max_age_seconds):
+                await self._requested.wait()
+        except TimeoutError:
+            pass
+
+    async def _ask(self) -> bool:
+        """Whether all that was asked for is known."""
+        self._requested.clear()
+        waiting, self._waiting = self._waiting, []
+        names = self._topics()
+        try:
+            response = await self._cluster.refresh(names, create=self._creates_topics and names is not None)
+        except ClientError as error:
+            _log.info("no metadata: %s", error)
+            self._waiting = waiting + self._waiting
+            return False
+        errors = {topic.name: error_code(topic.error_code) for topic in response.topics if topic.error_code}
+        self.errors = {name: error for name, error in errors.items() if name and error not in RETRIABLE}
+        self._on_update(response)
+        for answered in waiting:
+            if not answered.done():
+                answered.set_result(None)
+        lacks_leader = any(partition.leader_id < 0 for topic in response.topics for partition in topic.partitions)
+        return not lacks_leader and not any(error in RETRIABLE for error in errors.values())

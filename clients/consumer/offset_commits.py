@@ -1,0 +1,219 @@
+"""What a group has committed: asking for it, and changing it.
+
+A commit belongs to the generation in which it was asked for. If the group is rebalanced before it has gone through, its
+partitions may be another member's: it is not tried again, and its caller hears of it. Commits go out one after the
+other, so that none overtakes one that is being repeated.
+
+A consumer that was given its partitions by the application commits as nobody in particular, which a group takes as long
+as it has no members.
+
+The rules are those of Kafka's ``ConsumerCoordinator.java``.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from clients.admin.by_topic import by_topic, indexes_by_topic
+from clients.cluster import Cluster, Coordinator
+from clients.consumer.consumer_errors import RebalanceInProgress
+from clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
+from clients.consumer.group_membership import Generation, GroupMembership, MemberState
+from clients.consumer.member_reactions import COMMIT, Reaction, reaction
+from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.errors import BrokerRefused, CommitFailed, OperationTimedOut, Refusal, error_code, require_success
+from clients.retry import Backoff
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from protocol.topic_partition import TopicPartition
+
+_NEWEST_WITH_TOPIC_NAMES: Final = 9
+"""Of OffsetCommit and OffsetFetch; version 10 has topic ids."""
+_NOBODY: Final = Generation()
+
+
+class OffsetCommits:
+    """The committed offsets of one group. ``membership`` is asked who this is where partitions come from the group."""
+
+    def __init__(self, cluster: Cluster, link: CoordinatorLink, backoff: Backoff, instance_id: str | None) -> None:
+        self._cluster = cluster
+        self._link = link
+        self._backoff = backoff
+        self._instance_id = instance_id
+        self._turn = asyncio.Lock()
+
+    # Committing
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], membership: GroupMembership | None, seconds: float
+    ) -> None:
+        """Try until it is done or cannot be. ``membership`` is None for partitions that the application assigned.
+
+        Raises ``RebalanceInProgress`` and ``CommitFailed`` as the group has it, ``InstanceFenced``, ``BrokerRefused``
+        for an offset that the coordinator does not want, and ``OperationTimedOut``: it may have been done then.
+        """
+        if not offsets:
+            return
+        generation = _NOBODY if membership is None else _stable_generation(membership)
+        try:
+            async with asyncio.timeout(seconds), self._turn:
+                await self._repeat(offsets, generation, membership)
+        except TimeoutError:
+            raise OperationTimedOut(f"group {self._link.group_id}: not committed within {seconds:g} s") from None
+
+    async def _repeat(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        generation: Generation,
+        membership: GroupMembership | None,
+    ) -> None:
+        attempt = 0
+        while membership is None or membership.generation is generation:
+            if await self._try(offsets, generation, membership) is ErrorCode.NONE:
+                return
+            await asyncio.sleep(self._backoff.pause_seconds(attempt))
+            attempt += 1
+        raise _too_late(membership)
+
+    async def _try(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        generation: Generation,
+        membership: GroupMembership | None,
+    ) -> ErrorCode:
+        """NONE when it is done, or an error that passes."""
+        request = OffsetCommitRequest(
+            group_id=self._link.group_id,
+            generation_id_or_member_epoch=generation.generation_id,
+            member_id=generation.member_id,
+            group_instance_id=None if membership is None else self._instance_id,
+            topics=_commit_topics(offsets),
+        )
+        try:
+            answer = await self._link.ask(request, OffsetCommitResponse, at_most=_NEWEST_WITH_TOPIC_NAMES)
+        except NO_ANSWER:
+            return ErrorCode.NETWORK_EXCEPTION
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                error = error_code(partition.error_code)
+                if error is not ErrorCode.NONE:
+                    self._judge(TopicPartition(topic.name, partition.partition_index), error, generation, membership)
+                    return error
+        return ErrorCode.NONE
+
+    def _judge(
+        self, partition: TopicPartition, error: ErrorCode, sent: Generation, membership: GroupMembership | None
+    ) -> None:
+        """Return if the commit may be tried again."""
+        to = reaction(COMMIT, error)
+        if to is Reaction.FIND_COORDINATOR:
+            self._link.forget()
+        elif to is Reaction.FAIL or (membership is None and to is Reaction.REJOIN):
+            raise BrokerRefused(f"group {self._link.group_id}, {partition}", Refusal(error=error))
+        elif to is not Reaction.ASK_AGAIN:
+            raise self._rejected(to, error, sent, membership)
+
+    def _rejected(
+        self, to: Reaction, error: ErrorCode, sent: Generation, membership: GroupMembership | None
+    ) -> Exception:
+        """Why this member may not commit; what follows for its membership is done."""
+        if membership is None:
+            return CommitFailed(f"group {self._link.group_id} has members: {error.name}")
+        if membership.generation is not sent:
+            return _too_late(membership)
+        if to is Reaction.REJOIN:
+            membership.request_rejoin("a commit found the group being rebalanced")
+            return RebalanceInProgress(f"group {self._link.group_id} is being rebalanced")
+        if to is Reaction.FENCED:
+            return membership.fenced()
+        keep = to is Reaction.REJOIN_WITHOUT_GENERATION
+        membership.lose_generation(f"OffsetCommit was answered {error.name}", keep_member_id=keep)
+        return CommitFailed(f"group {self._link.group_id} has gone on without this member: {error.name}")
+
+    # Asking
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is committed for these; partitions without are left out.
+
+        Waits while an open transaction may change it (KIP-447). Raises ``BrokerRefused`` and what means no answer.
+        """
+        if not partitions:
+            return {}
+        indexes = indexes_by_topic(partitions)
+        asked = [OffsetFetchRequestTopics(name=name, partition_indexes=of_topic) for name, of_topic in indexes.items()]
+        request = OffsetFetchRequest(
+            group_id=self._link.group_id,
+            topics=[
+                OffsetFetchRequestTopic(name=each.name, partition_indexes=each.partition_indexes) for each in asked
+            ],
+            groups=[OffsetFetchRequestGroup(group_id=self._link.group_id, topics=asked)],
+            require_stable=True,
+        )
+        response = await self._cluster.call(
+            Coordinator.of_group(self._link.group_id),
+            request,
+            OffsetFetchResponse,
+            errors=_fetch_errors,
+            at_most=_NEWEST_WITH_TOPIC_NAMES,
+        )
+        for error in _fetch_errors(response):
+            require_success(f"group {self._link.group_id}", error)
+        return {
+            TopicPartition(topic.name, partition.partition_index): OffsetAndMetadata(
+                partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
+            )
+            for topic in _of_group(response).topics
+            for partition in topic.partitions
+            if partition.committed_offset >= 0
+        }
+
+
+def _stable_generation(membership: GroupMembership) -> Generation:
+    membership.raise_failure()
+    if membership.state is not MemberState.STABLE:
+        raise _too_late(membership)
+    return membership.generation
+
+
+def _too_late(membership: GroupMembership) -> RebalanceInProgress | CommitFailed:
+    if membership.is_rebalancing:
+        return RebalanceInProgress("the group is being rebalanced: poll, and commit what is still assigned then")
+    return CommitFailed("this consumer is not a member of its group (any more): its partitions are others' now")
+
+
+def _commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitRequestTopic]:
+    asked = by_topic(
+        (
+            topic_partition,
+            OffsetCommitRequestPartition(
+                partition_index=topic_partition.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            ),
+        )
+        for topic_partition, committed in offsets.items()
+    )
+    return [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in asked.items()]
+
+
+def _of_group(response: OffsetFetchResponse) -> OffsetFetchResponse | OffsetFetchResponseGroup:
+    return response.groups[0] if response.groups else response
+
+
+def _fetch_errors(response: OffsetFetchResponse) -> list[int]:
+    answer = _of_group(response)
+    return [answer.error_code, *(partition.error_code for topic in answer.topics for partition in topic.partitions)]

@@ -1,0 +1,256 @@
+"""Finds the positions that partitions wait for: committed, by the reset policy, or confirmed by a new leader.
+
+``look_up`` begins whatever can be asked now, in tasks: one question to the coordinator about what is committed, and to
+each leader one about offsets by time (ListOffsets) and one about the ends of epochs (OffsetForLeaderEpoch, KIP-320).
+What they find goes into the subscription, unless it has changed meanwhile. Errors that pass are asked again after a
+while, the others are raised by the next ``poll``.
+
+The rules are those of Kafka's ``OffsetFetcher.java`` and ``OffsetFetcherUtils.java``.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from clients.admin.by_topic import by_topic
+from clients.background_tasks import BackgroundTasks
+from clients.cluster import Cluster
+from clients.consumer.consumer_config import ConsumerConfig
+from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.consumer.subscription_state import (
+    NO_OFFSET,
+    AssignedPartition,
+    FetchPosition,
+    Leader,
+    Phase,
+    ResetPolicy,
+    SubscriptionState,
+)
+from clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from clients.retry import Backoff
+from protocol.errors import RETRIABLE, ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from protocol.topic_partition import TopicPartition
+
+_CONSUMER: Final = -1
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
+
+Committed = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
+
+
+class PositionLookup:
+    """The questions about positions."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        cluster: Cluster,
+        tasks: BackgroundTasks,
+        backoff: Backoff,
+        wall_clock: Callable[[], int],
+        *,
+        committed: Committed | None,
+        leader_of: Callable[[TopicPartition], Leader],
+        request_metadata: Callable[[], None],
+        found: Callable[[], None],
+    ) -> None:
+        """``committed`` is None without a group; ``found`` says that positions have changed, or that one failed."""
+        self._config = config
+        self._subscription = subscription
+        self._cluster = cluster
+        self._tasks = tasks
+        self._backoff = backoff
+        self._wall_clock = wall_clock
+        self._committed = committed
+        self._leader_of = leader_of
+        self._request_metadata = request_metadata
+        self._found = found
+        self._failure: ClientError | None = None
+        self._failures = 0
+        """In a row: how long to wait before the next question."""
+
+    def raise_failure(self) -> None:
+        """Raise what the application must hear of, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def look_up(self) -> None:
+        """Ask whatever can be asked now."""
+        now = asyncio.get_running_loop().time()
+        initializing = self._subscription.in_phase(Phase.INITIALIZING, now)
+        if initializing:
+            self._begin(initializing, self._look_up_committed(initializing), "committed offsets")
+        resets = self._subscription.in_phase(Phase.AWAITING_RESET, now)
+        for node_id, partitions in self._by_leader(resets, self._leader_of).items():
+            self._begin(partitions, self._look_up_offsets(node_id, partitions), "offsets to reset to")
+        unvalidated = self._subscription.in_phase(Phase.AWAITING_VALIDATION, now)
+        leaders = {tp: partition.position.leader for tp, partition in unvalidated.items()}
+        for node_id, partitions in self._by_leader(unvalidated, leaders.__getitem__).items():
+            self._begin(partitions, self._validate(node_id, partitions), "ends of leader epochs")
+
+    def _by_leader(
+        self, partitions: Mapping[TopicPartition, AssignedPartition], leader_of: Callable[[TopicPartition], Leader]
+    ) -> dict[int, dict[TopicPartition, AssignedPartition]]:
+        by_leader: dict[int, dict[TopicPartition, AssignedPartition]] = {}
+        for topic_partition, partition in partitions.items():
+            node_id = leader_of(topic_partition).node_id
+            if node_id in self._cluster.brokers:
+                by_leader.setdefault(node_id, {})[topic_partition] = partition
+            else:
+                self._ask_later([topic_partition])
+        return by_leader
+
+    def _begin(self, partitions: Collection[TopicPartition], question: Awaitable[None], name: str) -> None:
+        """Not to be asked again before this question must have been answered."""
+        now = asyncio.get_running_loop().time()
+        self._subscription.retry_later(partitions, now + self._config.request_timeout_ms / 1000)
+        self._tasks.spawn(self._guard(partitions, question), name)
+
+    async def _guard(self, partitions: Collection[TopicPartition], question: Awaitable[None]) -> None:
+        """Have errors raised by the next poll, and whatever has changed looked at."""
+        try:
+            await question
+        except ClientError as error:
+            if not error.is_retriable:
+                self._failure = error
+            self._ask_later(partitions)
+        self._found()
+
+    def _ask_later(self, partitions: Collection[TopicPartition]) -> None:
+        """Nothing was learned of these. Perhaps there are new leaders."""
+        now = asyncio.get_running_loop().time()
+        self._subscription.retry_later(partitions, now + self._backoff.pause_seconds(self._failures))
+        self._failures += 1
+        self._request_metadata()
+
+    # What is committed
+
+    async def _look_up_committed(self, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
+        committed = {} if self._committed is None else await self._committed(partitions)
+        still = {
+            tp: p for tp, p in partitions.items() if self._subscription.get(tp) is p and p.phase is Phase.INITIALIZING
+        }
+        for topic_partition, partition in still.items():
+            offset = committed.get(topic_partition)
+            if offset is not None:
+                leader = self._leader_of(topic_partition)
+                partition.seek(FetchPosition(offset.offset, offset.leader_epoch, leader))
+        self._failures = 0
+        self._subscription.reset_initializing(still.keys() - committed.keys())
+
+    # Offsets by time
+
+    async def _look_up_offsets(self, node_id: int, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
+        policies = {tp: partition.reset_policy for tp, partition in partitions.items()}
+        asked = by_topic((tp, self._by_time(tp, policy)) for tp, policy in policies.items())
+        request = ListOffsetsRequest(
+            replica_id=_CONSUMER,
+            isolation_level=_READ_COMMITTED if self._config.reads_committed else _READ_UNCOMMITTED,
+            topics=[ListOffsetsTopic(name=name, partitions=of_topic) for name, of_topic in asked.items()],
+        )
+        seconds = self._config.request_timeout_ms / 1000
+        answers = await self._cluster.ask_each({node_id: request}, ListOffsetsResponse, None, seconds)
+        errors = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+        for topic_partition, error, offset in _offsets(answers[node_id], partitions):
+            if error is ErrorCode.NONE and offset == NO_OFFSET:  # No record is as young as that yet.
+                error = ErrorCode.OFFSET_NOT_AVAILABLE
+            errors[topic_partition] = error
+            if error is ErrorCode.NONE:
+                position = FetchPosition(offset, leader=self._leader_of(topic_partition))
+                self._subscription.complete_reset(topic_partition, policies[topic_partition], position)
+        self._settle(errors)
+
+    def _by_time(self, topic_partition: TopicPartition, policy: ResetPolicy) -> ListOffsetsPartition:
+        assert policy.timestamp is not None, "a partition waits for a reset without a policy"
+        return ListOffsetsPartition(
+            partition_index=topic_partition.partition,
+            current_leader_epoch=self._leader_of(topic_partition).epoch,
+            timestamp=self._wall_clock() - policy.timestamp if policy.is_age else policy.timestamp,
+        )
+
+    # Ends of epochs
+
+    async def _validate(self, node_id: int, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
+        positions = {tp: partition.position for tp, partition in partitions.items()}
+        asked = by_topic((tp, _end_of_epoch(tp, position)) for tp, position in positions.items())
+        request = OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic=name, partitions=of_topic) for name, of_topic in asked.items()],
+            replica_id=_CONSUMER,
+        )
+        seconds = self._config.request_timeout_ms / 1000
+        answers = await self._cluster.ask_each({node_id: request}, OffsetForLeaderEpochResponse, None, seconds)
+        answer = answers[node_id]
+        if answer is ErrorCode.UNSUPPORTED_VERSION:  # A broker before Kafka 2.3 cannot be asked: trust the position.
+            for topic_partition, position in positions.items():
+                self._subscription.complete_validation(topic_partition, position, 0, position.offset)
+            return
+        errors = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+        truncated: list[ClientError] = []
+        for topic_partition, error, end_epoch, end_offset in _ends(answer, partitions):
+            errors[topic_partition] = error
+            if error is ErrorCode.NONE:
+                try:
+                    position = positions[topic_partition]
+                    self._subscription.complete_validation(topic_partition, position, end_epoch, end_offset)
+                except ClientError as truncation:
+                    truncated.append(truncation)
+        self._settle(errors)
+        if truncated:
+            raise truncated[0]
+
+    def _settle(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        """Ask again what did not succeed. Raises ``BrokerRefused`` for what will not."""
+        failed = {topic_partition: error for topic_partition, error in errors.items() if error is not ErrorCode.NONE}
+        if failed:
+            self._ask_later(failed.keys())
+        else:
+            self._failures = 0
+        for topic_partition, error in failed.items():
+            if error not in RETRIABLE and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
+                raise BrokerRefused(str(topic_partition), Refusal(error=error))
+
+
+def _end_of_epoch(topic_partition: TopicPartition, position: FetchPosition) -> OffsetForLeaderPartition:
+    return OffsetForLeaderPartition(
+        partition=topic_partition.partition,
+        current_leader_epoch=position.leader.epoch,
+        leader_epoch=position.offset_epoch,
+    )
+
+
+def _offsets(
+    answer: ListOffsetsResponse | ErrorCode, partitions: Iterable[TopicPartition]
+) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
+    if isinstance(answer, ErrorCode):
+        yield from ((topic_partition, answer, NO_OFFSET) for topic_partition in partitions)
+        return
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(topic.name, partition.partition_index)
+            yield topic_partition, error_code(partition.error_code), partition.offset
+
+
+def _ends(
+    answer: OffsetForLeaderEpochResponse | ErrorCode, partitions: Iterable[TopicPartition]
+) -> Iterable[tuple[TopicPartition, ErrorCode, int, int]]:
+    if isinstance(answer, ErrorCode):
+        yield from ((topic_partition, answer, NO_OFFSET, NO_OFFSET) for topic_partition in partitions)
+        return
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(topic.topic, partition.partition)
+            yield topic_partition, error_code(partition.error_code), partition.leader_epoch, partition.end_offset

@@ -1,0 +1,23 @@
+"""How an application hears that its partitions change."""
+
+from collections.abc import Collection
+
+from protocol.topic_partition import TopicPartition
+
+
+class RebalanceListener:
+    """Override what matters. Everything is called inside ``poll`` (or ``close``, ``unsubscribe``), which waits for it.
+
+    The rules are those of Kafka's ``ConsumerRebalanceListener``; an exception comes out of ``poll`` when the rebalance
+    is complete.
+    """
+
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """These go to others next. They are still assigned: what was done with their records can be committed."""
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """These are new. They can be seeked in before the first of their records comes."""
+
+    async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        """These are others' already: this consumer was too late. Nothing can be committed for them."""
+        await self.on_partitions_revoked(partitions)
