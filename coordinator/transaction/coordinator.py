@@ -20,7 +20,7 @@ the client is told COORDINATOR_NOT_AVAILABLE, which says nothing about the outco
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -158,7 +158,9 @@ class TransactionCoordinator:
             wall_clock=wall_clock,
             transaction_version=transaction_version,
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-            abort=lambda partition, txn, transition: self._prepare(partition, txn, transition, _ignore, _ignore),
+            abort=lambda partition, txn, transition, on_done: self._prepare(
+                partition, txn, transition, on_done, _ignore
+            ),
         )
 
     # Life
@@ -492,6 +494,16 @@ class TransactionCoordinator:
         if self._states.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return wanted.select(self._states.all_transactions(), self._wall_clock())
+
+    def open_transactions(self) -> Iterator[Transaction]:
+        """The ids of this broker's partitions that have an ongoing transaction."""
+        for partition in self._states.open_partitions():
+            yield from partition.ongoing.values()
+
+    @property
+    def timed_out_count(self) -> int:
+        """How many transactions this coordinator has aborted because they were open for too long."""
+        return self._sweeps.timed_out_count
 
     # What requests share
 

@@ -272,7 +272,7 @@ def _initialise(
     continues = expected is None or expected.epoch == epoch or not metadata.exists_in_log
     if not continues:
         assert expected is not None
-        if expected.epoch != metadata.last_producer_epoch:
+        if expected.epoch != metadata.last_producer_epoch or epoch > LAST_LIVE_EPOCH:
             return ErrorCode.PRODUCER_FENCED
         # The answer to its last request was lost: it gets the same one again. Had another producer come in between,
         # the last epoch would have been forgotten.
@@ -414,7 +414,8 @@ def _answer_retry(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, c
     if is_bumped and state in PREPARED_STATES:
         is_same_end = commit is (state is TransactionState.PREPARE_COMMIT)
         return ErrorCode.CONCURRENT_TRANSACTIONS if is_same_end else ErrorCode.INVALID_TXN_STATE
-    if state in COMPLETE_STATES and (is_bumped or is_rotated):
+    is_live = metadata.producer_epoch != MAX_EPOCH  # Else the answer would be an epoch that no producer may have.
+    if state in COMPLETE_STATES and is_live and (is_bumped or is_rotated):
         is_same_end = commit is (state is TransactionState.COMPLETE_COMMIT)
         return ErrorCode.NONE if is_same_end else ErrorCode.INVALID_TXN_STATE
     return ErrorCode.PRODUCER_FENCED

@@ -20,11 +20,12 @@ from coordinator.transaction.state import (
     decide_timeout,
     decide_with_producer_id,
 )
-from coordinator.transaction.state_manager import OwnedPartition, TransactionStateManager
+from coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
+from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-Abort = Callable[[OwnedPartition, Transaction, Transition], None]
+Abort = Callable[[OwnedPartition, Transaction, Transition, OnDone], None]
 
 
 class Sweeps:
@@ -41,7 +42,10 @@ class Sweeps:
         transactional_id_expiration_ms: int,
         abort: Abort,
     ) -> None:
-        """``abort`` carries out what was decided; ``transaction_version`` is the finalised level of the feature."""
+        """``transaction_version`` is the finalised level of the feature.
+
+        ``abort`` carries out what was decided, and says when it is durable, or why it will not be.
+        """
         self._states = states
         self._producer_ids = producer_ids
         self._tasks = tasks
@@ -51,6 +55,8 @@ class Sweeps:
         self._abort = abort
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._is_reserving = False
+        self.timed_out_count = 0
+        """How many transactions were aborted since the start because they took too long."""
 
     def start(self, abort_interval_ms: int, expire_interval_ms: int) -> None:
         """Sweep from now on; for the first time after an interval."""
@@ -83,7 +89,11 @@ class Sweeps:
                     logger.info("%s was %s: aborting it", txn, cause)
                     if decision.next_producer_id == new_producer_id:
                         new_producer_id = NO_PRODUCER_ID
-                    self._abort(partition, txn, decision._replace(cause=cause))
+                    self._abort(partition, txn, decision._replace(cause=cause), self._count)
+
+    def _count(self, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self.timed_out_count += 1
 
     def _decide_timeout(self, txn: Transaction, new_producer_id: int) -> Transition | Missing | None:
         now_ms, version = self._wall_clock(), self._transaction_version()
