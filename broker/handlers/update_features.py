@@ -35,8 +35,6 @@ _FIRST_VERSION_WITHOUT_RESULTS: Final = 2
 def handle_update_features(broker: "Broker", context: RequestContext, request: UpdateFeaturesRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _refused(ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
-    if not broker.controller.is_active:
-        return _refused(NOT_CONTROLLER)
     return _update(broker, context.api_version, request)
 
 
@@ -46,7 +44,7 @@ async def _update(broker: "Broker", version: int, request: UpdateFeaturesRequest
     errors = await broker.controller.update_features(
         updates, all_or_nothing=all_or_nothing, validate_only=request.validate_only
     )
-    if NOT_CONTROLLER in errors:  # It resigned meanwhile; then all are.
+    if NOT_CONTROLLER in errors:  # Then all are.
         return _refused(NOT_CONTROLLER)
     if not all_or_nothing:
         return UpdateFeaturesResponse(

@@ -1,5 +1,7 @@
 """UpdateFeatures on a whole broker, and what ApiVersions says afterwards."""
 
+import asyncio
+
 import pytest
 
 from broker.handlers.api_versions import handle_api_versions
@@ -157,7 +159,8 @@ async def test_a_broker_stops_when_a_level_is_finalised_that_it_does_not_support
             data = znodes.encode_features(FinalizedFeatures(levels={TV: level}))
             await (session.create(paths.FEATURE, data) if level == 2 else session.set(paths.FEATURE, data))
         await broker.features.refresh(session, lambda: None)
-        assert "level 3" in await broker.failure
+        async with asyncio.timeout(5):
+            assert "level 3" in await broker.failure
         assert await told(broker) == ({TV: 2}, 0)
 
 
