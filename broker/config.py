@@ -94,6 +94,9 @@ class BrokerConfig:
     oncelog_connection_max_inflight_bytes: int = long(
         64 << 20, "Bytes of such requests; at least one request is always read.", low=1
     )
+    oncelog_http_listener: str | None = string(
+        None, "host:port of the pages /metrics and /ready; not opened if not set."
+    )
 
     # Topics
     auto_create_topics_enable: bool = boolean(True, "Whether asking for an unknown topic creates it.")

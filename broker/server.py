@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.auto_topics import AutoTopicCreation
 from broker.config import BrokerConfig
@@ -60,6 +60,9 @@ from coordinator.ports import WallClock
 from coordinator.producer_ids import ProducerIds
 from coordinator.transaction.coordinator import TransactionCoordinator
 from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.metrics.monitor import Monitor
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +170,7 @@ class _Start:
         resources.callback(coordinators.stop)
         listeners = parse_listeners(config)
         listeners = listeners.with_ports(await server.bind(listeners.bound))
+        monitor = await self._open_monitor()
 
         controller = self._running = self._controller(broker_id, store, channel, listeners)
         await controller.start()
@@ -200,7 +204,10 @@ class _Start:
             resources=resources,
         )
         resources.callback(server.stop_listening)
-        await server.serve(Dispatcher(broker, broker.handlers))
+        dispatcher = Dispatcher(broker, broker.handlers)
+        if monitor is not None:
+            monitor.show(broker, dispatcher, server)
+        await server.serve(dispatcher)
         return broker
 
     # The data directory, and the metadata store in it
@@ -266,6 +273,18 @@ class _Start:
         logs.close(NO_BROKER_EPOCH if self._running is None else self._running.broker_epoch)
 
     # The parts
+
+    async def _open_monitor(self) -> "Monitor | None":
+        """None unless it is wanted: its library is not even loaded then."""
+        address = self._config.oncelog_http_listener
+        if address is None:
+            return None
+        from broker.metrics.monitor import Monitor
+
+        monitor = Monitor(self._supervisor)
+        self._resources.callback(monitor.stop)
+        await monitor.listen(address)
+        return monitor
 
     def _group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(

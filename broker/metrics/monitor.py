@@ -1,0 +1,129 @@
+"""The two pages of a broker: ``/metrics`` for Prometheus, ``/ready`` for whoever must know whether it serves.
+
+The families are Kafka's, by the names under which the JMX exporter shows them in the usual dashboards; what Kafka has
+nothing for is ours. ``docs/metrics.md`` lists them. A page that cannot be shown is 500, and the log says why.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Metric
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import CollectorRegistry
+
+from broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics
+from broker.metrics.exposition import CONTENT_TYPE, write_families
+from broker.metrics.http_endpoint import HttpEndpoint, Page
+from broker.metrics.loop_lag import BOUNDS, LoopLag
+from broker.metrics.partition_metrics import log_metrics, replica_metrics, topic_metrics
+from broker.metrics.request_metrics import request_metrics, traffic_metrics
+from broker.metrics.response_errors import ResponseErrors
+from broker.metrics.transaction_metrics import transaction_metrics, verification_metrics
+from broker.network.socket_server import SocketServer
+from broker.settings import ConfigError
+from broker.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from broker.dispatch import Dispatcher
+    from broker.server import Broker
+
+logger = logging.getLogger(__name__)
+
+_ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>\d{1,5})")
+
+
+class Monitor:
+    """Made before the broker, so that what it counts is counted from the first request on."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.errors = ResponseErrors()
+        self._lag = LoopLag()
+        self._endpoint = HttpEndpoint(supervisor)
+        registry = CollectorRegistry()
+        self._of_the_process = [ProcessCollector(registry=registry), GCCollector(registry=registry)]
+
+    async def listen(self, address: str) -> None:
+        """Open ``host:port``; an empty host is every interface. Raises ``ConfigError``."""
+        match = _ADDRESS.fullmatch(address)
+        if match is None or int(match["port"]) > 65_535:
+            raise ConfigError(f"oncelog.http.listener={address!r} is not valid: expected host:port")
+        try:
+            port = await self._endpoint.listen(match["host"].strip("[]"), int(match["port"]))
+        except OSError as error:
+            raise ConfigError(f"oncelog.http.listener={address} cannot be opened: {error.strerror}") from error
+        logger.info("Metrics are at http://%s:%d/metrics", match["host"] or "localhost", port)
+        self._lag.start()
+
+    def stop(self) -> None:
+        self._lag.stop()
+        self._endpoint.stop()
+
+    def show(self, broker: "Broker", dispatcher: "Dispatcher", server: SocketServer) -> None:
+        """From now on the pages are about this broker."""
+        dispatcher.on_answer = self.errors.note
+
+        async def metrics() -> Page:
+            families = chain(
+                broker_families(broker),
+                request_metrics(dispatcher, self.errors),
+                traffic_metrics(server.traffic()),
+                self._own_families(),
+            )
+            return Page(await write_families(families), content_type=CONTENT_TYPE)
+
+        async def ready() -> Page:
+            reason = why_not_ready(broker)
+            if reason is not None:
+                return Page(f"{reason}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
+            return Page(b"ready\n")
+
+        self._endpoint.pages = {"/metrics": metrics, "/ready": ready}
+
+    def _own_families(self) -> Iterator[Metric]:
+        counts, below = self._lag.counts, 0
+        buckets: list[tuple[str, float]] = []
+        for bound, count in zip([*map(str, BOUNDS), "+Inf"], counts, strict=True):
+            below += count
+            buckets.append((bound, below))
+        yield HistogramMetricFamily(
+            "oncelog_event_loop_lag_seconds",
+            "How late a timer fired that is set every half second.",
+            buckets=buckets,
+            sum_value=self._lag.total_seconds,
+        )
+        yield GaugeMetricFamily("oncelog_tasks", "Tasks of the event loop.", value=len(asyncio.all_tasks()))
+        for collector in self._of_the_process:
+            yield from collector.collect()
+
+
+def broker_families(broker: "Broker") -> Iterator[Metric]:
+    """What the parts of a broker tell of themselves."""
+    replicas = broker.replica_manager
+    return chain(
+        controller_metrics(broker),
+        feature_metrics(broker),
+        group_metrics(broker),
+        transaction_metrics(broker.transaction_coordinator, broker.wall_clock()),
+        verification_metrics(broker.transaction_verifier.metrics),
+        replica_metrics(replicas),
+        topic_metrics(replicas),
+        log_metrics(replicas),
+    )
+
+
+def why_not_ready(broker: "Broker") -> str | None:
+    """Why clients should not be sent to a broker, or None."""
+    if broker.failure.done():
+        return f"the broker cannot go on: {broker.failure.result()}"
+    if broker.metadata.image.controller_id not in broker.metadata.image.brokers:
+        return "no controller is known"
+    if broker.broker_id not in broker.metadata.image.brokers:
+        return "the controller does not know this broker yet"
+    return None

@@ -1,0 +1,159 @@
+"""What the families say of a broker, and when a broker is ready."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from prometheus_client import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.handlers.create_topics import handle_create_topics
+from broker.metrics.exposition import write_families
+from broker.metrics.monitor import broker_families, why_not_ready
+from broker.metrics.partition_metrics import ROWS_AT_ONCE, log_metrics, replica_metrics, topic_metrics
+from broker.metrics.transaction_metrics import verification_metrics
+from broker.replication.replica_manager import EPOCH_DURING_DELETE
+from broker.replication.verification_metrics import VerificationMetrics
+from broker.storage.log_config import LogConfig
+from coordinator.controller.cluster_image import BrokerImage
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from tests.unit.broker.batches import batch
+from tests.unit.broker.handlers.administration import ask, running_broker
+from tests.unit.broker.replica_side import ME, OTHER, ReplicaSide
+from tests.unit.broker.virtual_time import in_virtual_time
+
+
+def values(families: Iterator[Metric]) -> dict[str, float]:
+    """By the sample's name, with its labels' values behind it."""
+    return {
+        "/".join((sample.name, *sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+async def test_a_whole_broker_can_be_written_and_read() -> None:
+    async with running_broker() as broker:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
+        await ask(broker, handle_create_topics, request, CreateTopicsResponse)
+        text = (await write_families(broker_families(broker))).decode()
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        (leaders,) = families["kafka_server_replicamanager_leadercount"].samples
+        (everything,) = families["kafka_controller_kafkacontroller_globalpartitioncount"].samples
+        assert leaders.value == everything.value == 3
+        assert all(family.documentation for family in families.values())
+
+
+async def test_a_broker_is_ready_while_it_serves_and_has_a_controller() -> None:
+    async with running_broker() as broker:
+        assert why_not_ready(broker) is None
+        image = broker.metadata.image
+        broker.metadata.image = replace(image, brokers={2: BrokerImage(id=2, endpoints={})})
+        assert why_not_ready(broker) == "no controller is known"
+        broker.metadata.image = replace(broker.metadata.image, controller_id=2)
+        assert why_not_ready(broker) == "the controller does not know this broker yet"
+        broker.failure.set_result("the disk is gone")
+        assert why_not_ready(broker) == "the broker cannot go on: the disk is gone"
+
+
+async def test_partitions_that_are_not_whole_are_counted() -> None:
+    side = ReplicaSide()
+    two = LogConfig(min_insync_replicas=2)
+    side.lead("whole", replicas=(ME, OTHER), isr=(ME, OTHER), config=two)
+    side.lead("thin", replicas=(ME, OTHER), isr=(ME,), config=two)
+    side.lead("one", count=3, replicas=(ME, OTHER), isr=(ME,))
+    side.lead("followed", replicas=(ME, OTHER), leader=OTHER)
+    counted = values(replica_metrics(side.replica_manager))
+    manager = "kafka_server_replicamanager_"
+    assert counted == {
+        manager + "partitioncount": 6,
+        manager + "leadercount": 5,
+        manager + "offlinereplicacount": 0,
+        manager + "underreplicatedpartitions": 4,
+        manager + "underminisrpartitioncount": 1,
+        manager + "atminisrpartitioncount": 4,
+        manager + "produceridcount": 0,
+    }
+
+
+async def test_logs_are_told_of_where_they_are_led() -> None:
+    side = ReplicaSide()
+    side.lead("t", count=2)
+    side.lead("followed", replicas=(ME, OTHER), leader=OTHER)
+    side.append(batch(b"a", b"b"))
+    size = len(batch(b"c", producer_id=7, epoch=0, sequence=0, transactional=True))
+    side.append(batch(b"c", producer_id=7, epoch=0, sequence=0, transactional=True))
+    side.append(batch(b"c", producer_id=7, epoch=0, sequence=0, transactional=True))  # It is there already.
+    counted = values(log_metrics(side.replica_manager))
+    assert counted["kafka_cluster_partition_laststableoffsetlag/t/0"] == 1
+    assert counted["kafka_cluster_partition_laststableoffsetlag/t/1"] == 0
+    assert counted["kafka_log_log_logendoffset/t/0"] == 3
+    assert counted["kafka_log_log_logstartoffset/t/0"] == 0
+    assert counted["kafka_log_log_size/t/0"] == size + len(batch(b"a", b"b"))
+    assert counted["kafka_log_log_numlogsegments/t/0"] == 1
+    assert not any("followed" in name for name in counted)
+    of_topics = values(topic_metrics(side.replica_manager))
+    assert of_topics["kafka_server_brokertopicmetrics_messagesin_total/t"] == 3
+    assert of_topics["kafka_server_brokertopicmetrics_bytesin_total/t"] == counted["kafka_log_log_size/t/0"]
+    assert of_topics["kafka_server_brokertopicmetrics_bytesout_total/t"] == 0
+    assert values(replica_metrics(side.replica_manager))["kafka_server_replicamanager_produceridcount"] == 1
+
+
+def test_verifications() -> None:
+    metrics = VerificationMetrics()
+    metrics.record(3.0, 0)
+    metrics.record(7.5, 2)
+    manager = "kafka_server_addpartitionstotxnmanager_"
+    assert values(verification_metrics(metrics)) == {
+        manager + "verificationtimems_count": 2,
+        manager + "verificationtimems_sum": 10.5,
+        manager + "verificationtimems_max": 7.5,
+        manager + "verificationfailure_total": 2,
+    }
+
+
+async def test_others_run_while_families_are_written() -> None:
+    seen: list[int] = []
+    turns = 0
+
+    def families() -> Iterator[Metric]:
+        for index in range(5):
+            seen.append(turns)
+            yield GaugeMetricFamily(f"family_{index}", "Some.", value=index)
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        counting = group.create_task(count())
+        text = await write_families(families())
+        counting.cancel()
+    assert seen == sorted(set(seen))
+    assert text.count(b"# TYPE") == 5
+
+
+@in_virtual_time
+async def test_a_family_of_many_partitions_is_written_as_one_though_it_comes_in_parts() -> None:
+    side = ReplicaSide()
+    side.lead("t", count=2 * ROWS_AT_ONCE + 1)
+    parts = list(log_metrics(side.replica_manager))
+    assert max(len(part.samples) for part in parts) == ROWS_AT_ONCE
+    families = log_metrics(side.replica_manager)
+    text = (await write_families(chain([next(families)], gone_meanwhile(side), families))).decode()
+    assert text.count("# TYPE kafka_log_log_size ") == 1
+    counted = {family.name: len(family.samples) for family in text_string_to_metric_families(text)}
+    assert counted["kafka_log_log_size"] == 2 * ROWS_AT_ONCE
+
+
+def gone_meanwhile(side: ReplicaSide) -> Iterator[Metric]:
+    """No family, but one partition fewer."""
+    states = [StopReplicaPartitionState(partition_index=0, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True)]
+    topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
+    side.replica_manager.stop_replica(StopReplicaRequest(controller_id=ME, controller_epoch=1, topic_states=topics))
+    yield from ()
