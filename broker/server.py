@@ -31,6 +31,7 @@ from broker.part_settings import group_settings, log_manager_config, transaction
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.transaction_coordinators import TransactionCoordinators
 from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Quotas, Unlimited
@@ -312,14 +313,14 @@ class _Start:
     def _transaction_verifier(
         self, broker_id: int, replicas: ReplicaManager, transactions: TransactionCoordinator, channel: LocalChannel
     ) -> TransactionVerifier:
-        return TransactionVerifier(
-            replicas,
+        coordinators = TransactionCoordinators(
             transactions,
             broker_id=broker_id,
             metadata=self._metadata,
             channel=channel,
-            settings=verification_settings(self._config),
+            request_timeout_ms=self._config.request_timeout_ms,
         )
+        return TransactionVerifier(replicas, coordinators, verification_settings(self._config))
 
     def _replica_manager(self, broker_id: int, logs: LogManager, coordinators: "_Coordinators") -> ReplicaManager:
         return ReplicaManager(

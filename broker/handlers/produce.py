@@ -27,14 +27,13 @@ its partitions to the transaction, and may be answered with CONCURRENT_TRANSACTI
 (KIP-890); 13 has topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import CloseConnection, Later, Outcome, RequestContext, handles
 from broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from broker.replication.leader_hint import leader_hint
-from broker.replication.transaction_verification import Errors
+from broker.replication.transaction_verification import Errors, Pending
 from broker.security.authorizer import Operation, ResourceType
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendOrigin
@@ -119,9 +118,9 @@ def handle_produce(broker: "Broker", context: RequestContext, request: ProduceRe
 
 
 async def _append_when_verified(
-    broker: "Broker", context: RequestContext, request: ProduceRequest, verdict: Coroutine[Any, Any, Errors]
+    broker: "Broker", context: RequestContext, request: ProduceRequest, pending: Pending
 ) -> ProduceResponse | Later | None:
-    errors = await verdict
+    errors = await pending.decided()
     return _append(broker, context, request, errors)
 
 

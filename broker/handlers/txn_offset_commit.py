@@ -12,11 +12,10 @@ those before 4 TRANSACTION_ABORTABLE. Clients of version 5 do not say beforehand
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.dispatch import Outcome, RequestContext, handles
-from broker.replication.transaction_verification import Errors
+from broker.replication.transaction_verification import Errors, Pending
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
 from coordinator.group.offset_requests import Committer, OffsetToCommit, PartitionErrors
@@ -100,9 +99,9 @@ class _Commit:
         self._refused = refused
 
     async def append_when_verified(
-        self, verdict: Coroutine[Any, Any, Errors]
+        self, pending: Pending
     ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
-        errors = await verdict
+        errors = await pending.decided()
         return self.append(errors)
 
     def append(self, unverified: Errors) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:

@@ -25,13 +25,14 @@ this broker wakes us when it has completed; another one is asked again every ``a
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from broker.replication.add_partitions_to_txn_sender import AddPartitionsToTxnSender, PartitionErrors, Question
+from broker.replication.add_partitions_to_txn_sender import PartitionErrors, Question
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.transaction_coordinators import Asked, TransactionCoordinators
 from broker.replication.verification_errors import (
     UNDECIDED,
     TransactionSupportedOperation,
@@ -43,10 +44,6 @@ from broker.replication.verification_errors import (
 from broker.replication.verification_metrics import VerificationMetrics
 from broker.storage.producer_state import ProducerStateManager
 from broker.storage.verification_state import VerificationStateEntry
-from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
-from coordinator.ports import BrokerChannel, TopicMetadata
-from coordinator.runtime import Answer, map_answer, partition_for
-from coordinator.transaction.coordinator import TransactionCoordinator
 from coordinator.transaction.state import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
@@ -56,8 +53,6 @@ from protocol.topic_partition import TopicPartition
 _LONGEST_WAIT_SECONDS: Final = 5.0
 _FIRST_PAUSE_SECONDS: Final = 0.001
 _LONGEST_PAUSE_SECONDS: Final = 0.05
-_CLIENT_VERSION: Final = 2
-"""The transaction protocol of clients whose partitions are added by writing to them."""
 
 _ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
 _PRODUCER: Final = Struct(">qhi")
@@ -66,10 +61,10 @@ _PRODUCER_POSITION: Final = 43
 
 Errors: TypeAlias = PartitionErrors
 """Why batches must not be appended."""
-Verdict: TypeAlias = Errors | Coroutine[Any, Any, Errors]
-"""What may not be appended; a coroutine while that cannot be said. The append has to follow in the same step."""
 MayWrite: TypeAlias = Callable[[str], bool]
 """Whether the client may write to a topic."""
+Tell: TypeAlias = Callable[[ErrorCode, TransactionSupportedOperation], ErrorCode]
+"""A coordinator's error in the words that the client knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,33 +86,44 @@ class _Batch(NamedTuple):
     base_sequence: int
 
 
+class _Request(NamedTuple):
+    """The batches of one request, which are all of one producer."""
+
+    transactional_id: str
+    batches: list[_Batch]
+    operation: TransactionSupportedOperation
+    patience: float
+    """How many seconds it waits for a coordinator that is out of reach."""
+    tell: Tell
+
+    def told(self, errors: Errors) -> Errors:
+        return {partition: self.tell(error, self.operation) for partition, error in errors.items()}
+
+
 class TransactionVerifier:
-    """Asks for one broker's partitions."""
+    """Asks for one broker's partitions.
+
+    What it returns is either what may not be appended, and the append of the rest has to follow in the same step; or a
+    ``Pending``, while that cannot be said.
+    """
 
     def __init__(
-        self,
-        replicas: ReplicaManager,
-        coordinator: TransactionCoordinator,
-        *,
-        broker_id: int,
-        metadata: TopicMetadata,
-        channel: BrokerChannel,
-        settings: VerificationSettings,
+        self, replicas: ReplicaManager, coordinators: TransactionCoordinators, settings: VerificationSettings
     ) -> None:
-        self.metrics = VerificationMetrics()
         self._replicas = replicas
-        self._coordinator = coordinator
-        self._broker_id = broker_id
-        self._metadata = metadata
+        self._coordinators = coordinators
         self._settings = settings
-        self._sender = AddPartitionsToTxnSender(channel, request_timeout_ms=settings.request_timeout_ms)
+
+    @property
+    def metrics(self) -> VerificationMetrics:
+        return self._coordinators.metrics
 
     def stop(self) -> None:
-        self._sender.stop()
+        self._coordinators.stop()
 
     def verify_produce(
         self, transactional_id: str, request: ProduceRequest, version: int, may_write: MayWrite
-    ) -> Verdict:
+    ) -> "Errors | Pending":
         """For a request whose batches are all of one producer. Topics that may not be written to are left out."""
         operation = operation_of_produce(version)
         if not self._applies(operation) or not self._begins_transaction(request):
@@ -128,18 +134,20 @@ class TransactionVerifier:
             if may_write(topic)
         ]
         patience = min(request.timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
-        verdict = self._verify(transactional_id, batches, operation, patience)
-        return _told(verdict, produce_error, operation)
+        return self._verify(_Request(transactional_id, batches, operation, patience, produce_error))
 
     def verify_offsets(
         self, transactional_id: str, producer: ProducerIdAndEpoch, offsets_partition: TopicPartition, version: int
-    ) -> Verdict:
+    ) -> "Errors | Pending":
         """For offsets that are committed in a transaction; ``offsets_partition`` is their group's, led here."""
         operation = operation_of_txn_offset_commit(version)
         if not self._applies(operation):
             return {}
         batch = _Batch(offsets_partition, producer, NO_SEQUENCE)
-        return _told(self._verify(transactional_id, [batch], operation, 0), offset_commit_error, operation)
+        return self._verify(_Request(transactional_id, [batch], operation, 0, offset_commit_error))
+
+    def _applies(self, operation: TransactionSupportedOperation) -> bool:
+        return operation.adds_partitions or self._settings.enabled
 
     def _begins_transaction(self, request: ProduceRequest) -> bool:
         """Whether there is a batch whose transaction is not open on its partition. Most requests end here."""
@@ -152,96 +160,90 @@ class TransactionVerifier:
                     return True
         return False
 
-    def _applies(self, operation: TransactionSupportedOperation) -> bool:
-        return operation.adds_partitions or self._settings.enabled
-
-    def _verify(
-        self, transactional_id: str, batches: list[_Batch], operation: TransactionSupportedOperation, patience: float
-    ) -> Verdict:
-        attempt = _Attempt(self._replicas, batches, operation)
+    def _verify(self, request: _Request) -> "Errors | Pending":
+        attempt = _Attempt(self._replicas, request)
         if not attempt.guards:
-            return attempt.errors
-        answer, is_here = self._ask(attempt.question(transactional_id))
-        if isinstance(answer, dict) and UNDECIDED.isdisjoint(answer.values()):
-            return attempt.settled(answer)
-        waiting = _Waiting(self._settings, operation, patience)
-        return self._verify_patiently(transactional_id, batches, waiting, attempt, answer, is_here)
+            return request.told(attempt.errors)
+        asked = self._coordinators.ask(attempt.question)
+        answers = asked.at_once()
+        if answers is not None and UNDECIDED.isdisjoint(answers.values()):
+            return request.told(attempt.settled(answers))
+        begun = None if asked.withdraw() else (attempt, asked)
+        return Pending(self._replicas, self._coordinators, self._settings, request, begun)
 
-    async def _verify_patiently(
+
+class Pending:
+    """A request that waits for its coordinator's decision."""
+
+    __slots__ = ("_begun", "_coordinators", "_longest_retry", "_next_pause", "_replicas", "_request", "_settings")
+
+    def __init__(
         self,
-        transactional_id: str,
-        batches: list[_Batch],
-        waiting: "_Waiting",
-        attempt: "_Attempt",
-        answer: Answer[PartitionErrors],
-        is_here: bool,
-    ) -> Errors:
-        """Ask until there is a decision or no time is left. Nothing is awaited after the last look at the guards."""
+        replicas: ReplicaManager,
+        coordinators: TransactionCoordinators,
+        settings: VerificationSettings,
+        request: _Request,
+        begun: "tuple[_Attempt, Asked] | None",
+    ) -> None:
+        self._replicas = replicas
+        self._coordinators = coordinators
+        self._settings = settings
+        self._request = request
+        self._begun = begun
+        """The question that is under way."""
+        self._longest_retry = min(settings.retry_backoff_max_ms, settings.request_timeout_ms) / 1000
+        self._next_pause = _FIRST_PAUSE_SECONDS
+
+    async def decided(self) -> Errors:
+        """Ask until there is a decision, or no time is left. Nothing is awaited after the last look at the guards."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         while True:
-            waiting.begin()
-            answers = answer if isinstance(answer, dict) else await answer
-            pause = waiting.pause(answers, is_here=is_here)
+            attempt, asked = self._begun or self._begin()
+            if asked is None:
+                return self._request.told(attempt.errors)
+            answers = await asked.answers()
+            pause = self._pause(answers, asked, loop.time() - started)
             if pause is None:
-                return attempt.settled(answers)
+                return self._request.told(attempt.settled(answers))
             await asyncio.sleep(pause)
-            attempt = _Attempt(self._replicas, batches, waiting.operation)
-            if not attempt.guards:
-                return attempt.errors
-            answer, is_here = self._ask(attempt.question(transactional_id))
+            self._begun = None
 
-    # Asking
+    def _begin(self) -> "tuple[_Attempt, Asked | None]":
+        """Look again, since much may have happened, and ask if there is still something to ask."""
+        attempt = _Attempt(self._replicas, self._request)
+        return attempt, self._coordinators.ask(attempt.question) if attempt.guards else None
 
-    def _ask(self, question: Question) -> tuple[Answer[PartitionErrors], bool]:
-        """The answer, and whether it is from this broker."""
-        began = asyncio.get_running_loop().time()
-        answer = self._ask_here(question)
-        is_here = True
-        if isinstance(answer, dict) and ErrorCode.NOT_COORDINATOR in answer.values():
-            leader = self._coordinator_of(question.transactional_id)
-            if leader is None:
-                answer = question.all_answered(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            elif leader != self._broker_id:
-                answer, is_here = self._sender.ask(leader, question), False
-        return map_answer(answer, lambda errors: self._noted(began, errors)), is_here
-
-    def _ask_here(self, question: Question) -> Answer[PartitionErrors]:
-        transactional_id, producer, partitions, adds_partitions = question
-        if not adds_partitions:
-            return self._coordinator.verify_partitions(transactional_id, producer, partitions)
-        added = self._coordinator.add_partitions(transactional_id, producer, partitions, client_version=_CLIENT_VERSION)
-        return map_answer(added, question.all_answered)
-
-    def _coordinator_of(self, transactional_id: str) -> int | None:
-        count = self._metadata.partition_count(TRANSACTION_STATE_TOPIC_NAME)
-        if count is None:
+    def _pause(self, answers: PartitionErrors, asked: Asked, waited: float) -> float | None:
+        """Seconds until the next question; None if these answers are the last."""
+        request = self._request
+        if request.operation.adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values():
+            if waited >= self._longest_retry:
+                return None
+            has_waited_itself = asked.is_here and asked.seconds >= _FIRST_PAUSE_SECONDS
+            return 0 if has_waited_itself else self._settings.retry_backoff_ms / 1000
+        if UNDECIDED.isdisjoint(answers.values()) or waited >= request.patience:
             return None
-        leader = self._metadata.leader(
-            TopicPartition(TRANSACTION_STATE_TOPIC_NAME, partition_for(transactional_id, count))
-        )
-        return None if leader is None else leader.broker_id
-
-    def _noted(self, began: float, errors: PartitionErrors) -> PartitionErrors:
-        time_ms = (asyncio.get_running_loop().time() - began) * 1000
-        self.metrics.record(time_ms, sum(map(bool, errors.values())))
-        return errors
+        pause = self._next_pause
+        self._next_pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return pause
 
 
 class _Attempt:
     """The batches of a request as the producer state sees them now, and of which of them their coordinator is asked."""
 
-    __slots__ = ("_adds_partitions", "_open", "_replicas", "errors", "guards")
+    __slots__ = ("_adds_partitions", "_open", "_replicas", "_transactional_id", "errors", "guards")
 
-    def __init__(
-        self, replicas: ReplicaManager, batches: Iterable[_Batch], operation: TransactionSupportedOperation
-    ) -> None:
+    def __init__(self, replicas: ReplicaManager, request: _Request) -> None:
         self._replicas = replicas
-        self._adds_partitions = operation.adds_partitions
+        self._transactional_id = request.transactional_id
+        self._adds_partitions = request.operation.adds_partitions
         self.errors: Errors = {}
         """Of batches that are refused whatever a coordinator says: fenced, or their partition is not led here."""
         self.guards: dict[_Batch, VerificationStateEntry] = {}
         self._open: list[_Batch] = []
         """Batches whose transaction is open on their partition."""
-        for batch in batches:
+        for batch in request.batches:
             self._start(batch)
 
     def _start(self, batch: _Batch) -> None:
@@ -265,11 +267,11 @@ class _Attempt:
         log = partition.led_log
         return partition.unavailable_error if log is None else log.producer_state
 
-    def question(self, transactional_id: str) -> Question:
-        """One request carries the batches of one producer."""
+    @property
+    def question(self) -> Question:
         producer = next(iter(self.guards)).producer
         partitions = frozenset(batch.partition for batch in self.guards)
-        return Question(transactional_id, producer, partitions, self._adds_partitions)
+        return Question(self._transactional_id, producer, partitions, self._adds_partitions)
 
     def settled(self, answers: PartitionErrors) -> Errors:
         """What must not be appended in this step, by what was answered and by what has happened since the question."""
@@ -291,41 +293,6 @@ class _Attempt:
             self.errors[batch.partition] = error
 
 
-class _Waiting:
-    """How long a request waits for a decision, and how long until it asks again."""
-
-    __slots__ = ("_asked", "_backoff", "_longest_retry", "_next_pause", "_patience", "_started", "operation")
-
-    def __init__(
-        self, settings: VerificationSettings, operation: TransactionSupportedOperation, patience: float
-    ) -> None:
-        self.operation = operation
-        self._patience = patience
-        self._longest_retry = min(settings.retry_backoff_max_ms, settings.request_timeout_ms) / 1000
-        self._backoff = settings.retry_backoff_ms / 1000
-        self._next_pause = _FIRST_PAUSE_SECONDS
-        self._started = self._asked = asyncio.get_running_loop().time()
-
-    def begin(self) -> None:
-        """A question has just been asked."""
-        self._asked = asyncio.get_running_loop().time()
-
-    def pause(self, answers: PartitionErrors, *, is_here: bool) -> float | None:
-        """Seconds until the next question; None if these answers are the last."""
-        now = asyncio.get_running_loop().time()
-        waited = now - self._started
-        if self.operation.adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values():
-            if waited >= self._longest_retry:
-                return None
-            has_waited_itself = is_here and now - self._asked >= _FIRST_PAUSE_SECONDS
-            return 0 if has_waited_itself else self._backoff
-        if UNDECIDED.isdisjoint(answers.values()) or waited >= self._patience:
-            return None
-        pause = self._next_pause
-        self._next_pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        return pause
-
-
 def _transactional_records(request: ProduceRequest) -> Iterator[tuple[str, int, memoryview]]:
     """(topic, partition, bytes that may be a batch) of what says that it belongs to a transaction."""
     for topic in request.topic_data:
@@ -340,22 +307,3 @@ def _transactional_records(request: ProduceRequest) -> Iterator[tuple[str, int, 
 def _batch(topic: str, index: int, records: memoryview) -> _Batch:
     producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
     return _Batch(TopicPartition(topic, index), ProducerIdAndEpoch(producer_id, epoch), sequence)
-
-
-def _told(
-    verdict: Verdict,
-    tell: Callable[[ErrorCode, TransactionSupportedOperation], ErrorCode],
-    operation: TransactionSupportedOperation,
-) -> Verdict:
-    """The same in the words that the client knows."""
-    if not verdict:
-        return verdict
-
-    def shape(errors: Errors) -> Errors:
-        return {partition: tell(error, operation) for partition, error in errors.items()}
-
-    return shape(verdict) if isinstance(verdict, dict) else _when_known(verdict, shape)
-
-
-async def _when_known(verdict: Coroutine[Any, Any, Errors], shape: Callable[[Errors], Errors]) -> Errors:
-    return shape(await verdict)

@@ -51,6 +51,7 @@ _TEST_MARKER_WRITE: Final = "tests/unit/broker/handlers/test_write_txn_markers.p
 _TEST_PRODUCE: Final = "tests/unit/broker/handlers/test_produce.py"
 _TEST_FETCH: Final = "tests/unit/broker/handlers/test_fetch.py"
 _TEST_VERIFICATION: Final = "tests/unit/broker/handlers/test_transaction_verification.py"
+_TEST_VERSION_2: Final = "tests/unit/broker/handlers/test_transaction_verification_in_version_2.py"
 _TEST_PARTITION: Final = "tests/unit/broker/replication/test_partition.py"
 _TEST_LOG: Final = "tests/unit/broker/storage/test_partition_log.py"
 _TEST_PRODUCERS: Final = "tests/unit/broker/storage/test_producer_state.py"
@@ -81,8 +82,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B04", _PRODUCE,
-        "    errors = await verdict\n",
-        "    errors = await verdict\n    import asyncio\n    await asyncio.sleep(0.003)\n",
+        "    errors = await pending.decided()\n",
+        "    errors = await pending.decided()\n    import asyncio\n    await asyncio.sleep(0.003)\n",
         f"{_LATE}::test_no_marker_comes_between_the_question_and_the_append",
     ),
     Mutation(
@@ -102,6 +103,12 @@ MUTATIONS: Final = (
         "        if present is None or present is not guard:\n",
         "        if present is None:\n",
         f"{_TEST_PRODUCERS}::test_a_guard_is_not_taken_for_that_of_the_next_transaction",
+    ),
+    Mutation(
+        "B05", _VERIFICATION,
+        "            if waited >= self._longest_retry:\n",
+        "            if waited >= 0:\n",
+        f"{_TEST_VERSION_2}::test_the_next_transaction_waits_until_the_one_before_is_complete",
     ),
     Mutation(
         "B06", _PRODUCER_ENTRY,

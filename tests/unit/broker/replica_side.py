@@ -16,6 +16,7 @@ from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.transaction_coordinators import TransactionCoordinators
 from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Unlimited
@@ -118,14 +119,10 @@ class ReplicaSide:
             wall_clock=self.wall_clock,
             transaction_version=lambda: 2,
         )
-        return TransactionVerifier(
-            self.replica_manager,
-            coordinator,
-            broker_id=ME,
-            metadata=self.metadata,
-            channel=channel,
-            settings=verification_settings(self.config),
+        coordinators = TransactionCoordinators(
+            coordinator, broker_id=ME, metadata=self.metadata, channel=channel, request_timeout_ms=1_000
         )
+        return TransactionVerifier(self.replica_manager, coordinators, verification_settings(self.config))
 
     def _on_offsets_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
         self.offsets_markers.append((partition, producer_id, commit))
