@@ -1,6 +1,7 @@
 """AddOffsetsToTxn (API key 25): a producer is about to commit a group's offsets in its transaction.
 
-It adds the group's partition of ``__consumer_offsets`` to the transaction, so that it gets a marker at the end.
+It adds the group's partition of ``__consumer_offsets`` to the transaction, so that it gets a marker at the end. Clients
+of the second transaction protocol do not ask: for them TxnOffsetCommit adds it.
 
 Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH. 3 is
 flexible.

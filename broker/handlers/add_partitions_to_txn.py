@@ -1,29 +1,40 @@
-"""AddPartitionsToTxn (API key 24): a producer says where its transaction is about to write.
+"""AddPartitionsToTxn (API key 24): where a transaction is about to write.
 
-All or nothing: if one partition cannot be added, it gets its error and the others OPERATION_NOT_ATTEMPTED. Internal
-topics are not for clients; offsets get into a transaction through AddOffsetsToTxn.
+Versions 0 to 3 are for producers, which say it beforehand. Internal topics are not for them; offsets get into
+a transaction through AddOffsetsToTxn. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, which clients
+retry without end; so the coordinator says when it is time for INVALID_TOPIC_EXCEPTION, which makes them abort.
 
-A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, which clients retry without end; so the coordinator says
-when it is time for INVALID_TOPIC_EXCEPTION, which makes them abort.
+Versions 4 and 5 are for brokers (KIP-890), for many transactions at once. With ``verify_only`` the leader of
+a partition asks whether a producer of the first protocol has added it; otherwise it adds it for a producer of the
+second, which has only sent its batch. The request needs CLUSTER_ACTION; what the producers may do the leader knows.
+
+All or nothing, for each transaction: if one partition cannot be added, it gets its error and the others
+OPERATION_NOT_ATTEMPTED.
 
 Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH. 3 is
-flexible. 4 and above are between brokers and are not served yet.
+flexible. 5 says that its sender knows TRANSACTION_ABORTABLE; as in Kafka, 4 is answered the same.
 """
 
+import asyncio
+from collections.abc import Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from coordinator.runtime import map_answer
-from coordinator.transaction.state import ProducerIdAndEpoch
+from coordinator.runtime import Answer, map_answer
+from coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
 from protocol.topic_partition import TopicPartition
 
@@ -31,24 +42,31 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
+_FIRST_FOR_BROKERS: Final = 4
+
+_Errors = dict[TopicPartition, ErrorCode]
 
 
 def error_response(request: AddPartitionsToTxnRequest, version: int, error: ErrorCode) -> AddPartitionsToTxnResponse:
-    """The error for every partition."""
+    """The error for every partition, or for the whole request where there is a field for that."""
+    if version >= _FIRST_FOR_BROKERS:
+        return AddPartitionsToTxnResponse(error_code=error)
     if error is ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_PRODUCER_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    return _response(request, dict.fromkeys(_partitions(request), error))
+    return _response(request, dict.fromkeys(_partitions(request.v3_and_below_topics), error))
 
 
-@handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-3", error_response=error_response)
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", error_response=error_response)
 def handle_add_partitions_to_txn(
     broker: "Broker", context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Outcome:
+    if context.api_version >= _FIRST_FOR_BROKERS:
+        return _handle_brokers_request(broker, context, request)
     version, transactional_id = context.api_version, request.v3_and_below_transactional_id
     if not broker.authorizer.authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return error_response(request, version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-    partitions = _partitions(request)
+    partitions = _partitions(request.v3_and_below_topics)
     refused = {partition: _refusal(broker, context, partition) for partition in partitions}
     if any(refused.values()):
         return _refuse_all(broker, version, request, producer, refused)
@@ -58,8 +76,11 @@ def handle_add_partitions_to_txn(
     return map_answer(answer, lambda error: error_response(request, version, error))
 
 
-def _partitions(request: AddPartitionsToTxnRequest) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
+def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+# From producers
 
 
 def _refusal(broker: "Broker", context: RequestContext, partition: TopicPartition) -> ErrorCode:
@@ -67,9 +88,12 @@ def _refusal(broker: "Broker", context: RequestContext, partition: TopicPartitio
     topic = partition.topic
     if topic in INTERNAL_TOPICS or not broker.authorizer.authorize(context, Operation.WRITE, ResourceType.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if broker.metadata.image.partition(partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE
+    return _unknown(broker, partition)
+
+
+def _unknown(broker: "Broker", partition: TopicPartition) -> ErrorCode:
+    is_known = broker.metadata.image.partition(partition) is not None
+    return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refuse_all(
@@ -77,7 +101,7 @@ def _refuse_all(
     version: int,
     request: AddPartitionsToTxnRequest,
     producer: ProducerIdAndEpoch,
-    refused: dict[TopicPartition, ErrorCode],
+    refused: _Errors,
 ) -> AddPartitionsToTxnResponse:
     """Some cannot be added, so none is."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -86,28 +110,81 @@ def _refuse_all(
         if unknown not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
             return error_response(request, version, unknown)
     errors = {
-        partition: unknown
-        if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else (error or ErrorCode.OPERATION_NOT_ATTEMPTED)
+        partition: unknown if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error
         for partition, error in refused.items()
     }
-    return _response(request, errors)
+    return _response(request, _not_attempted(errors))
 
 
-def _response(
-    request: AddPartitionsToTxnRequest, errors: dict[TopicPartition, ErrorCode]
-) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=errors[TopicPartition(topic.name, index)]
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
-        ]
+def _not_attempted(errors: _Errors) -> _Errors:
+    return {partition: error or ErrorCode.OPERATION_NOT_ATTEMPTED for partition, error in errors.items()}
+
+
+def _response(request: AddPartitionsToTxnRequest, errors: _Errors) -> AddPartitionsToTxnResponse:
+    results = _topic_results(request.v3_and_below_topics, errors)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _topic_results(topics: list[AddPartitionsToTxnTopic], errors: _Errors) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=errors[TopicPartition(topic.name, index)]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+# From brokers
+
+
+def _handle_brokers_request(
+    broker: "Broker", context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Coroutine[object, object, AddPartitionsToTxnResponse]:
+    if not broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    answers = [_add_or_verify(broker, transaction) for transaction in request.transactions]
+    results = [answer for answer in answers if isinstance(answer, AddPartitionsToTxnResult)]
+    if len(results) == len(answers):
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return _when_all_are_answered(answers)
+
+
+def _add_or_verify(broker: "Broker", transaction: AddPartitionsToTxnTransaction) -> Answer[AddPartitionsToTxnResult]:
+    coordinator, transactional_id = broker.transaction_coordinator, transaction.transactional_id
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    partitions = _partitions(transaction.topics)
+    unknown = {partition: _unknown(broker, partition) for partition in partitions}
+    if any(unknown.values()):
+        return _result(transaction, _not_attempted(unknown))
+    if transaction.verify_only:
+        return _result(transaction, coordinator.verify_partitions(transactional_id, producer, frozenset(partitions)))
+    answer = coordinator.add_partitions(
+        transactional_id, producer, frozenset(partitions), client_version=EPOCH_BUMP_VERSION
     )
+    return map_answer(answer, lambda error: _result(transaction, dict.fromkeys(partitions, error)))
+
+
+def _result(transaction: AddPartitionsToTxnTransaction, errors: _Errors) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id, topic_results=_topic_results(transaction.topics, errors)
+    )
+
+
+async def _when_all_are_answered(answers: list[Answer[AddPartitionsToTxnResult]]) -> AddPartitionsToTxnResponse:
+    """They wait side by side, because each may wait for a transaction of its own to be complete."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_settle(answer)) for answer in answers]
+    return AddPartitionsToTxnResponse(results_by_transaction=[task.result() for task in tasks])
+
+
+async def _settle(answer: Answer[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResult:
+    if isinstance(answer, asyncio.Future | CoroutineType):
+        return await answer
+    assert isinstance(answer, AddPartitionsToTxnResult)
+    return answer

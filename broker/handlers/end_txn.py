@@ -4,7 +4,8 @@ NONE means that the decision is durable and, unless a partition keeps the coordi
 its marker. A retry after a lost answer gets NONE again, as long as it asks for the same end.
 
 Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH. 3 is
-flexible. 5 belongs to the second transaction protocol and is not served yet.
+flexible. 4 may be answered with TRANSACTION_ABORTABLE. 5 belongs to the second transaction protocol, whatever level of
+``transaction.version`` is finalised: the end gives the producer a new epoch or producer id, which the answer carries.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.runtime import map_answer
-from coordinator.transaction.state import ProducerIdAndEpoch
+from coordinator.transaction.coordinator import EndTxnResult
+from coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -21,9 +23,10 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
+_FIRST_WITH_EPOCH_BUMP: Final = 5
 
 
-@handles(ApiKey.END_TXN, versions="0-4")
+@handles(ApiKey.END_TXN, versions="0-5")
 def handle_end_txn(broker: "Broker", context: RequestContext, request: EndTxnRequest) -> Outcome:
     if not broker.authorizer.authorize(
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
@@ -33,12 +36,13 @@ def handle_end_txn(broker: "Broker", context: RequestContext, request: EndTxnReq
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         commit=request.committed,
-        client_version=0,
+        client_version=EPOCH_BUMP_VERSION if context.api_version >= _FIRST_WITH_EPOCH_BUMP else 0,
     )
-    return map_answer(answer, lambda result: _response(result.error, context.api_version))
+    return map_answer(answer, lambda result: _response(result, context.api_version))
 
 
-def _response(error: ErrorCode, version: int) -> EndTxnResponse:
+def _response(result: EndTxnResult, version: int) -> EndTxnResponse:
+    error, producer = result
     if error is ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_PRODUCER_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    return EndTxnResponse(error_code=error)
+    return EndTxnResponse(error_code=error, producer_id=producer.id, producer_epoch=producer.epoch)

@@ -5,7 +5,7 @@ epoch, so that earlier incarnations are fenced; a transaction that they left ope
 
 Versions: 2 is flexible. From 3 on a producer can say which id and epoch it has, to go on after an error (KIP-360); it
 gives both or neither. 4 is the first whose clients know PRODUCER_FENCED; before, they are told INVALID_PRODUCER_EPOCH.
-5 may be answered with TRANSACTION_ABORTABLE. 6 is for two-phase commit and is not served.
+5 may be answered with TRANSACTION_ABORTABLE. 6 is for two-phase commit, is not stable in Kafka and is not served.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 4
+_MAX_NAME_LENGTH: Final = 200
 
 
 def error_response(request: InitProducerIdRequest, version: int, error: ErrorCode) -> InitProducerIdResponse:
@@ -39,8 +40,15 @@ def handle_init_producer_id(broker: "Broker", context: RequestContext, request: 
         request.transactional_id,
         request.transaction_timeout_ms,
         None if request.producer_id == NO_PRODUCER_ID else expected,
+        client=_name_client(context),
     )
     return map_answer(answer, lambda result: _response(result, context.api_version))
+
+
+def _name_client(context: RequestContext) -> str:
+    """For the transaction log, where it says who fenced whom."""
+    name = "" if context.client_id is None else f" {context.client_id[:_MAX_NAME_LENGTH]!r}"
+    return f"client{name} at {context.connection.client_host}:{context.connection.client_port}"
 
 
 def _refusal(broker: "Broker", context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:

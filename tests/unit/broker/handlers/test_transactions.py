@@ -10,6 +10,7 @@ import pytest
 from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
 from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from broker.handlers.add_partitions_to_txn import error_response as add_partitions_error
 from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from broker.handlers.describe_transactions import handle_describe_transactions
 from broker.handlers.end_txn import handle_end_txn
@@ -21,9 +22,13 @@ from coordinator.runtime import partition_for
 from coordinator.transaction.state import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from protocol.messages.describe_transactions import DescribeTransactionsRequest, TopicData
-from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.update_metadata import (
@@ -35,12 +40,12 @@ from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, World
 
-CLIENT = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+CLIENT = ConnectionInfo(client_host="127.0.0.1", client_port=50123, listener_name="PLAINTEXT")
 NEWEST = {
     handle_init_producer_id: 5,
-    handle_add_partitions_to_txn: 3,
+    handle_add_partitions_to_txn: 5,
     handle_add_offsets_to_txn: 4,
-    handle_end_txn: 4,
+    handle_end_txn: 5,
     handle_describe_transactions: 0,
     handle_list_transactions: 2,
 }
@@ -117,6 +122,22 @@ class Side:
             for partition in topic.results_by_partition
         }
 
+    def ask_as_broker(self, *transactions: AddPartitionsToTxnTransaction, version: int = 5) -> Any:
+        return self.ask(
+            handle_add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=list(transactions)), version
+        )
+
+    def add_as_broker(self, *transactions: AddPartitionsToTxnTransaction, version: int = 5) -> dict[str, int]:
+        """{"transactional id: topic-partition": error}"""
+        response = self.ask_as_broker(*transactions, version=version)
+        assert response.error_code == ErrorCode.NONE
+        return {
+            f"{result.transactional_id}: {topic.name}-{partition.partition_index}": partition.partition_error_code
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for partition in topic.results_by_partition
+        }
+
     def add_offsets(self, producer: ProducerIdAndEpoch, version: int = 4) -> int:
         request = AddOffsetsToTxnRequest(
             transactional_id="id", producer_id=producer.id, producer_epoch=producer.epoch, group_id="group"
@@ -125,11 +146,32 @@ class Side:
         return error
 
     def end(self, producer: ProducerIdAndEpoch, version: int = 4) -> int:
+        error: int = self.end_fully(producer, version).error_code
+        return error
+
+    def end_fully(self, producer: ProducerIdAndEpoch, version: int = 5) -> EndTxnResponse:
         request = EndTxnRequest(
             transactional_id="id", producer_id=producer.id, producer_epoch=producer.epoch, committed=True
         )
-        error: int = self.ask(handle_end_txn, request, version).error_code
-        return error
+        response: EndTxnResponse = self.ask(handle_end_txn, request, version)
+        return response
+
+
+def of_broker(
+    producer: ProducerIdAndEpoch,
+    topic: str,
+    *partitions: int,
+    transactional_id: str = "id",
+    verify_only: bool = False,
+) -> AddPartitionsToTxnTransaction:
+    """One transaction of a request between brokers."""
+    return AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        verify_only=verify_only,
+        topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+    )
 
 
 @pytest.fixture
@@ -165,7 +207,7 @@ def test_a_fenced_producer_is_told_in_words_that_its_version_knows(side: Side, k
     elif kind == "add offsets":
         assert [side.add_offsets(zombie, version) for version in range(5)] == [old, old, fenced, fenced, fenced]
     else:
-        assert [side.end(zombie, version) for version in range(5)] == [old, old, fenced, fenced, fenced]
+        assert [side.end(zombie, version) for version in range(6)] == [old, old, *[fenced] * 4]
 
 
 # InitProducerId
@@ -215,6 +257,129 @@ def test_a_topic_that_stays_away_ends_the_retries(side: Side) -> None:
     zombie = producer
     side.producer()
     assert side.add(zombie, ("gone", [0]), version=0) == {"gone-0": ErrorCode.INVALID_PRODUCER_EPOCH}
+
+
+# The second transaction protocol
+
+
+def test_the_end_of_version_5_gives_the_producer_its_next_epoch(side: Side) -> None:
+    producer = side.producer()
+    assert side.add_as_broker(of_broker(producer, "invoices", 0)) == {"id: invoices-0": ErrorCode.NONE}
+    for _ in range(2):  # The second is a retry.
+        response = side.end_fully(producer)
+        assert (response.error_code, response.producer_id) == (ErrorCode.NONE, producer.id)
+        assert response.producer_epoch == producer.epoch + 1
+    following = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+    assert side.add_as_broker(of_broker(following, "invoices", 0)) == {"id: invoices-0": ErrorCode.NONE}
+    refused = side.end_fully(producer)
+    assert refused.error_code == ErrorCode.PRODUCER_FENCED
+    assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+
+
+def test_the_end_of_version_4_keeps_the_epoch_at_any_level(side: Side) -> None:
+    producer = side.producer()
+    for _ in range(2):
+        side.add(producer, ("invoices", [0]))
+        assert side.end(producer, 4) == ErrorCode.NONE
+        assert side.world.described().producer == producer
+
+
+def test_who_added_the_partitions_and_who_ended_the_transaction_is_in_the_log(side: Side) -> None:
+    producer = side.producer()
+    side.add(producer, ("invoices", [0]))
+    assert side.world.described().client_transaction_version == 0
+    side.add_as_broker(of_broker(producer, "invoices", 1), version=4)
+    assert side.world.described().client_transaction_version == 2
+    assert side.end(producer, 4) == ErrorCode.NONE
+    assert side.world.described().client_transaction_version == 0
+
+
+def test_a_broker_asks_for_many_transactions_at_once(side: Side) -> None:
+    one, other = side.world.producer("one"), side.world.producer("other")
+    zombie = ProducerIdAndEpoch(one.id, one.epoch - 1)
+    side.world.add(one, TopicPartition("invoices", 0), transactional_id="one", client_version=2)
+    assert side.add_as_broker(
+        of_broker(one, "invoices", 0, 1, transactional_id="one", verify_only=True),
+        of_broker(zombie, "invoices", 1, transactional_id="one", verify_only=True),
+        of_broker(other, "invoices", 0, 1, transactional_id="other"),
+        of_broker(other, "invoices", 0, transactional_id="nobody"),
+        of_broker(other, "invoices", 0, transactional_id=""),
+    ) == {
+        "one: invoices-0": ErrorCode.NONE,
+        "one: invoices-1": ErrorCode.PRODUCER_FENCED,  # The second answer for the same partition.
+        "other: invoices-0": ErrorCode.NONE,
+        "other: invoices-1": ErrorCode.NONE,
+        "nobody: invoices-0": ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ": invoices-0": ErrorCode.INVALID_REQUEST,
+    }
+    assert side.world.described("one").partitions == {TopicPartition("invoices", 0)}
+    assert side.world.described("other").partitions == {TopicPartition("invoices", 0), TopicPartition("invoices", 1)}
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_partition_that_was_not_added_is_not_verified(side: Side, version: int) -> None:
+    """As in Kafka in both versions, although only the second one is said to know the error."""
+    producer = side.producer()
+    answer = side.add_as_broker(of_broker(producer, "invoices", 0, verify_only=True), version=version)
+    assert answer == {"id: invoices-0": ErrorCode.TRANSACTION_ABORTABLE}
+
+
+def test_brokers_may_add_partitions_of_internal_topics_but_none_that_does_not_exist(side: Side) -> None:
+    producer = side.producer()
+    side.create("__consumer_offsets", 50)
+    side.rules.denied.add((Operation.WRITE, ResourceType.TOPIC, "__consumer_offsets"))
+    assert side.add_as_broker(of_broker(producer, "__consumer_offsets", 7)) == {"id: __consumer_offsets-7": 0}
+    for verify_only in (True, False):
+        assert side.add_as_broker(of_broker(producer, "invoices", 0, 9, verify_only=verify_only)) == {
+            "id: invoices-0": ErrorCode.OPERATION_NOT_ATTEMPTED,
+            "id: invoices-9": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+    assert side.world.described().partitions == {TopicPartition("__consumer_offsets", 7)}
+
+
+def test_transactions_that_are_busy_are_waited_for_side_by_side(side: Side) -> None:
+    """B05: a transaction's first batch may come while the one before it is being completed."""
+    side.world.cluster.partitions[TopicPartition("invoices", 0)].leader = 2
+    producers = {}
+    for name in ("one", "other"):
+        old = side.world.producer(name)
+        side.world.add(old, TopicPartition("invoices", 0), transactional_id=name, client_version=2)
+        producers[name] = side.world.end_and_bump(old, transactional_id=name).wait().producer
+    wanted = [of_broker(producer, "invoices", 1, transactional_id=name) for name, producer in producers.items()]
+    before = side.world.loop.time()
+    busy = side.add_as_broker(*wanted)
+    assert busy == dict.fromkeys(("one: invoices-1", "other: invoices-1"), ErrorCode.CONCURRENT_TRANSACTIONS)
+    waited = side.world.loop.time() - before
+    assert waited == pytest.approx(side.world.config.completion_wait_ms / 1000)
+    side.world.do(side.world.cluster.deliver)
+    side.world.log.replicates_at_once = False
+    side.world.loop.call_later(1, side.world.log.replicate)
+    assert set(side.add_as_broker(*wanted).values()) == {ErrorCode.NONE}
+    assert side.world.described("one").partitions == {TopicPartition("invoices", 1)}
+
+
+def test_who_is_no_broker_may_not_ask_like_one(side: Side) -> None:
+    producer = side.producer()
+    side.rules.denied.add((Operation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"))
+    response = side.ask_as_broker(of_broker(producer, "invoices", 0))
+    assert (response.error_code, response.results_by_transaction) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+    assert side.world.described().partitions == frozenset()
+    assert side.add(producer, ("invoices", [0])) == {"invoices-0": ErrorCode.NONE}
+
+
+def test_a_failure_of_a_request_between_brokers_has_a_field_of_its_own() -> None:
+    request = AddPartitionsToTxnRequest(transactions=[of_broker(ProducerIdAndEpoch(1, 0), "invoices", 0)])
+    response = add_partitions_error(request, 4, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_the_log_says_who_took_over(side: Side) -> None:
+    side.add(side.producer(), ("invoices", [0]))
+    side.init()
+    causes = [metadata.cause for _, metadata in side.world.log.records() if metadata is not None]
+    who = "InitProducerId from client 'client' at 127.0.0.1:50123"
+    assert causes == [who, None, who, who, who]
+    assert side.world.log.states("id")[1:4] == ["Ongoing@0", "PrepareAbort@1", "CompleteAbort@1"]
 
 
 # Who may
