@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from random import Random
 from uuid import UUID
 
@@ -48,11 +49,13 @@ async def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def made_producer(broker: BrokerProcess, transactional_id: str | None = None) -> ScriptedProducer:
+@asynccontextmanager
+async def made_producer(broker: BrokerProcess, transactional_id: str | None = None) -> AsyncIterator[ScriptedProducer]:
     port = int(broker.address.rpartition(":")[2])
     producer = ScriptedProducer(lambda: WireClient.connect(port), transactional_id, timeout_ms=60_000)
     ok(await producer.init())
-    return producer
+    yield producer
+    producer.disconnect()
 
 
 def described(answer: TopicDescription | Refusal) -> TopicDescription:
@@ -112,16 +115,23 @@ async def test_topics_are_deleted_by_name_and_by_id(admin: Admin, topic: str) ->
     assert refused.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def until_retention_is(admin: Admin, topic: Resource, source: ConfigSource) -> None:
+    """Kafka's brokers hear of a change after its answer."""
+    attempts = admin.cluster.attempts()
+    while one((await admin.describe_configs({topic: ["retention.ms"]}))[topic]).source is not source:
+        assert await attempts.pause(), f"the retention never comes from {source.name}"
+
+
 async def test_configurations(admin: Admin, topic: str) -> None:
     orders, everybody = Resource(type=ResourceType.TOPIC, name=topic), Resource(type=ResourceType.BROKER, name="")
     this_broker = Resource(type=ResourceType.BROKER, name="1")
     change = [ConfigChange(name="retention.ms", operation=Operation.SET, value="60000")]
     assert await admin.alter_configs({orders: change}) == {orders: None}
-    entry = one((await admin.describe_configs({orders: ["retention.ms"], this_broker: ["log.dirs"]}))[orders])
-    assert (entry.value, entry.source) == ("60000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    await until_retention_is(admin, orders, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    both = await admin.describe_configs({orders: ["retention.ms"], this_broker: ["log.dirs"]})
+    assert (one(both[orders]).value, one(both[this_broker]).name) == ("60000", "log.dirs")
     assert await admin.replace_configs({orders: {"segment.bytes": "2097152"}}) == {orders: None}
-    entry = one((await admin.describe_configs({orders: ["retention.ms"]}))[orders])
-    assert entry.source is not ConfigSource.DYNAMIC_TOPIC_CONFIG, "not named, so it is gone"
+    await until_retention_is(admin, orders, ConfigSource.DEFAULT_CONFIG)  # It was not named, so it is gone.
     wrong = await admin.alter_configs({orders: [ConfigChange(name="retention.ms", operation=Operation.SET, value="x")]})
     assert wrong[orders] is not None
     assert isinstance((await admin.describe_configs({everybody: None}))[everybody], list)
@@ -131,9 +141,8 @@ async def test_configurations(admin: Admin, topic: str) -> None:
 
 async def test_records_and_offsets(admin: Admin, broker: BrokerProcess, topic: str) -> None:
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    producer = await made_producer(broker)
-    ok(ErrorCode((await producer.send(first, b"a", b"b", b"c")).error_code))
-    producer.disconnect()
+    async with made_producer(broker) as producer:
+        ok(ErrorCode((await producer.send(first, b"a", b"b", b"c")).error_code))
     found = (await admin.list_offsets({first: LATEST, second: LATEST})).found
     assert {tp: at.offset for tp, at in found.items()} == {first: 3, second: 0}
     latest = (await admin.list_offsets({first: MAX_TIMESTAMP, second: MAX_TIMESTAMP})).found
@@ -211,58 +220,57 @@ async def test_members_of_groups(admin: Admin, broker: BrokerProcess, topic: str
 
 async def test_transactions(admin: Admin, broker: BrokerProcess, topic: str) -> None:
     partition, transactional_id = TopicPartition(topic, 0), f"{topic}-id"
-    producer = await made_producer(broker, transactional_id)
-    await producer.open_transaction({partition: [b"one"]})
-    (listed,) = await admin.list_transactions(
-        states=["Ongoing"],
-        producer_ids=[producer.producer_id],
-        running_longer_than_ms=0,
-        transactional_id_pattern=f"{topic}.*",
-    )
-    assert (listed.transactional_id, listed.coordinator) == (transactional_id, 1)
-    transaction = (await admin.describe_transactions([transactional_id]))[transactional_id]
-    assert not isinstance(transaction, Refusal)
-    assert (transaction.partitions, transaction.timeout_ms) == ((partition,), 60_000)
-    (active,) = (await admin.describe_producers([partition])).found[partition]
-    assert active == (await admin.describe_producers([partition], broker_id=1)).found[partition][0]
-    assert (active.producer_id, active.transaction_start_offset) == (producer.producer_id, 0)
-    assert (await admin.find_hanging_transactions([partition], now_ms=0)).hanging == ()
-    plan = await admin.prepare_abort(partition, WhichTransaction(start_offset=0))
-    assert all(check.agrees for check in await admin.carry_out_abort(plan))
-    fencing = await admin.force_terminate_transaction(transactional_id)
-    outcomes = await admin.fence_producers([transactional_id, "nobody"])
-    again = outcomes[transactional_id]
-    assert not isinstance(again, Refusal)
-    assert producer.epoch < fencing.producer_epoch < again.producer_epoch
-    assert outcomes["nobody"] == Refusal(error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    history = await admin.transaction_history(transactional_id)
-    states = [record.snapshot.state for record in history.records if record.snapshot is not None]
-    assert states == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort", "Empty", "Empty", "Empty"]
-    producer.disconnect()
+    async with made_producer(broker, transactional_id) as producer:
+        await producer.open_transaction({partition: [b"one"]})
+        (listed,) = await admin.list_transactions(
+            states=["Ongoing"],
+            producer_ids=[producer.producer_id],
+            running_longer_than_ms=0,
+            transactional_id_pattern=f"{topic}.*",
+        )
+        assert (listed.transactional_id, listed.coordinator) == (transactional_id, 1)
+        transaction = (await admin.describe_transactions([transactional_id]))[transactional_id]
+        assert not isinstance(transaction, Refusal)
+        assert (transaction.partitions, transaction.timeout_ms) == ((partition,), 60_000)
+        (active,) = (await admin.describe_producers([partition])).found[partition]
+        assert active == (await admin.describe_producers([partition], broker_id=1)).found[partition][0]
+        assert (active.producer_id, active.transaction_start_offset) == (producer.producer_id, 0)
+        assert (await admin.find_hanging_transactions([partition], now_ms=0)).hanging == ()
+        plan = await admin.prepare_abort(partition, WhichTransaction(start_offset=0))
+        assert all(check.agrees for check in await admin.carry_out_abort(plan))
+        fencing = await admin.force_terminate_transaction(transactional_id)
+        outcomes = await admin.fence_producers([transactional_id, "nobody"])
+        again = outcomes[transactional_id]
+        assert not isinstance(again, Refusal)
+        assert producer.epoch < fencing.producer_epoch < again.producer_epoch
+        assert outcomes["nobody"] == Refusal(error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        history = await admin.transaction_history(transactional_id)
+        states = [record.snapshot.state for record in history.records if record.snapshot is not None]
+        assert states == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort", "Empty", "Empty", "Empty"]
 
 
 async def test_a_marker_alone_is_what_it_is_in_kafka(admin: Admin, broker: BrokerProcess, topic: str) -> None:
     """It ends a transaction in one partition although its coordinator goes on with it: the reason for the other way."""
     partition = TopicPartition(topic, 0)
-    producer = await made_producer(broker, f"{topic}-id")
-    await producer.open_transaction({partition: [b"one"]})
-    stale = AbortMarker(
-        topic_partition=partition, producer_id=producer.producer_id, producer_epoch=-1, coordinator_epoch=None
-    )
-    assert await admin.abort_transaction(stale) == Refusal(error=ErrorCode.INVALID_PRODUCER_EPOCH)
-    marker = AbortMarker(
-        topic_partition=partition,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        coordinator_epoch=None,
-    )
-    assert await admin.abort_transaction(marker) is None
-    (active,) = (await admin.describe_producers([partition])).found[partition]
-    assert active.transaction_start_offset is None
-    transaction = (await admin.describe_transactions([f"{topic}-id"]))[f"{topic}-id"]
-    assert not isinstance(transaction, Refusal)
-    assert transaction.state == "Ongoing"
-    producer.disconnect()
+    async with made_producer(broker, f"{topic}-id") as producer:
+        ok(await producer.init())
+        await producer.open_transaction({partition: [b"one"]})
+        stale = AbortMarker(
+            topic_partition=partition, producer_id=producer.producer_id, producer_epoch=0, coordinator_epoch=None
+        )
+        assert await admin.abort_transaction(stale) == Refusal(error=ErrorCode.INVALID_PRODUCER_EPOCH)
+        marker = AbortMarker(
+            topic_partition=partition,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            coordinator_epoch=None,
+        )
+        assert await admin.abort_transaction(marker) is None
+        (active,) = (await admin.describe_producers([partition])).found[partition]
+        assert active.transaction_start_offset is None
+        transaction = (await admin.describe_transactions([f"{topic}-id"]))[f"{topic}-id"]
+        assert not isinstance(transaction, Refusal)
+        assert transaction.state == "Ongoing"
 
 
 async def test_one_thing_that_is_refused_is_an_exception(admin: Admin) -> None:
