@@ -68,6 +68,7 @@ class BrokerChannel(Protocol):
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
         """Send, and call back exactly once with the answer, or with None when the connection was lost.
 
+        The version is the newest that both brokers know; None, too, if that one cannot carry the request.
         The local broker is called without a socket; its answer may come before this method returns.
         """
         ...

@@ -131,6 +131,25 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_the_transact
         await client.lost
 
 
+async def test_a_broker_that_stops_leaves_nobody_waiting() -> None:
+    """The wait ends with the broker, without an answer."""
+    async with transactional_broker(**VERY_PATIENT) as (broker, producer):
+        assert await producer.produce(1, 0, version=ADDS) is ErrorCode.NONE
+        loop = asyncio.get_running_loop()
+        port = broker.listeners.bound[0].port
+        clients = [(await loop.create_connection(FrameClient, "127.0.0.1", port))[1] for _ in range(2)]
+        partition = broker.replica_manager.partition(("t", 1))
+        assert partition is not None
+        partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await producer.end_by_version_2()
+        for client in clients:
+            client.send((0, producer.request((0, producer.batch(0))), ADDS))
+        await settle()
+    for client in clients:
+        await client.lost
+        assert client.frames == []
+
+
 @pytest.mark.parametrize("ended_before", [False, True])
 async def test_a_transaction_begins_with_sequence_zero(ended_before: bool) -> None:
     """Nothing of it can be missing: each has an epoch of its own, so its sequences begin anew."""
