@@ -1,20 +1,17 @@
-"""The broker under test: ours, or Apache Kafka with ``INTEROP_BROKER=kafka``, to prove the scenarios themselves.
-
-``INTEROP_BROKER=kafka-3.9`` is Apache Kafka 3.9, the last before version 2 of the transaction protocol.
-"""
+"""What every interop test is given: the broker under test, Kafka's tools, names; and what a machine lacks."""
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.interop.broker_under_test import broker_process
 from tests.interop.drivers.kafka_tools import KafkaTools
 from tests.interop.drivers.program import Kcat, Program, lacking_peer
-from tests.processes import KAFKA_3_9, BrokerProcess, KafkaProcess, OncelogProcess
+from tests.processes import BrokerProcess
 
-BROKER = os.environ.get("INTEROP_BROKER", "oncelog")
 _TOOLS = "kafka-4", "java"
 _NEEDED = {
     "test_kafka_tools": _TOOLS,
@@ -25,25 +22,11 @@ _NEEDED = {
 """What a file's tests need that their ``client`` parameter does not tell: peer and program."""
 
 
-def broker_process(directory: Path, settings: Sequence[str]) -> BrokerProcess:
-    """The broker under test, with settings of its own."""
-    if BROKER == "kafka-3.9":
-        return KafkaProcess(directory, settings, KAFKA_3_9)
-    kind = {"oncelog": OncelogProcess, "kafka": KafkaProcess}[BROKER]
-    return kind(directory, settings)
-
-
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     directory: Path = tmp_path_factory.mktemp("broker")
     with broker_process(directory, ["num.partitions=2"]) as process:
         yield process
-
-
-@pytest.fixture(scope="session")
-def transaction_version() -> int:
-    """The version of the transaction protocol that the broker under test offers its clients."""
-    return 1 if BROKER == "kafka-3.9" else 2
 
 
 @pytest.fixture(scope="session")

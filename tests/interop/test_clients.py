@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.interop.broker_under_test import TRANSACTION_VERSION
 from tests.interop.drivers.aiokafka_client import AioKafka
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch, Driver, TransactionalDriver
 from tests.interop.drivers.kafka_python import KafkaPython
+from tests.interop.drivers.oncelog_client import OncelogClient
 from tests.interop.drivers.program import JavaClient, KafkaJs, Kcat
 from tests.processes import BrokerProcess
 
@@ -18,6 +20,8 @@ TRANSACTIONAL: list[TransactionalDriver] = [
     JavaClient("java-client-4"),
     JavaClient("java-client-2"),
     KafkaJs(),
+    OncelogClient("2" if TRANSACTION_VERSION == 2 else "auto"),
+    OncelogClient("1"),
 ]
 PLAIN: list[Driver] = [Kcat()]
 CLIENTS: list[Driver] = [*TRANSACTIONAL, *PLAIN]

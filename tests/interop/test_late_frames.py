@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.interop.broker_under_test import TRANSACTION_VERSION
 from tests.interop.late_frames.client import VERSION_1, VERSION_2, PhasedClient
 from tests.interop.late_frames.experiment import FAULTS, run
 from tests.processes import BrokerProcess
@@ -12,12 +13,9 @@ Name = Callable[[str], str]
 SEED = 1
 
 
+@pytest.mark.skipif(TRANSACTION_VERSION < 2, reason="this broker does not offer version 2")
 @pytest.mark.parametrize("client", VERSION_2, ids=lambda client: client.name)
-def test_version_2_keeps_every_transaction_whole(
-    client: PhasedClient, broker: BrokerProcess, name: Name, transaction_version: int
-) -> None:
-    if transaction_version < 2:
-        pytest.skip("this broker does not offer version 2")
+def test_version_2_keeps_every_transaction_whole(client: PhasedClient, broker: BrokerProcess, name: Name) -> None:
     outcome = run(client, broker.address, name("topic"), SEED)
     assert outcome.protocol_version == 2
     assert sum(outcome.faults.values()) == FAULTS

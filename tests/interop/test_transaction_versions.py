@@ -13,20 +13,23 @@ import pytest
 from protocol.api_keys import ApiKey
 from tests.frame_proxy.proxy_thread import ProxyThread
 from tests.frame_proxy.wire_record import WireRecord
+from tests.interop.broker_under_test import TRANSACTION_VERSION
 from tests.interop.drivers.aiokafka_client import AioKafka
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, TransactionalDriver
 from tests.interop.drivers.kafka_python import KafkaPython
+from tests.interop.drivers.oncelog_client import OncelogClient
 from tests.interop.drivers.program import JavaClient
 from tests.processes import BrokerProcess
 
 Name = Callable[[str], str]
-VERSION_2: list[TransactionalDriver] = [JavaClient("java-client-4")]
+VERSION_2: list[TransactionalDriver] = [JavaClient("java-client-4"), OncelogClient("auto")]
 VERSION_1: list[TransactionalDriver] = [
     JavaClient("java-client-3"),
     ConfluentKafka(),
     AioKafka(),
     KafkaPython(),
+    OncelogClient("1"),
 ]
 ROUNDS = 10
 _NEWEST_OF_VERSION_1 = {ApiKey.PRODUCE: 11, ApiKey.END_TXN: 4, ApiKey.TXN_OFFSET_COMMIT: 4}
@@ -61,11 +64,9 @@ def records(broker: BrokerProcess) -> dict[str, WireRecord]:
 
 
 @pytest.mark.parametrize("client", VERSION_2, ids=lambda client: client.name)
-def test_who_knows_version_2_speaks_it(
-    client: TransactionalDriver, records: dict[str, WireRecord], transaction_version: int
-) -> None:
+def test_who_knows_version_2_speaks_it(client: TransactionalDriver, records: dict[str, WireRecord]) -> None:
     record = records[client.name]
-    if transaction_version < 2:
+    if TRANSACTION_VERSION < 2:
         assert_version_1(record)
         return
     assert record.versions(ApiKey.END_TXN) == {5}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from tests.interop.drivers.oncelog_client import OncelogClient
 from tests.interop.drivers.program import JavaClient, run
 from tests.interop.late_frames.workload import Transaction
 
@@ -32,7 +33,7 @@ class PhasedJavaClient(JavaClient):
         return run(command, lines).splitlines()
 
 
-VERSION_2: Sequence[PhasedClient] = (PhasedJavaClient("java-client-4"),)
+VERSION_2: Sequence[PhasedClient] = (PhasedJavaClient("java-client-4"), OncelogClient("2"))
 """Clients that speak version 2 of the transaction protocol where the broker has it."""
-VERSION_1: Sequence[PhasedClient] = (PhasedJavaClient("java-client-3"),)
+VERSION_1: Sequence[PhasedClient] = (PhasedJavaClient("java-client-3"), OncelogClient("1"))
 """Clients that always speak version 1."""
