@@ -89,7 +89,7 @@ class LatePost:
 
     async def _deliver_marker(self, transactional_id: str, marker: WritableTxnMarker) -> None:
         """As the present coordinator: one of an older epoch would be refused for that."""
-        await asyncio.sleep(self._delay())
+        await asyncio.sleep(self._rng.uniform(0.0, self._rng.choice([0.02, 0.1, 0.3])))
         find = requests.metadata(TRANSACTION_STATE_TOPIC_NAME)
         log = requests.leader_epochs(await self._call(find, requests.METADATA_VERSION))
         marker.coordinator_epoch = log[partition_for(transactional_id, len(log))]

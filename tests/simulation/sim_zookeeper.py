@@ -86,7 +86,10 @@ class SimZooKeeper:
         return self._rng.uniform(0, self._longest_delay)
 
     def call_later(self, seconds: float, call: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
-        return self._loop.call_later(seconds, call, *arguments, context=self._context)
+        return self.call_at(self._loop.time() + seconds, call, *arguments)
+
+    def call_at(self, when: float, call: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
+        return self._loop.call_at(when, call, *arguments, context=self._context)
 
     # Sessions
 
@@ -167,7 +170,7 @@ class _Connection:
         noticed = self._loop.call_later(self._session.timeout * _NOTICED_SHARE, self._session.lose, self)
         answer.add_done_callback(lambda _: noticed.cancel())
         if Direction.TO_ENSEMBLE not in self._session.store.cut:
-            self._ensemble.call_later(self._wait(0), self._arrive, question, answer, sent)
+            self._ensemble.call_at(self._arrival(0), self._arrive, question, answer, sent)
         return answer
 
     def _arrive(self, question: Callable[["_Connection"], T], answer: "asyncio.Future[T]", sent: float) -> None:
@@ -191,13 +194,13 @@ class _Connection:
 
     def to_client(self, call: Callable[..., None], *arguments: Any) -> None:
         if Direction.TO_CLIENT not in self._session.store.cut:
-            self._loop.call_later(self._wait(1), call, *arguments, context=self._session.store.context)
+            self._loop.call_at(self._arrival(1), call, *arguments, context=self._session.store.context)
 
-    def _wait(self, direction: int) -> float:
-        """A delay after which a message arrives, later than the one before it."""
-        now = self._loop.time()
-        self._arrives[direction] = max(self._arrives[direction] + _APART, now + self._ensemble.delay())
-        return self._arrives[direction] - now
+    def _arrival(self, direction: int) -> float:
+        """When a message arrives: after a delay, and later than the one before it."""
+        arrives = max(self._arrives[direction] + _APART, self._loop.time() + self._ensemble.delay())
+        self._arrives[direction] = arrives
+        return arrives
 
     def fire(self, watch: Watch) -> None:
         """At the client; at most once for each time that it was left."""
