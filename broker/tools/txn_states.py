@@ -1,14 +1,16 @@
 """``oncelog txn states``: the transaction coordinator's state machine, printed from the code that runs.
 
-Nothing here repeats the rules. The first table is ``TRANSITIONS``; the second asks the coordinator's own decisions what
-each request does to a transactional id in each state.
+Nothing here repeats the rules. The first table is ``TRANSITIONS``; the others ask the coordinator's own decisions what
+each request does to a transactional id in each state, once for each version of the transaction protocol.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from coordinator.transaction.state import (
+    EPOCH_BUMP_VERSION,
     NO_PARTITIONS,
+    NO_PRODUCER_ID,
     PERSISTED_STATES,
     PREPARED_STATES,
     TRANSITIONS,
@@ -35,40 +37,53 @@ _NEW_PRODUCER_ID: Final = 4001
 _PARTITIONS: Final = frozenset({TopicPartition("orders", 0)})
 _MORE_PARTITIONS: Final = frozenset({TopicPartition("orders", 1)})
 
+VERSIONS: Final = (1, 2)
 Event = Callable[[Transaction], object]
 
-_EVENTS: Final[dict[str, Event]] = {
-    "InitProducerId": lambda txn: decide_init_producer_id(txn, _TIMEOUT_MS, None, _NEW_PRODUCER_ID, _NOW_MS),
-    "InitProducerId with the present epoch": lambda txn: decide_init_producer_id(
-        txn, _TIMEOUT_MS, txn.metadata.producer, _NEW_PRODUCER_ID, _NOW_MS
-    ),
-    "InitProducerId with an older epoch": lambda txn: decide_init_producer_id(
-        txn, _TIMEOUT_MS, _older(txn), _NEW_PRODUCER_ID, _NOW_MS
-    ),
-    "AddPartitionsToTxn": lambda txn: decide_add_partitions(txn, txn.metadata.producer, _MORE_PARTITIONS, _NOW_MS),
-    "AddPartitionsToTxn again": lambda txn: decide_add_partitions(txn, txn.metadata.producer, _PARTITIONS, _NOW_MS),
-    "AddPartitionsToTxn with an older epoch": lambda txn: decide_add_partitions(
-        txn, _older(txn), _MORE_PARTITIONS, _NOW_MS
-    ),
-    "EndTxn commit": lambda txn: decide_end_txn(txn, txn.metadata.producer, True, _NOW_MS),
-    "EndTxn abort": lambda txn: decide_end_txn(txn, txn.metadata.producer, False, _NOW_MS),
-    "EndTxn with an older epoch": lambda txn: decide_end_txn(txn, _older(txn), True, _NOW_MS),
-    "EndTxn of another producer id": lambda txn: decide_end_txn(
-        txn, ProducerIdAndEpoch(_PRODUCER.id - 1, _PRODUCER.epoch), True, _NOW_MS
-    ),
-    "all markers written": lambda txn: (
-        decide_completion(txn, _NOW_MS) if txn.metadata.state in PREPARED_STATES else None
-    ),
-    "transaction.timeout.ms passed": lambda txn: decide_timeout(txn, _NOW_MS),
-    "transactional.id.expiration.ms passed": lambda txn: decide_expiration(txn, _EXPIRATION_MS, _NOW_MS),
-}
+
+def events(version: int) -> dict[str, Event]:
+    """What can happen to a transactional id whose client and cluster have this version of the protocol."""
+    client = EPOCH_BUMP_VERSION if version >= EPOCH_BUMP_VERSION else 0
+
+    def init(txn: Transaction, expected: ProducerIdAndEpoch | None) -> object:
+        return decide_init_producer_id(
+            txn, _TIMEOUT_MS, expected, _NEW_PRODUCER_ID, _NOW_MS, transaction_version=version
+        )
+
+    def add(txn: Transaction, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]) -> object:
+        return decide_add_partitions(txn, producer, partitions, _NOW_MS, client_version=client)
+
+    def end(txn: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> object:
+        return decide_end_txn(txn, producer, commit, _NOW_MS, client_version=client, new_producer_id=_NEW_PRODUCER_ID)
+
+    return {
+        "InitProducerId": lambda txn: init(txn, None),
+        "InitProducerId with the present epoch": lambda txn: init(txn, txn.metadata.producer),
+        "InitProducerId with the epoch before": lambda txn: init(txn, _older(txn)),
+        "AddPartitionsToTxn": lambda txn: add(txn, txn.metadata.producer, _MORE_PARTITIONS),
+        "AddPartitionsToTxn again": lambda txn: add(txn, txn.metadata.producer, _PARTITIONS),
+        "AddPartitionsToTxn with the epoch before": lambda txn: add(txn, _older(txn), _MORE_PARTITIONS),
+        "EndTxn commit": lambda txn: end(txn, txn.metadata.producer, True),
+        "EndTxn abort": lambda txn: end(txn, txn.metadata.producer, False),
+        "EndTxn commit with the epoch before": lambda txn: end(txn, _older(txn), True),
+        "EndTxn abort with the epoch before": lambda txn: end(txn, _older(txn), False),
+        "EndTxn of another producer id": lambda txn: end(
+            txn, ProducerIdAndEpoch(_PRODUCER.id - 1, _PRODUCER.epoch), True
+        ),
+        "all markers written": lambda txn: (
+            decide_completion(txn, _NOW_MS) if txn.metadata.state in PREPARED_STATES else None
+        ),
+        "transaction.timeout.ms passed": lambda txn: decide_timeout(txn, _NOW_MS, transaction_version=version),
+        "transactional.id.expiration.ms passed": lambda txn: decide_expiration(txn, _EXPIRATION_MS, _NOW_MS),
+    }
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     print(format_states())
-    print()
-    print(format_requests())
+    for version in VERSIONS:
+        print()
+        print(format_requests(version))
 
 
 def format_states() -> str:
@@ -81,25 +96,31 @@ def format_states() -> str:
     return "\n".join(lines)
 
 
-def format_requests() -> str:
+def format_requests(version: int) -> str:
     """What each request, or the passing of time, does in each state that is ever durable."""
     lines = [
-        "What happens in each state (a state: it becomes pending and its record is appended; while a transition is",
-        "pending, every request of the present producer gets CONCURRENT_TRANSACTIONS):",
+        f"What happens in each state in version {version} of the protocol (a state: it becomes pending and its record",
+        f"is appended; while a transition is pending, {_WHILE_PENDING[version]}):",
     ]
     for state in TransactionState:
         if state not in PERSISTED_STATES:
             continue
         lines += ["", f"  {state.label}"]
-        width = max(map(len, _EVENTS))
-        lines += [f"      {name:<{width}}  {describe_result(state, name)}" for name in _EVENTS]
+        width = max(map(len, events(version)))
+        lines += [f"      {name:<{width}}  {describe_result(state, name, version)}" for name in events(version)]
     return "\n".join(lines)
 
 
-def describe_result(state: TransactionState, event: str) -> str:
+_WHILE_PENDING: Final = {
+    1: "every request of the present producer gets CONCURRENT_TRANSACTIONS",
+    2: "every request gets CONCURRENT_TRANSACTIONS",
+}
+
+
+def describe_result(state: TransactionState, event: str, version: int) -> str:
     """One cell: the result of an event for an id in a state."""
     txn = _sample(state)
-    result = _EVENTS[event](txn)
+    result = events(version)[event](txn)
     if isinstance(result, TransactionMetadata):
         return _describe_transition(txn.metadata, result)
     if isinstance(result, ErrorCode | Missing):
@@ -114,6 +135,8 @@ def _describe_transition(before: TransactionMetadata, after: TransactionMetadata
         notes.append("new producer id")
     elif after.producer_epoch != before.producer_epoch:
         notes.append(f"epoch {after.producer_epoch - before.producer_epoch:+d}")
+    if after.next_producer_id != NO_PRODUCER_ID:
+        notes.append("new producer id set aside")
     return f"→ {after.state.label}" + (f" ({', '.join(notes)})" if notes else "")
 
 

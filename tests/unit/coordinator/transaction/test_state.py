@@ -1,10 +1,11 @@
 """Every request in every state, against a table written by hand; then what no table says."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from broker.tools.txn_states import format_requests, format_states
+from broker.tools.txn_states import VERSIONS, format_requests, format_states
 from coordinator.transaction.state import (
     LAST_LIVE_EPOCH,
     MAX_EPOCH,
@@ -436,9 +437,20 @@ def test_every_state_is_reached_and_none_is_a_trap() -> None:
     assert [state for state in TransactionState if not TRANSITIONS[state]] == [TransactionState.DEAD]
 
 
-def test_the_printed_tables_name_every_state_and_the_results() -> None:
-    states, requests = format_states(), format_requests()
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_printed_tables_name_every_state_and_the_results(version: int) -> None:
+    states, requests = format_states(), format_requests(version)
     assert all(f"{state.label} ({state.value}): {state.meaning}" in states for state in TransactionState)
     assert "→ Ongoing, PrepareCommit, PrepareAbort, PrepareEpochFence" in states
-    assert requests.count("EndTxn commit ") == len(PERSISTED_STATES)
+    assert requests.count("EndTxn commit ") == 2 * len(PERSISTED_STATES)
     assert "→ PrepareAbort (epoch +1)" in requests
+    assert ("→ PrepareCommit (epoch +1)" in requests) is (version == 2)
+    assert "Missing" not in requests
+    assert "PRODUCER_ID" not in requests.replace("INVALID_PRODUCER_ID_MAPPING", "")
+
+
+def test_the_page_on_the_states_shows_what_is_printed() -> None:
+    """``oncelog txn states`` prints it anew."""
+    page = (Path(__file__).resolve().parents[4] / "docs" / "transaction-states.md").read_text()
+    for table in (format_states(), *map(format_requests, VERSIONS)):
+        assert f"```\n{table}\n```" in page
