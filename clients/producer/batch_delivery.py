@@ -184,14 +184,14 @@ class BatchDelivery:
 
 def _error(batch: ProducerBatch, refused: Refusal) -> ClientError:
     subject = str(batch.topic_partition)
+    if batch.maybe_written:
+        return OutcomeUnknown(f"{subject}: {refused}, but it, or a former attempt, may have been written")
     if refused.error in _TOO_LARGE:
         return RecordTooLarge(f"{subject}: {refused}")
     if refused.error == ErrorCode.PRODUCER_FENCED:
         return ProducerFenced(f"{subject}: {refused}")
     if refused.error == ErrorCode.TRANSACTION_ABORTABLE:
         return TransactionAbortable(f"{subject}: {refused}")
-    if batch.maybe_written:
-        return OutcomeUnknown(f"{subject}: {refused}; a former attempt may have been written")
     return BrokerRefused(subject, refused)
 
 

@@ -2,7 +2,8 @@
 
 Pure. A batch may leave if its partition's order allows it: a first attempt while fewer than five are under way and
 nothing is in doubt, a retry only as the oldest of those under way, which makes retries go one at a time. Without
-idempotence there is nothing that keeps several in order, so there is at most one.
+idempotence there is nothing that keeps several in order, so there is at most one; nor, with it, before the first is
+acknowledged, because a broker without memory of a producer accepts any sequence from it.
 
 When an error shows that a partition's numbering cannot go on, it ends once none of its batches waits for an answer.
 Batches that are known not to be in the log then become new ones; those that may be in it are given up, because numbers
@@ -14,6 +15,7 @@ from clients.producer.producer_batch import ProducerBatch
 from clients.producer.producer_config import MOST_IN_FLIGHT, ProducerConfig
 from clients.producer.producer_id_and_epoch import LAST_EPOCH, NO_PRODUCER
 from protocol.errors import RETRIABLE, ErrorCode
+from protocol.records.record_batch import NO_SEQUENCE
 from protocol.topic_partition import TopicPartition
 
 _NOT_KNOWN = -1
@@ -57,6 +59,8 @@ class ProducerSequences:
             return False
         if not sequences.in_flight:
             return True
+        if sequences.last_acked_sequence == NO_SEQUENCE and not self._is_transactional:
+            return False  # A broker that does not know the producer takes whichever batch it likes first.
         return sequences.producer == self.producer and len(sequences.in_flight) < self._most_in_flight
 
     def sending(self, batch: ProducerBatch) -> None:

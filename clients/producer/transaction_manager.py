@@ -7,7 +7,8 @@ next request, tells it every answer and every fate of a batch, and does what it 
 
 * A batch that may be in the log is never numbered anew, because that could write it twice: it fails instead. Numbering
   begins anew only when none of the partition's batches waits for an answer.
-* At most five batches of a partition are under way at a time, over all connections: brokers remember five.
+* At most five batches of a partition are under way at a time, over all connections, since brokers remember five; and
+  only one until the first is acknowledged, since a broker that knows nothing of a producer accepts any sequence.
 * A failed batch ends its transaction, whose successor has another epoch; so what follows it in its partition is not
   numbered anew to be written into a transaction that will be aborted.
 * An abort is not held up by offsets that cannot be committed.

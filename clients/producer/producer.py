@@ -1,0 +1,382 @@
+"""The producer: records in, futures out, and transactions around them.
+
+::
+
+    async with Producer(ProducerConfig(bootstrap="localhost:9092"), rng=Random(), wall_clock=milliseconds) as producer:
+        future = await producer.send("orders", b"a value", key=b"a key")
+        metadata = await future  # RecordMetadata(topic, partition, offset, timestamp_ms)
+
+``send`` waits only for space and metadata; the record is acknowledged when its future is done. ``send_nowait`` does the
+same without waiting, as a plain call: it is the way to send many records fast, with ``send`` for those that it refuses.
+In either, records of one partition are written in the order of the calls, and (with idempotence) each once.
+
+A transactional producer (one with a ``transactional_id``) sends inside of transactions only::
+
+    await producer.init_transactions()
+    producer.begin_transaction()
+    try:
+        ...  # send, send_offsets_to_transaction
+        await producer.commit_transaction()
+    except ClientError as error:
+        if error.is_fatal:
+            raise  # Fenced, for example: close this producer.
+        await producer.abort_transaction()
+
+Every call of a transaction is bounded by ``max_block_ms``; after ``OperationTimedOut`` the same call waits on, and no
+other is allowed. The behaviour is that of Kafka's ``KafkaProducer`` (KIP-98, KIP-447, KIP-890); ``docs/clients.md`` has
+the rest.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Self
+
+from clients.cluster import Cluster, parse_bootstrap
+from clients.consumer.group_metadata import ConsumerGroupMetadata
+from clients.consumer.metadata_refresh import MetadataRefresh
+from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.errors import (
+    BrokerRefused,
+    BufferFull,
+    ClientError,
+    IllegalState,
+    OperationTimedOut,
+    ProducerClosed,
+    Refusal,
+    error_code,
+)
+from clients.producer.batch_delivery import BatchDelivery
+from clients.producer.partitioner import partition_for_key
+from clients.producer.producer_batch import Headers, ProducerBatch
+from clients.producer.producer_config import ProducerConfig
+from clients.producer.record_accumulator import PartitionQueue, RecordAccumulator, TopicQueues
+from clients.producer.record_metadata import FutureRecordMetadata
+from clients.producer.sender import Sender
+from clients.producer.transaction_manager import State, TransactionManager
+from clients.producer.transactional_result import TransactionalResult
+from clients.retry import Backoff
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataResponse
+from protocol.topic_partition import TopicPartition
+
+_OPEN = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
+
+
+class Producer:
+    """Made inside of a running loop. ``wall_clock`` gives milliseconds since the epoch: records' timestamps."""
+
+    def __init__(self, config: ProducerConfig, *, rng: Random, wall_clock: Callable[[], int]) -> None:
+        self._config = config
+        self._wall_clock = wall_clock
+        self._loop = asyncio.get_running_loop()
+        self._max_block_seconds = config.max_block_ms / 1000
+        self._cluster = Cluster(
+            parse_bootstrap(config.bootstrap),
+            rng=rng,
+            client_id=config.client_id,
+            connect_seconds=config.connect_timeout_ms / 1000,
+            operation_seconds=config.request_timeout_ms / 1000,
+        )
+        backoff = Backoff(
+            rng=rng,
+            first_seconds=config.retry_backoff_ms / 1000,
+            longest_seconds=max(config.retry_backoff_ms, config.retry_backoff_max_ms) / 1000,
+        )
+        self._manager = TransactionManager(config)
+        self._accumulator = RecordAccumulator(
+            config, self._manager, rng=rng, now=self._loop.time, on_batch=lambda: self._sender.wake()
+        )
+        self._metadata = MetadataRefresh(
+            self._cluster,
+            backoff,
+            self._accumulator.topic_names,
+            self._take_metadata,
+            max_age_seconds=config.metadata_max_age_ms / 1000,
+            creates_topics=False,
+        )
+        self._sender = Sender(
+            config,
+            self._cluster,
+            self._manager,
+            self._accumulator,
+            BatchDelivery(config, self._manager, self._accumulator, backoff),
+            self._metadata,
+            backoff,
+            self._look_at_space,
+        )
+        self._space_free = asyncio.Event()
+        self._turn_to_wait = asyncio.Lock()
+        """Held by whoever waits for space in front of all others: records keep the order of the calls."""
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Connect to the first broker that answers. Raises ``NoBrokerReachable`` if none does."""
+        if self._task is not None or self._is_closing:
+            raise IllegalState("a producer is started once")
+        await self._cluster.connection_to_any()
+        self._task = self._loop.create_task(self._sender.run(), name=f"producer {self._config.client_id}")
+
+    async def close(self, timeout_seconds: float | None = None) -> None:
+        """Send what was accepted, finish what was begun, abort an open transaction; then fail whatever is left.
+
+        It takes at most ``timeout_seconds``; by default as long as a delivery and a transactional call may take.
+        Futures that are not done by then fail with ``ProducerClosed``. Closing again does nothing.
+        """
+        if self._is_closing:
+            return
+        self._is_closing = self._accumulator.is_closed = True
+        self._space_free.set()
+        if timeout_seconds is None:
+            timeout_seconds = self._config.delivery_timeout_ms / 1000 + self._max_block_seconds
+        try:
+            if self._is_running:
+                async with asyncio.timeout(timeout_seconds):
+                    await self._finish()
+        except (TimeoutError, ClientError):
+            pass  # Whoever waits for something that is not done is told so now.
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            await self._cluster.close()
+
+    async def _finish(self) -> None:
+        await self.flush()
+        pending = self._manager.pending_result
+        if pending is not None:
+            await self._wait_for(pending)
+        if self._manager.state in _OPEN:
+            result = self._manager.abort()
+            self._sender.wake()
+            await self._wait_for(result)
+
+    @property
+    def _is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    # Records
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """Accept a record, or raise ``BufferFull`` where ``send`` would wait. See ``send`` for the rest."""
+        if not self._manager.accepts_records or self._is_closing or self._task is None:
+            self._refuse()
+        queues = self._accumulator.topics.get(topic)
+        if queues is None or self._accumulator.is_full:
+            raise BufferFull("the topic is not known yet" if queues is None else "all of buffer_bytes are in use")
+        timestamp = self._wall_clock() if timestamp_ms is None else timestamp_ms
+        if partition is None and key is None and self._config.partitioner is None:
+            sticky = queues.sticky
+            if sticky is not None:
+                return self._accumulator.append(sticky, timestamp, None, value, headers, sticky=queues)
+        queue = self._queue(queues, key, value, partition)
+        return self._accumulator.append(queue, timestamp, key, value, headers)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """Accept a record, and return the future of its acknowledgement.
+
+        Waits while the buffer is full and while the topic is not known, at most ``max_block_ms``. ``headers`` are
+        (name, value) pairs. ``partition`` is by default that of the key's hash, and without key any. ``timestamp_ms``
+        is milliseconds since the epoch, by default now.
+
+        Raises ``OperationTimedOut``; ``BrokerRefused`` for a topic or partition that does not exist or may not be
+        written to; ``RecordTooLarge``; ``IllegalState`` outside of a transaction; and the error of the transaction or
+        the producer, if it has one. Then, and when it is cancelled, the record was not accepted.
+        """
+        if self._sender.is_behind:
+            await asyncio.sleep(0)  # Full batches wait to be sent; a caller that never waits would keep them waiting.
+        if not self._turn_to_wait.locked():
+            try:
+                return self.send_nowait(
+                    topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+                )
+            except BufferFull:
+                pass
+        try:
+            async with asyncio.timeout(self._max_block_seconds):
+                await self._learn(topic, partition)
+                async with self._turn_to_wait:
+                    while self._accumulator.is_full and not self._is_closing:
+                        self._space_free.clear()
+                        await self._space_free.wait()
+                    return self.send_nowait(
+                        topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+                    )
+        except TimeoutError:
+            raise OperationTimedOut(f"no space or no metadata for a record of {topic} in time") from None
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; brokers may create it now. Raises ``BrokerRefused`` if there is none."""
+        await self._learn(topic, None)
+        return len(self._accumulator.topics[topic].queues)
+
+    async def flush(self) -> None:
+        """Send everything that was accepted so far, and return when all of it is acknowledged or has failed."""
+        self._accumulator.flushes += 1
+        self._sender.wake()
+        try:
+            await self._all_done(list(self._accumulator.incomplete))
+        finally:
+            self._accumulator.flushes -= 1
+
+    async def _all_done(self, batches: list[ProducerBatch]) -> None:
+        left = len(batches)
+        finished = asyncio.Event()
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                finished.set()
+
+        for batch in batches:
+            batch.when_done(one_done)
+        if batches:
+            await finished.wait()
+
+    def _queue(
+        self, queues: TopicQueues, key: bytes | None, value: bytes | None, partition: int | None
+    ) -> PartitionQueue:
+        count = len(queues.queues)
+        if partition is None:
+            if self._config.partitioner is not None:
+                partition = self._config.partitioner(queues.name, key, value, count)
+            else:
+                partition = partition_for_key(key or b"", count)
+        if partition < 0:
+            raise ValueError(f"partition {partition}")
+        if partition >= count:
+            raise BufferFull(f"partition {partition} of {queues.name} is not known yet")
+        return queues.queues[partition]
+
+    async def _learn(self, topic: str, partition: int | None) -> None:
+        """Know a topic, and that it has a partition."""
+        if topic not in self._accumulator.topics:
+            answer = (await self._cluster.topics([topic], create=True))[topic]
+            if answer.error_code:
+                raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(answer.error_code)))
+            self._take_topic(topic)
+        if partition is not None and partition >= len(self._accumulator.topics[topic].queues):
+            await self._metadata.fresh()
+            if partition >= self._cluster.metadata.partition_count(topic):
+                missing = Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise BrokerRefused(str(TopicPartition(topic, partition)), missing)
+
+    def _take_metadata(self, response: MetadataResponse) -> None:
+        for name in self._accumulator.topic_names():
+            if self._cluster.metadata.partition_count(name):
+                self._take_topic(name)
+            else:
+                self._accumulator.forget_topic(name)
+        self._sender.wake()
+
+    def _take_topic(self, name: str) -> None:
+        metadata = self._cluster.metadata
+        count = metadata.partition_count(name)
+        available = [index for index in range(count) if metadata.leader(TopicPartition(name, index)) is not None]
+        self._accumulator.update_topic(name, count, available)
+
+    def _look_at_space(self) -> None:
+        if not self._accumulator.is_full or not self._is_running:
+            self._space_free.set()
+
+    def _refuse(self) -> None:
+        """Raise why no record is accepted."""
+        self._require_open()
+        self._manager.require_records_accepted()
+
+    def _require_open(self) -> None:
+        if self._is_closing:
+            raise ProducerClosed("the producer is closed")
+        if self._task is None:
+            raise IllegalState("the producer is not started")
+
+    # Transactions
+
+    async def init_transactions(self) -> None:
+        """Get an id for the transactional id: once, before everything else of transactions.
+
+        Ends the transaction that a former producer with the same id may have left open, and fences that producer.
+        Raises ``NotAuthorized`` and ``TransactionAbortable`` (call it again when that may have passed),
+        ``VersionNotSupported`` if the cluster lacks the required ``transaction_protocol``, ``OperationTimedOut`` (call
+        it again), and fatal errors.
+        """
+        await self._call(self._manager.initialize)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. Nothing is sent for that. Raises ``IllegalState`` if one is open, and fatal errors."""
+        self._require_open()
+        self._manager.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Commit a group's offsets with the transaction, if it commits (KIP-98, KIP-447).
+
+        ``offsets`` are those of the next records to read, as from ``Consumer.position``; ``group`` is
+        ``Consumer.group_metadata()``, and lets brokers refuse members that have lost their partitions. Raises
+        ``CommitFailed`` for those, ``TransactionAbortable``, ``OperationTimedOut`` and fatal errors; after any of them
+        abort.
+        """
+        if offsets:
+            await self._call(lambda: self._manager.send_offsets(dict(offsets), group))
+
+    async def commit_transaction(self) -> None:
+        """Write what was sent, then commit. When it returns, all of the transaction is committed.
+
+        Raises ``TransactionAbortable`` if a record or an offset could not be written (abort then),
+        ``OperationTimedOut`` (call it again: whether it commits is not decided by giving up), ``ProducerFenced`` and
+        other fatal errors.
+        """
+        await self._call(self._manager.commit)
+
+    async def abort_transaction(self) -> None:
+        """Abort. Records that were not sent yet fail with ``TransactionAborted``. Raises as ``commit_transaction``."""
+        await self._call(self._manager.abort)
+
+    async def _call(self, begin: Callable[[], TransactionalResult]) -> None:
+        self._require_open()
+        result = begin()
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(self._max_block_seconds):
+                await self._wait_for(result)
+        except TimeoutError:
+            raise OperationTimedOut(f"{result.operation} took longer than {self._max_block_seconds:g} s") from None
+        result.acknowledge()
+
+    async def _wait_for(self, result: TransactionalResult) -> None:
+        done = asyncio.Event()
+        result.when_done(done.set)
+        await done.wait()
+
+    @property
+    def transaction_protocol(self) -> int:
+        """The version of the transaction protocol in use: 1 or 2. It can change when a transaction ends."""
+        return self._manager.protocol

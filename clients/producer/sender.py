@@ -1,0 +1,401 @@
+"""The part of a producer that talks to brokers. It decides nothing: it carries out what the pure parts say.
+
+Two loops. One sends batches: woken by a new batch, an answer, a connection, or the time at which something is due, it
+takes answers to ``BatchDelivery`` and writes one request after the other to each broker that something is ready for and
+that has fewer than ``max_in_flight`` unanswered ones. The other asks coordinators what ``TransactionManager`` wants
+asked, one request at a time. A failure of either that is not a ``ClientError`` is a bug: it ends the producer, and
+everybody who waits is told.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from clients.cluster import AnyBroker, Cluster, Coordinator, Route
+from clients.connection import Address, Connection
+from clients.consumer.metadata_refresh import MetadataRefresh
+from clients.errors import (
+    BrokerRefused,
+    ClientError,
+    FatalProducerError,
+    ProducerClosed,
+    RequestTimedOut,
+    VersionNotSupported,
+    error_code,
+)
+from clients.producer.batch_delivery import STALE_METADATA, BatchDelivery
+from clients.producer.producer_batch import ProducerBatch
+from clients.producer.producer_config import ACKS, ProducerConfig
+from clients.producer.record_accumulator import PartitionQueue, RecordAccumulator
+from clients.producer.transaction_manager import TransactionManager
+from clients.producer.transaction_requests import (
+    CoordinatorKey,
+    CoordinatorKind,
+    Effect,
+    TransactionRequest,
+)
+from clients.retry import Backoff
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.schema import ZERO_UUID
+from protocol.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_LAST_OF_PROTOCOL_1: Final = 11
+_FIRST_OF_PROTOCOL_2: Final = 12
+_LAST_WITH_NAMES: Final = 12
+_NEVER: Final = float("inf")
+_CONCURRENT_TRANSACTIONS_SECONDS: Final = 0.02
+"""The transaction before is being completed, which takes milliseconds (KAFKA-5482)."""
+_BUMPS_EPOCHS_FROM: Final = 3
+"""The version of InitProducerId that bumps a client's epoch (KIP-360)."""
+
+
+class BrokerLink:
+    """What the sender knows of one broker."""
+
+    __slots__ = ("connection", "failures", "in_flight", "is_opening", "node_id", "not_before")
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.connection: Connection | None = None
+        self.is_opening = False
+        self.in_flight = 0
+        """Produce requests without an answer yet."""
+        self.failures = 0
+        self.not_before = 0.0
+        """Throttled, or not to be connected to, until then (the loop's time)."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.connection is not None and self.connection.is_open
+
+
+class _Answer(NamedTuple):
+    """A produce request that is over."""
+
+    link: BrokerLink
+    batches: list[ProducerBatch]
+    names: dict[bytes, str]
+    """Of the topics, by the ids that they had when it was sent."""
+    future: "asyncio.Future[ProduceResponse]"
+
+
+class Sender:
+    """Sends what is ready; ``run`` it in a task, and cancel that to end it."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: Cluster,
+        manager: TransactionManager,
+        accumulator: RecordAccumulator,
+        delivery: BatchDelivery,
+        metadata: MetadataRefresh,
+        backoff: Backoff,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._manager = manager
+        self._accumulator = accumulator
+        self._delivery = delivery
+        self._metadata = metadata
+        self._backoff = backoff
+        self._on_progress = on_progress
+        self._loop = asyncio.get_running_loop()
+        self._acks = ACKS[config.acks]
+        self._request_seconds = config.request_timeout_ms / 1000
+        self._woken = asyncio.Event()
+        self._request_due = asyncio.Event()
+        self._links: dict[int, BrokerLink] = {}
+        self._answers: deque[_Answer] = deque()
+        self._asking: TransactionRequest | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has been woken and has not run yet: whoever produces without pause should let it."""
+        return self._woken.is_set()
+
+    def wake(self) -> None:
+        """Something may be ready."""
+        self._woken.set()
+        self._request_due.set()
+
+    async def run(self) -> None:
+        """Send until cancelled. Whatever is not done then, fails."""
+        error: ClientError = ProducerClosed("the producer was closed before this was done")
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                self._group.create_task(self._metadata.run(), name="producer: metadata")
+                self._group.create_task(self._ask_coordinators(), name="producer: coordinators")
+                await self._send_batches()
+        except BaseExceptionGroup as failure:
+            _log.error("the producer failed", exc_info=failure)
+            error = FatalProducerError(f"the producer failed: {failure.exceptions[0]!r}")
+        finally:
+            self._end(error)
+
+    def _end(self, error: ClientError) -> None:
+        if isinstance(error, FatalProducerError):
+            self._manager.fail_fatally(error)
+        self._delivery.fail_all(error)
+        self._manager.fail_requests(error)
+        if self._asking is not None:
+            self._asking.result.fail(error)
+        self._on_progress()
+
+    # Batches
+
+    async def _send_batches(self) -> None:
+        while True:
+            self._woken.clear()
+            while self._answers:
+                self._take_answer(self._answers.popleft())
+            look_again_at = self._send_what_is_ready()
+            self._on_progress()
+            self._request_due.set()
+            await self._wait_until(look_again_at)
+
+    async def _wait_until(self, at: float) -> None:
+        timer = None if at == _NEVER else self._loop.call_at(at, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _send_what_is_ready(self) -> float:
+        """Returns the loop's time at which something is due by itself."""
+        now = self._loop.time()
+        self._delivery.expire(now)
+        self._delivery.settle()
+        while True:
+            ready = self._accumulator.readiness(self._cluster.metadata, now)
+            sent = [self._send_to(node_id, queues, now) for node_id, queues in ready.queues.items()]
+            if not any(sent):
+                break
+        if ready.without_leader:
+            self._metadata.request()
+        waiting = [link.not_before for node_id in ready.queues if (link := self._links[node_id]).not_before > now]
+        return min(ready.next_at, self._delivery.next_expiry_at(), *waiting)
+
+    def _send_to(self, node_id: int, queues: list[PartitionQueue], now: float) -> bool:
+        """Whether a request was sent."""
+        link = self._links.get(node_id)
+        if link is None:
+            link = self._links[node_id] = BrokerLink(node_id)
+        if now < link.not_before:
+            return False
+        connection = link.connection
+        if connection is None or not connection.is_open:
+            self._open(link)
+            return False
+        if link.in_flight >= self._config.max_in_flight or not connection.is_writable:
+            return False
+        batches = self._accumulator.drain(queues, self._cluster.metadata)
+        if batches:
+            self._send(link, connection, batches, now)
+        return bool(batches)
+
+    def _open(self, link: BrokerLink) -> None:
+        if not link.is_opening:
+            link.is_opening = True
+            assert self._group is not None
+            self._group.create_task(self._connect(link), name=f"producer: connection to {link.node_id}")
+
+    async def _connect(self, link: BrokerLink) -> None:
+        try:
+            link.connection = await self._cluster.connection_to(link.node_id)
+            link.connection.on_writable = self._woken.set
+            link.failures = 0
+        except ClientError:
+            link.not_before = self._loop.time() + self._backoff.pause_seconds(link.failures)
+            link.failures += 1
+            self._metadata.request()
+        finally:
+            link.is_opening = False
+            self._woken.set()
+
+    def _send(self, link: BrokerLink, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
+        try:
+            request, at_most = self._request(connection, batches)
+            if self._acks == 0:
+                connection.send_without_answer(request, at_most=at_most)
+                for batch in batches:
+                    self._delivery.not_acknowledged(batch)
+                return
+            future = connection.send(request, ProduceResponse, at_most=at_most, timeout=self._request_seconds)
+        except VersionNotSupported as error:
+            self._not_sent(batches, str(error), now)
+            return
+        except ClientError:
+            for batch in batches:
+                self._delivery.not_answered(batch, ErrorCode.NETWORK_EXCEPTION, now)
+            return
+        link.in_flight += 1
+        names = {topic.topic_id: topic.name for topic in request.topic_data}
+        future.add_done_callback(partial(self._answered, link, batches, names))
+
+    def _not_sent(self, batches: list[ProducerBatch], reason: str, now: float) -> None:
+        """A broker without version 2 in a cluster that has finalised it costs the transaction, not the producer."""
+        protocol_2 = self._manager.is_transactional and self._manager.protocol == 2
+        error = ErrorCode.TRANSACTION_ABORTABLE if protocol_2 else ErrorCode.UNSUPPORTED_VERSION
+        for batch in batches:
+            self._delivery.answered(batch, PartitionProduceResponse(error_code=error, error_message=reason), now)
+
+    def _request(self, connection: Connection, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int]:
+        """The request, and its newest version that means what it must (topic ids from 13, protocol 2 from 12)."""
+        topics: dict[str, TopicProduceData] = {}
+        metadata = self._cluster.metadata
+        for batch in batches:
+            name, partition = batch.topic_partition
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = TopicProduceData(name=name, topic_id=metadata.topic_id(name))
+            records = batch.encode(self._config.codec)
+            topic.partition_data.append(PartitionProduceData(index=partition, records=records))
+        at_most = ProduceRequest.versions.last
+        if any(topic.topic_id == ZERO_UUID for topic in topics.values()):
+            at_most = _LAST_WITH_NAMES
+        if self._manager.is_transactional and self._manager.protocol == 1:
+            at_most = _LAST_OF_PROTOCOL_1
+        elif self._manager.is_transactional:
+            chosen = connection.versions.choose(ProduceRequest, at_most)
+            if chosen is None or chosen < _FIRST_OF_PROTOCOL_2:
+                raise VersionNotSupported(f"{connection.address} does not serve transaction protocol 2")
+        request = ProduceRequest(
+            transactional_id=self._manager.transactional_id,
+            acks=self._acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        return request, at_most
+
+    def _answered(
+        self,
+        link: BrokerLink,
+        batches: list[ProducerBatch],
+        names: dict[bytes, str],
+        future: "asyncio.Future[ProduceResponse]",
+    ) -> None:
+        self._answers.append(_Answer(link, batches, names, future))
+        self._woken.set()
+
+    def _take_answer(self, answer: _Answer) -> None:
+        link, batches, names, future = answer
+        link.in_flight -= 1
+        now = self._loop.time()
+        try:
+            response = future.result()
+        except ClientError as error:
+            code = ErrorCode.REQUEST_TIMED_OUT if isinstance(error, RequestTimedOut) else ErrorCode.NETWORK_EXCEPTION
+            for batch in batches:
+                self._delivery.not_answered(batch, code, now)
+            self._metadata.request()
+            return
+        if response.throttle_time_ms:
+            link.not_before = now + response.throttle_time_ms / 1000
+        self._take_response(batches, names, response, now)
+
+    def _take_response(
+        self, batches: list[ProducerBatch], names: dict[bytes, str], response: ProduceResponse, now: float
+    ) -> None:
+        left = {batch.topic_partition: batch for batch in batches}
+        leaders: dict[TopicPartition, tuple[int, int]] = {}
+        for topic in response.responses:
+            name = topic.name or names.get(topic.topic_id, "")
+            for partition in topic.partition_responses:
+                topic_partition = TopicPartition(name, partition.index)
+                batch = left.pop(topic_partition, None)
+                if batch is None:
+                    continue
+                if partition.current_leader is not None:
+                    told = partition.current_leader
+                    leaders[topic_partition] = (told.leader_id, told.leader_epoch)
+                self._delivery.answered(batch, partition, now)
+                if partition.error_code and error_code(partition.error_code) in STALE_METADATA:
+                    self._metadata.request()
+        for batch in left.values():
+            self._delivery.not_answered(batch, ErrorCode.NETWORK_EXCEPTION, now)
+        if leaders:
+            endpoints = [(each.node_id, Address(each.host, each.port)) for each in response.node_endpoints]
+            self._cluster.metadata.take_leaders(leaders, endpoints)
+
+    # Coordinators
+
+    async def _ask_coordinators(self) -> None:
+        while True:
+            self._request_due.clear()
+            self._manager.features = self._cluster.features
+            request = self._manager.next_request(has_incomplete=bool(self._accumulator.incomplete))
+            if request is None:
+                await self._request_due.wait()
+                continue
+            self._asking = request
+            effect = await self._ask(request)
+            self._asking = None
+            self._delivery.settle()  # Before anybody hears of an error, the records that it concerns have failed.
+            self._woken.set()
+            if effect in (Effect.RETRY, Effect.FIND_COORDINATOR):
+                await asyncio.sleep(self._pause_seconds(request))
+
+    def _pause_seconds(self, request: TransactionRequest) -> float:
+        if request.last_error == ErrorCode.CONCURRENT_TRANSACTIONS:
+            return _CONCURRENT_TRANSACTIONS_SECONDS
+        return self._backoff.pause_seconds(request.attempts - 1)
+
+    async def _ask(self, request: TransactionRequest) -> Effect:
+        route = _route(request.coordinator)
+        try:
+            connection = await route.resolve(self._cluster)
+            self._look_at_coordinator(request, connection)
+            response = await connection.send(
+                request.message(), request.response_type, at_most=request.versions.last, timeout=self._request_seconds
+            )
+        except BrokerRefused as error:
+            return request.coordinator_refused(error.refusal)
+        except VersionNotSupported as error:
+            request.unsupported(error)
+            return Effect.FATAL
+        except ClientError:
+            route.forget(self._cluster)
+            request.lost()
+            return Effect.RETRY
+        self._manager.features = self._cluster.features
+        effect = request.take(response)
+        if effect is Effect.FIND_COORDINATOR:
+            route.forget(self._cluster)
+        return effect
+
+    def _look_at_coordinator(self, request: TransactionRequest, connection: Connection) -> None:
+        """Learn what it can do; raises ``VersionNotSupported`` if it is not what the request needs."""
+        wanted = request.versions
+        chosen = connection.versions.choose(type(request.message()), wanted.last)
+        if chosen is None or chosen < wanted.first:
+            raise VersionNotSupported(
+                f"{connection.address} serves no version {wanted.first} to {wanted.last} of {request.name}"
+            )
+        bumps = connection.versions.range_of(ApiKey.INIT_PRODUCER_ID)
+        if request.coordinator is not None and request.coordinator.kind is CoordinatorKind.TRANSACTION:
+            self._manager.can_bump_epoch = bumps is not None and bumps.last >= _BUMPS_EPOCHS_FROM
+
+
+def _route(coordinator: CoordinatorKey | None) -> Route:
+    if coordinator is None:
+        return AnyBroker()
+    if coordinator.kind is CoordinatorKind.GROUP:
+        return Coordinator.of_group(coordinator.key)
+    return Coordinator.of_transactional_id(coordinator.key)

@@ -1,0 +1,307 @@
+"""Which batch may leave when, and when numbering begins anew."""
+
+import pytest
+
+from clients.producer.producer_batch import ProducerBatch
+from clients.producer.producer_config import ProducerConfig
+from clients.producer.producer_id_and_epoch import LAST_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
+from clients.producer.producer_sequences import ProducerSequences
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+OTHERS = TopicPartition("others", 0)
+UNKNOWN_OFFSET = -1
+RECORDS = 10
+
+
+def new_batch(topic_partition: TopicPartition = ORDERS) -> ProducerBatch:
+    batch = ProducerBatch(topic_partition, 100_000, 0, 0.0)
+    for _ in range(RECORDS):
+        batch.append(0, None, b"value", ())
+    return batch
+
+
+def sequences(*, transactional: bool = False, epoch: int = 0) -> ProducerSequences:
+    made = ProducerSequences(ProducerConfig(bootstrap="x", transactional_id="id" if transactional else None))
+    made.producer = ProducerIdAndEpoch(7, epoch)
+    return made
+
+
+def sent(made: ProducerSequences, topic_partition: TopicPartition = ORDERS) -> ProducerBatch:
+    batch = new_batch(topic_partition)
+    assert made.may_send(batch)
+    made.sending(batch)
+    batch.is_on_wire = True
+    return batch
+
+
+def answered(batch: ProducerBatch) -> ProducerBatch:
+    batch.is_on_wire = False
+    return batch
+
+
+def begun(made: ProducerSequences, topic_partition: TopicPartition = ORDERS) -> ProducerBatch:
+    """The first batch, which goes alone."""
+    first = sent(made, topic_partition)
+    made.completed(answered(first), 0)
+    return first
+
+
+def test_nothing_leaves_without_a_producer_id() -> None:
+    made = sequences()
+    made.producer = NO_PRODUCER
+    assert not made.may_send(new_batch())
+
+
+def test_the_first_of_a_numbering_goes_alone() -> None:
+    """A broker that knows nothing of the producer accepts any sequence: the second must not overtake the first."""
+    made = sequences()
+    first = sent(made)
+    assert not made.may_send(new_batch())
+    made.completed(answered(first), 0)
+    assert made.may_send(new_batch())
+
+
+def test_in_a_transaction_the_first_need_not_go_alone() -> None:
+    """What is overtaken there ends the transaction."""
+    made = sequences(transactional=True)
+    sent(made)
+    assert made.may_send(new_batch())
+
+
+def test_sequences_follow_each_other_and_five_are_under_way_at_most() -> None:
+    made = sequences()
+    begun(made)
+    under_way = [sent(made) for _ in range(5)]
+    assert [batch.base_sequence for batch in under_way] == [10, 20, 30, 40, 50]
+    assert not made.may_send(new_batch())
+    assert made.may_send(new_batch(OTHERS))
+    made.completed(answered(under_way[0]), 10)
+    assert made.may_send(new_batch())
+
+
+def test_retries_go_one_at_a_time_in_order() -> None:
+    made = sequences()
+    begun(made)
+    first, second = answered(sent(made)), answered(sent(made))
+    assert made.may_send(first)
+    assert not made.may_send(second)
+    made.completed(first, 10)
+    assert made.may_send(second)
+
+
+def test_a_sequence_is_given_once() -> None:
+    made = sequences()
+    first = answered(sent(made))
+    made.sending(first)
+    assert first.base_sequence == 0
+    assert made.of(ORDERS).next_sequence == RECORDS
+
+
+def test_sequences_wrap_to_zero() -> None:
+    made = sequences()
+    begun(made)
+    made.of(ORDERS).next_sequence = 2**31 - 5
+    made.of(ORDERS).last_acked_sequence = 2**31 - 6
+    across = sent(made)
+    after = sent(made)
+    assert (across.base_sequence, after.base_sequence) == (2**31 - 5, 5)
+    made.completed(answered(across), 100)
+    assert made.of(ORDERS).is_next(after.base_sequence)
+    made.completed(answered(after), 110)
+    assert made.of(ORDERS).last_acked_sequence == 14
+
+
+def test_a_late_acknowledgement_does_not_turn_back_the_newest() -> None:
+    made = sequences()
+    begun(made)
+    first, second = sent(made), sent(made)
+    made.completed(answered(second), 20)
+    made.completed(answered(first), 10)
+    assert made.of(ORDERS).last_acked_sequence == 29
+    assert made.of(ORDERS).last_acked_offset == 29
+
+
+# Out of order
+
+
+def test_out_of_order_behind_one_that_is_not_written_yet_is_tried_again() -> None:
+    made = sequences()
+    begun(made)
+    sent(made)
+    second = answered(sent(made))
+    assert made.can_retry(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    assert made.settle() == []
+    assert made.producer.epoch == 0
+
+
+def test_out_of_order_as_the_next_shows_a_loss_and_bumps_the_epoch() -> None:
+    made = sequences()
+    begun(made)
+    first = answered(sent(made))
+    assert made.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    assert made.settle() == []
+    assert made.producer.epoch == 1
+    assert not first.has_sequence
+    made.sending(first)
+    assert (first.producer.epoch, first.base_sequence) == (1, 0)
+
+
+def test_a_transaction_that_lost_a_batch_does_not_go_on() -> None:
+    made = sequences(transactional=True)
+    first = answered(sent(made))
+    assert not made.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+
+
+def test_numbering_begins_anew_only_when_nothing_waits_for_an_answer() -> None:
+    made = sequences()
+    begun(made)
+    first, second = answered(sent(made)), sent(made)
+    made.can_retry(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    assert made.settle() == []
+    assert made.producer.epoch == 0
+    assert not made.may_send(new_batch())
+    answered(second)
+    assert made.settle() == []
+    assert made.producer.epoch == 1
+
+
+def test_what_may_be_written_is_given_up_when_numbering_begins_anew() -> None:
+    made = sequences()
+    begun(made)
+    lost, next_one = answered(sent(made)), answered(sent(made))
+    next_one.maybe_written = True
+    made.can_retry(lost, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    assert made.settle() == [next_one]
+    assert next_one.has_sequence
+
+
+def test_others_finish_under_the_old_epoch_before_they_begin_anew() -> None:
+    made = sequences()
+    begun(made)
+    begun(made, OTHERS)
+    other = sent(made, OTHERS)
+    made.can_retry(answered(sent(made)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    made.settle()
+    assert not made.may_send(new_batch(OTHERS))
+    made.completed(answered(other), 10)
+    later = sent(made, OTHERS)
+    assert (later.producer.epoch, later.base_sequence) == (1, 0)
+
+
+def test_after_the_last_epoch_comes_a_new_id() -> None:
+    made = sequences(epoch=LAST_EPOCH)
+    begun(made)
+    made.can_retry(answered(sent(made)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    made.settle()
+    assert made.producer == NO_PRODUCER
+    assert not made.may_send(new_batch())
+
+
+# A producer that the broker has forgotten
+
+
+def test_unknown_is_asked_again_while_the_log_start_is_not_known() -> None:
+    made = sequences()
+    first = answered(sent(made))
+    assert made.can_retry(first, ErrorCode.UNKNOWN_PRODUCER_ID, UNKNOWN_OFFSET)
+    assert made.settle() == []
+    assert first.has_sequence
+
+
+@pytest.mark.parametrize(("transactional", "epoch"), [(False, 1), (True, 0)])
+def test_unknown_after_retention_begins_anew(transactional: bool, epoch: int) -> None:
+    made = sequences(transactional=transactional)
+    begun(made)
+    second = answered(sent(made))
+    assert made.can_retry(second, ErrorCode.UNKNOWN_PRODUCER_ID, 50)
+    made.settle()
+    made.sending(second)
+    assert (second.producer.epoch, second.base_sequence) == (epoch, 0)
+
+
+def test_unknown_after_a_loss_ends_a_transaction() -> None:
+    made = sequences(transactional=True)
+    begun(made)
+    assert not made.can_retry(answered(sent(made)), ErrorCode.UNKNOWN_PRODUCER_ID, 0)
+
+
+# Batches that were given up
+
+
+def test_after_a_doubt_nothing_new_leaves_until_it_is_resolved() -> None:
+    made = sequences()
+    begun(made)
+    doubtful, next_one = sent(made), sent(made)
+    made.remove(doubtful)
+    made.doubt(doubtful)
+    assert not made.may_send(new_batch())
+    made.completed(answered(next_one), 20)  # So the one before it is written, too.
+    made.settle()
+    assert made.may_send(new_batch())
+    assert made.producer.epoch == 0
+
+
+def test_a_doubt_that_nothing_resolves_bumps_the_epoch() -> None:
+    made = sequences()
+    begun(made)
+    doubtful = sent(made)
+    made.remove(doubtful)
+    made.doubt(doubtful)
+    made.settle()
+    assert made.producer.epoch == 1
+    assert sent(made).base_sequence == 0
+
+
+def test_a_late_answer_resolves_a_doubt() -> None:
+    made = sequences()
+    begun(made)
+    doubtful, next_one = sent(made), sent(made)
+    made.remove(doubtful)
+    made.doubt(doubtful)
+    made.remove(next_one)
+    made.doubt(next_one)
+    made.completed(answered(doubtful), 10)
+    made.completed(answered(next_one), 20)
+    made.settle()
+    assert made.producer.epoch == 0
+
+
+def test_the_one_right_behind_a_doubt_decides_it() -> None:
+    """The others behind it are out of order for its sake, and wait."""
+    made = sequences()
+    begun(made)
+    doubtful, next_one, last = sent(made), answered(sent(made)), answered(sent(made))
+    made.remove(doubtful)
+    made.doubt(doubtful)
+    assert made.can_retry(last, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    made.settle()
+    assert made.producer.epoch == 0
+    assert made.can_retry(next_one, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_OFFSET)
+    made.settle()
+    assert made.producer.epoch == 1
+    assert not next_one.has_sequence
+    assert not last.has_sequence
+
+
+def test_what_was_never_sent_raises_no_doubt() -> None:
+    made = sequences()
+    begun(made)
+    made.doubt(new_batch())
+    made.settle()
+    assert made.may_send(new_batch())
+    assert made.producer.epoch == 0
+
+
+# Without idempotence
+
+
+def test_without_sequences_one_is_under_way_at_a_time() -> None:
+    made = ProducerSequences(ProducerConfig(bootstrap="x", enable_idempotence=False, acks="1"))
+    first = sent(made)
+    assert not first.has_sequence
+    assert not made.may_send(new_batch())
+    assert made.may_send(answered(first))
+    made.completed(first, 0)
+    assert made.may_send(new_batch())
