@@ -18,7 +18,6 @@ from protocol.internal.consumer_protocol import (
     ConsumerProtocolSubscription,
 )
 from protocol.internal.consumer_protocol import TopicPartition as OwnedTopic
-from protocol.primitives import DecodeError
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 
@@ -91,5 +90,5 @@ def _decode(cls: type[M], data: bytes) -> M:
     try:
         version: int = _VERSION.unpack_from(data)[0]
         return decoder(cls, min(version, cls.versions.last))(memoryview(data), _VERSION.size)[0]
-    except (StructError, DecodeError, KeyError) as error:
+    except (StructError, ValueError) as error:
         raise AssignmentFailed(f"a member of the group does not speak the consumer protocol: {error}") from error

@@ -83,10 +83,12 @@ class FetchBuffer:
             while self._waiting and len(records) < limit:
                 fetch = self._waiting[0]
                 partition = self._subscription.get(fetch.topic_partition)
-                if partition is None or partition.position.offset != fetch.position or _has_no_position(partition):
+                if partition is None or _has_no_position(partition):
                     self._remove_first()
                 elif not self._subscription.is_fetchable(fetch.topic_partition):
                     passed_over.append(self._waiting.popleft())
+                elif partition.position.offset != fetch.position:
+                    self._remove_first()
                 elif fetch.error is not ErrorCode.NONE:
                     if records:
                         break

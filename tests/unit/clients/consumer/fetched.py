@@ -1,0 +1,30 @@
+"""Answers to fetches, for the tests of what becomes of them."""
+
+from collections.abc import Sequence
+
+from clients.consumer.completed_fetch import CompletedFetch
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import AbortedTransaction
+from protocol.records.compression import Compression
+from protocol.records.record_batch import NewRecord, build_batch
+from protocol.topic_partition import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+CLICKS = TopicPartition("clicks", 0)
+NOW = 1_750_000_000_000
+
+
+def batch(base_offset: int, count: int = 2, *, epoch: int = 0, codec: Compression = Compression.NONE) -> bytes:
+    """A batch whose values are its offsets."""
+    records = [NewRecord(NOW, None, str(base_offset + delta).encode()) for delta in range(count)]
+    return bytes(build_batch(records, base_offset=base_offset, partition_leader_epoch=epoch, compression=codec))
+
+
+def completed(
+    fetch_offset: int,
+    *batches: bytes,
+    partition: TopicPartition = ORDERS,
+    error: ErrorCode = ErrorCode.NONE,
+    aborted: Sequence[AbortedTransaction] = (),
+) -> CompletedFetch:
+    return CompletedFetch(partition, fetch_offset, b"".join(batches), aborted, error=error, max_batch_bytes=1 << 20)

@@ -1,0 +1,180 @@
+"""What waits to be polled: in order, at the right place or not at all."""
+
+import pytest
+
+from clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
+from clients.consumer.fetch_buffer import FetchBuffer
+from clients.consumer.subscription_state import (
+    NO_RESET,
+    RESET_TO_EARLIEST,
+    FetchPosition,
+    Leader,
+    Phase,
+    ResetPolicy,
+    SubscriptionState,
+)
+from clients.errors import BrokerRefused
+from protocol.errors import ErrorCode
+from tests.unit.clients.consumer.fetched import CLICKS, ORDERS, batch, completed
+
+
+def reading(default_reset: ResetPolicy = NO_RESET) -> tuple[SubscriptionState, FetchBuffer]:
+    """Two partitions, both at offset 0."""
+    subscription = SubscriptionState(default_reset)
+    subscription.assign([ORDERS, CLICKS])
+    for partition in (ORDERS, CLICKS):
+        subscription[partition].seek(FetchPosition(0, leader=Leader(1, 3)))
+    return subscription, FetchBuffer(subscription)
+
+
+def seen(buffer: FetchBuffer, limit: int = 100) -> list[tuple[str, int]]:
+    return [(record.topic, record.offset) for record in buffer.take(limit)]
+
+
+def test_answers_are_a_chain_that_the_positions_follow() -> None:
+    subscription, buffer = reading()
+    assert buffer.next_offset(ORDERS) == 0
+    assert buffer.add(completed(0, batch(0, epoch=7)))
+    assert buffer.next_offset(ORDERS) == 2
+    assert buffer.add(completed(2, batch(2)))
+    assert buffer.add(completed(0, batch(0), partition=CLICKS))
+    assert buffer.next_offset(ORDERS) == 4
+    assert seen(buffer, 2) == [("orders", 0), ("orders", 1)]
+    assert subscription[ORDERS].position == FetchPosition(2, 7, Leader(1, 3))
+    assert buffer.next_offset(ORDERS) == 4
+    assert seen(buffer) == [("orders", 2), ("orders", 3), ("clicks", 0), ("clicks", 1)]
+    assert (len(buffer), buffer.size) == (0, 0)
+
+
+def test_an_answer_that_does_not_follow_is_not_kept() -> None:
+    subscription, buffer = reading()
+    assert not buffer.add(completed(2, batch(2)))
+    assert buffer.add(completed(0, batch(0)))
+    assert not buffer.add(completed(0, batch(0)))
+    subscription[CLICKS].reset(RESET_TO_EARLIEST)
+    assert not buffer.add(completed(0, batch(0), partition=CLICKS))
+    assert seen(buffer) == [("orders", 0), ("orders", 1)]
+
+
+def test_a_seek_makes_what_waits_worthless() -> None:
+    subscription, buffer = reading()
+    buffer.add(completed(0, batch(0)))
+    buffer.add(completed(2, batch(2)))
+    subscription[ORDERS].seek(FetchPosition(9))
+    assert buffer.next_offset(ORDERS) == 9
+    assert buffer.add(completed(9, batch(9)))
+    assert seen(buffer) == [("orders", 9), ("orders", 10)]
+    assert buffer.size == 0
+
+
+def test_what_waits_of_a_partition_that_was_given_up_is_dropped() -> None:
+    subscription, buffer = reading()
+    buffer.add(completed(0, batch(0)))
+    buffer.add(completed(0, batch(0), partition=CLICKS))
+    subscription.assign([CLICKS])
+    assert seen(buffer, 1) == [("clicks", 0)]
+    subscription.assign([])
+    buffer.drop_unassigned()
+    assert (len(buffer), buffer.size) == (0, 0)
+
+
+def test_a_partition_that_comes_back_begins_anew() -> None:
+    subscription, buffer = reading()
+    buffer.add(completed(0, batch(0)))
+    subscription.assign([])
+    subscription.assign([ORDERS])
+    assert seen(buffer) == []
+    subscription[ORDERS].seek(FetchPosition(0))
+    assert buffer.next_offset(ORDERS) == 0
+
+
+def test_what_has_come_of_a_paused_partition_is_kept_and_keeps_nobody_waiting() -> None:
+    subscription, buffer = reading()
+    buffer.add(completed(0, batch(0)))
+    buffer.add(completed(2, batch(2)))
+    buffer.add(completed(0, batch(0), partition=CLICKS))
+    subscription[ORDERS].paused = True
+    buffer.recount()
+    assert buffer.size == len(batch(0))
+    assert seen(buffer) == [("clicks", 0), ("clicks", 1)]
+    assert not buffer.has_any
+    subscription[ORDERS].paused = False
+    buffer.recount()
+    assert buffer.has_any
+    assert buffer.next_offset(ORDERS) == 4
+    assert seen(buffer) == [("orders", number) for number in range(4)]
+    assert buffer.size == 0
+
+
+def test_what_waits_while_a_position_is_validated_is_kept() -> None:
+    subscription, buffer = reading()
+    subscription[ORDERS].seek(FetchPosition(0, 2, Leader(1, 3)))
+    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 2, 50)
+    buffer.add(completed(0, batch(0)))
+    subscription.follow_leaders(lambda _: Leader(2, 4))
+    assert seen(buffer) == []
+    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 2, 50)
+    assert seen(buffer) == [("orders", 0), ("orders", 1)]
+
+
+def test_a_truncation_makes_what_waits_worthless() -> None:
+    subscription, buffer = reading(RESET_TO_EARLIEST)
+    subscription[ORDERS].seek(FetchPosition(4, 2, Leader(1, 3)))
+    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 2, 50)
+    buffer.add(completed(4, batch(4)))
+    subscription.follow_leaders(lambda _: Leader(2, 4))
+    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 1, 2)
+    assert seen(buffer) == []
+    assert buffer.next_offset(ORDERS) == 2
+
+
+def test_an_offset_out_of_range_waits_for_its_turn_and_then_for_the_policy() -> None:
+    subscription, buffer = reading(RESET_TO_EARLIEST)
+    buffer.add(completed(0, batch(0)))
+    buffer.add(completed(2, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert buffer.next_offset(ORDERS) is None
+    assert seen(buffer) == [("orders", 0), ("orders", 1)]
+    assert subscription[ORDERS].phase is Phase.FETCHING
+    assert seen(buffer) == []
+    assert subscription[ORDERS].phase is Phase.AWAITING_RESET
+
+
+def test_without_a_policy_an_offset_out_of_range_is_raised_once_nothing_is_lost() -> None:
+    _, buffer = reading()
+    buffer.add(completed(0, batch(0), partition=CLICKS))
+    buffer.add(completed(0, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert seen(buffer) == [("clicks", 0), ("clicks", 1)]
+    with pytest.raises(OffsetOutOfRange) as raised:
+        buffer.take(1)
+    assert (raised.value.topic_partition, raised.value.position) == (ORDERS, 0)
+    assert seen(buffer) == []
+    assert buffer.next_offset(ORDERS) == 0
+
+
+def test_a_follower_that_lags_behind_is_no_reason_to_reset() -> None:
+    subscription, buffer = reading(RESET_TO_EARLIEST)
+    subscription.prefer_replica(ORDERS, 2, until=10.0)
+    buffer.add(completed(0, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert seen(buffer) == []
+    assert subscription[ORDERS].phase is Phase.FETCHING
+    assert subscription.read_replica(ORDERS, 0.0) == 1
+
+
+def test_what_may_not_be_read_is_the_applications_to_know() -> None:
+    _, buffer = reading(RESET_TO_EARLIEST)
+    buffer.add(completed(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(BrokerRefused, match="orders-0 at position 0: TOPIC_AUTHORIZATION_FAILED"):
+        buffer.take(1)
+
+
+def test_records_of_others_are_not_lost_with_a_batch_that_cannot_be_read() -> None:
+    subscription, buffer = reading()
+    damaged = bytearray(batch(0))
+    damaged[-1] ^= 1
+    buffer.add(completed(0, batch(0), partition=CLICKS))
+    buffer.add(completed(0, bytes(damaged)))
+    assert seen(buffer) == [("clicks", 0), ("clicks", 1)]
+    with pytest.raises(UnreadableRecords):
+        buffer.take(5)
+    subscription[ORDERS].seek(FetchPosition(2))
+    assert buffer.next_offset(ORDERS) == 2
