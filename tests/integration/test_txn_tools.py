@@ -20,6 +20,7 @@ from protocol.topic_partition import TopicPartition
 from tests.command import Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
+from tests.simulation import requests
 from tests.simulation.wire_client import WireClient
 
 IS_KAFKA = os.environ.get("INTEROP_BROKER") == "kafka"
@@ -192,6 +193,32 @@ async def test_a_transaction_that_lives_is_aborted_through_its_coordinator(stage
     assert await producer.end(commit=True) is ErrorCode.PRODUCER_FENCED
     assert await stage.state("live-1") == "Empty"
     assert oncelog(f"consume {stage.name} -e --format value") == ""
+
+
+async def test_a_producer_of_version_2_goes_on_after_a_marker_for_what_hung(stage: Stage, oncelog: Oncelog) -> None:
+    """The marker has the epoch that the producer lives in: a greater one would have fenced it on this partition."""
+    producer = await stage.producer("goes-on")
+    stray = producer.batch(stage.first, b"stray")
+    ok(ErrorCode((await producer.produce(stray, stage.first)).error_code))
+    producer.advance(stage.first, 1)
+    (found,) = oncelog.json(f"txn find-hanging --topic {stage.name}")
+    assert found["reason"] == Reason.NOT_IN_TRANSACTION.value
+    done = oncelog.json(f"txn abort --topic {stage.name} --partition 0 --start-offset 0")
+    assert (done["action"], done["agreed"]) == ("marker", True)
+
+    client = await WireClient.connect(stage.port)
+    batch = producer.batch(stage.first, b"kept")
+    answer = await client.call(
+        requests.produce(stage.first, batch, transactional_id="goes-on"), requests.TRANSACTION_2_PRODUCE_VERSION
+    )
+    ok(ErrorCode(answer.responses[0].partition_responses[0].error_code))
+    ended = await client.call(producer.end_request(commit=True), requests.TRANSACTION_2_END_TXN_VERSION)
+    assert (ErrorCode(ended.error_code), ended.producer_epoch) == (ErrorCode.NONE, producer.epoch + 1)
+    client.close()
+    await stage.until("goes-on", "CompleteCommit")
+    assert oncelog(f"consume {stage.name} -e --format value") == "kept\n"
+    (commit,) = [row for row in oncelog.json("txn log goes-on")["records"] if row["state"] == "PrepareCommit"]
+    assert (commit["version"], commit["epoch"], commit["fenced"]) == (2, producer.epoch + 1, None)
 
 
 async def test_a_dry_run_only_says_what_would_be_done(stage: Stage, oncelog: Oncelog) -> None:
