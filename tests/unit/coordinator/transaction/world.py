@@ -298,6 +298,10 @@ class ProducerIds:
         self._left = self._block = block
         self.failure: Exception | None = None
 
+    def block(self, size: int) -> None:
+        """The blocks to be reserved from now on have this size."""
+        self._block = size
+
     def next_nowait(self) -> int | None:
         if not self._left:
             return None
