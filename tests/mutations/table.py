@@ -25,6 +25,7 @@ _OFFSETS: Final = "coordinator/group/offsets.py"
 _OFFSET_REQUESTS: Final = "coordinator/group/offset_requests.py"
 _GROUP: Final = "coordinator/group/group.py"
 _VERIFICATION: Final = "broker/replication/transaction_verification.py"
+_SENDER: Final = "broker/replication/add_partitions_to_txn_sender.py"
 _VERIFICATION_ERRORS: Final = "broker/replication/verification_errors.py"
 _VERIFICATION_STATE: Final = "broker/storage/verification_state.py"
 _PARTITION: Final = "broker/replication/partition.py"
@@ -52,6 +53,8 @@ _TEST_PRODUCE: Final = "tests/unit/broker/handlers/test_produce.py"
 _TEST_FETCH: Final = "tests/unit/broker/handlers/test_fetch.py"
 _TEST_VERIFICATION: Final = "tests/unit/broker/handlers/test_transaction_verification.py"
 _TEST_VERSION_2: Final = "tests/unit/broker/handlers/test_transaction_verification_in_version_2.py"
+_TEST_ELSEWHERE: Final = "tests/unit/broker/handlers/test_transaction_verification_elsewhere.py"
+_TEST_SENDER: Final = "tests/unit/broker/replication/test_add_partitions_to_txn_sender.py"
 _TEST_PARTITION: Final = "tests/unit/broker/replication/test_partition.py"
 _TEST_LOG: Final = "tests/unit/broker/storage/test_partition_log.py"
 _TEST_PRODUCERS: Final = "tests/unit/broker/storage/test_producer_state.py"
@@ -72,6 +75,18 @@ MUTATIONS: Final = (
         "            error = answers[batch.partition]\n",
         "            error = ErrorCode.NONE\n",
         f"{_LATE}::test_a_batch_that_comes_after_the_end_of_its_transaction_is_refused",
+    ),
+    Mutation(
+        "B02", _SENDER,
+        "told.get(partition, ErrorCode.NETWORK_EXCEPTION)",
+        "told.get(partition, ErrorCode.NONE)",
+        f"{_TEST_SENDER}::test_what_an_answer_leaves_out_is_not_decided",
+    ),
+    Mutation(
+        "B02", "broker/broker_channel.py",
+        "at_least=_LOWEST_VERSIONS.get(kind, 0)",
+        "at_least=0",
+        f"{_TEST_ELSEWHERE}::test_a_coordinator_that_cannot_be_asked_leaves_the_batch_unverified",
     ),
     Mutation(
         "B03", _STATE,
@@ -105,6 +120,24 @@ MUTATIONS: Final = (
         f"{_TEST_PRODUCERS}::test_a_guard_is_not_taken_for_that_of_the_next_transaction",
     ),
     Mutation(
+        "B04", _VERIFICATION,
+        "            else:\n                self._check(batch, guard)\n",
+        "",
+        f"{_TEST_ELSEWHERE}::test_a_marker_between_the_answer_and_the_append_keeps_the_batch_out",
+    ),
+    Mutation(
+        "B04", _VERIFICATION,
+        "            else:\n                self._check(batch, guard)\n",
+        "",
+        f"{_TEST_ELSEWHERE}::test_a_marker_between_the_answer_and_the_offsets_keeps_them_out",
+    ),
+    Mutation(
+        "B04", _PARTITION,
+        "            self._led_log.producer_state.forget_verifications()\n",
+        "            pass\n",
+        f"{_TEST_ELSEWHERE}::test_leadership_lost_while_the_coordinator_is_asked_keeps_the_batch_out",
+    ),
+    Mutation(
         "B05", _VERIFICATION,
         "            if waited >= self._longest_retry:\n",
         "            if waited >= 0:\n",
@@ -133,6 +166,19 @@ MUTATIONS: Final = (
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return marker_epoch == MAX_EPOCH\n",
         f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_that_comes_again_changes_nothing",
+    ),
+    Mutation(
+        "B07", _VERIFICATION_STATE,
+        "        return self.adds_partitions and marker_epoch == self.producer_epoch\n",
+        "        return False\n",
+        f"{_TEST_ELSEWHERE}::test_in_version_2_the_marker_of_the_transaction_before_keeps_nothing_out",
+    ),
+    Mutation(
+        "B08", _PRODUCERS,
+        "        if entry is not None and producer_epoch < entry.producer_epoch:\n"
+        "            return ErrorCode.INVALID_PRODUCER_EPOCH\n        if self.has_ongoing",
+        "        if self.has_ongoing",
+        f"{_TEST_ELSEWHERE}::test_a_marker_that_fences_is_told_as_such",
     ),
     Mutation(
         "B08", _VERIFICATION_ERRORS,
@@ -558,6 +604,12 @@ MUTATIONS: Final = (
         "            self._blocked = True\n",
         "",
         f"{_TEST_CONNECTION}::test_five_produces_of_which_the_first_waits_are_appended_in_order",
+    ),
+    Mutation(
+        "B85", _VERIFICATION_STATE,
+        "        if self.adds_partitions and header.base_sequence != 0 and not follows_batches:\n",
+        "        if False:\n",
+        f"{_TEST_VERSION_2}::test_a_transaction_begins_with_sequence_zero",
     ),
     Mutation(
         "B85", _VERIFICATION_STATE,
