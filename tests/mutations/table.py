@@ -20,6 +20,8 @@ class Mutation(NamedTuple):
 _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
 _COORDINATOR: Final = "coordinator/transaction/coordinator.py"
+_SWEEPS: Final = "coordinator/transaction/sweeps.py"
+_LOG_RECORDS: Final = "coordinator/transaction/log_records.py"
 _MARKERS: Final = "coordinator/transaction/marker_sender.py"
 _OFFSETS: Final = "coordinator/group/offsets.py"
 _OFFSET_REQUESTS: Final = "coordinator/group/offset_requests.py"
@@ -40,7 +42,10 @@ _CONNECTION: Final = "broker/network/connection.py"
 _FRAMES: Final = "broker/network/frames.py"
 
 _LATE: Final = "tests/scenarios/test_late_requests.py"
+_SCENARIOS_2: Final = "tests/scenarios/test_version_2.py"
 _FAILURES: Final = "tests/scenarios/test_transaction_failures.py"
+_UNIT_2: Final = "tests/unit/coordinator/transaction/test_version_2.py"
+_TEST_TABLES: Final = "tests/unit/coordinator/transaction/test_tables.py"
 _TEST_STATE: Final = "tests/unit/coordinator/transaction/test_state.py"
 _TEST_STATE_MANAGER: Final = "tests/unit/coordinator/transaction/test_state_manager.py"
 _TEST_COORDINATOR: Final = "tests/unit/coordinator/transaction/test_coordinator.py"
@@ -71,6 +76,18 @@ MUTATIONS: Final = (
         f"{_LATE}::test_an_end_that_comes_after_a_successor_began_ends_nothing",
     ),
     Mutation(
+        "B01", _STATE,
+        "    if producer != (metadata.producer_id, metadata.producer_epoch):\n",
+        "    if state in COMPLETE_STATES and producer != (metadata.producer_id, metadata.producer_epoch):\n",
+        f"{_SCENARIOS_2}::test_an_end_that_comes_in_a_later_transaction_ends_nothing",
+    ),
+    Mutation(
+        "B01", _STATE,
+        "    if state in COMPLETE_STATES and is_live and (is_bumped or is_rotated):\n",
+        "    if False:\n",
+        f"{_SCENARIOS_2}::test_an_end_that_comes_again_is_answered_like_the_first_time",
+    ),
+    Mutation(
         "B02", _VERIFICATION,
         "            error = answers[batch.partition]\n",
         "            error = ErrorCode.NONE\n",
@@ -87,6 +104,19 @@ MUTATIONS: Final = (
         "at_least=_LOWEST_VERSIONS.get(kind, 0)",
         "at_least=0",
         f"{_TEST_ELSEWHERE}::test_a_coordinator_that_cannot_be_asked_leaves_the_batch_unverified",
+    ),
+    Mutation(
+        "B02", _STATE,
+        "    error = check_producer(metadata, producer)\n    if error is not ErrorCode.NONE:\n        return error\n"
+        "    if metadata.state in PREPARED_STATES:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n    is_ongoing",
+        "    if metadata.state in PREPARED_STATES:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n    is_ongoing",
+        f"{_SCENARIOS_2}::test_a_batch_that_comes_in_a_later_transaction_is_refused",
+    ),
+    Mutation(
+        "B02", _STATE,
+        "    if metadata.start_ms + metadata.timeout_ms >= now_ms:\n",
+        "    if metadata.client_transaction_version == 2 or metadata.start_ms + metadata.timeout_ms >= now_ms:\n",
+        f"{_SCENARIOS_2}::test_what_a_dead_producer_left_is_resolved_in_bounded_time",
     ),
     Mutation(
         "B03", _STATE,
@@ -144,6 +174,14 @@ MUTATIONS: Final = (
         f"{_TEST_VERSION_2}::test_the_next_transaction_waits_until_the_one_before_is_complete",
     ),
     Mutation(
+        "B05", _STATE,
+        "    if txn.pending is not None:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n"
+        "    error = check_producer(metadata, producer)\n",
+        "    if txn.pending is not None:\n        return ErrorCode.NONE\n"
+        "    error = check_producer(metadata, producer)\n",
+        f"{_SCENARIOS_2}::test_the_first_batch_waits_for_the_transaction_before_it",
+    ),
+    Mutation(
         "B06", _PRODUCER_ENTRY,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return True\n",
@@ -154,6 +192,18 @@ MUTATIONS: Final = (
         "            transaction_version=marker.transaction_version,\n",
         "",
         f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
+    ),
+    Mutation(
+        "B06", _COORDINATOR,
+        "                transaction_version=prepared.client_transaction_version,\n",
+        "                transaction_version=0,\n",
+        f"{_UNIT_2}::test_every_end_bumps_the_epoch_in_the_record_that_decides_it",
+    ),
+    Mutation(
+        "B06", _PRODUCER_ENTRY,
+        "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
+        "        return True\n",
+        f"{_SCENARIOS_2}::test_a_marker_of_the_transaction_before_does_not_end_the_present_one",
     ),
     Mutation(
         "B07", _PRODUCERS,
@@ -200,6 +250,12 @@ MUTATIONS: Final = (
         f"{_TEST_COORDINATOR}::test_partitions_of_a_topic_that_does_not_exist_are_refused_for_good_in_the_end",
     ),
     Mutation(
+        "B11", "broker/handlers/end_txn.py",
+        "client_version=EPOCH_BUMP_VERSION if context.api_version >= _FIRST_WITH_EPOCH_BUMP else 0",
+        "client_version=EPOCH_BUMP_VERSION if broker.features.transaction_version == EPOCH_BUMP_VERSION else 0",
+        f"{_SCENARIOS_2}::test_a_client_of_the_newest_kind_works_at_every_level",
+    ),
+    Mutation(
         "B12", _MARKERS,
         "self._pending.get(markers.transactional_id) is markers",
         "markers.transactional_id in self._pending",
@@ -239,9 +295,21 @@ MUTATIONS: Final = (
         "B18", _STATE,
         "        case (TransactionState.COMPLETE_COMMIT, True) | (TransactionState.COMPLETE_ABORT, False):\n",
         "        case (TransactionState.COMPLETE_COMMIT, False):\n"
-        "            return _fence_and_abort(replace(metadata, state=TransactionState.ONGOING), now_ms)\n"
+        "            return _fence_and_abort(metadata._replace(state=TransactionState.ONGOING), now_ms, 0, -1)\n"
         "        case (TransactionState.COMPLETE_COMMIT, True) | (TransactionState.COMPLETE_ABORT, False):\n",
         f"{_TEST_STATE}::test_request_in_state",
+    ),
+    Mutation(
+        "B18", _STATE,
+        "ErrorCode.INVALID_TXN_STATE if commit else _prepare_and_bump(metadata, False, now_ms, new_producer_id)",
+        "ErrorCode.INVALID_TXN_STATE",
+        f"{_SCENARIOS_2}::test_an_abort_of_nothing_gives_a_new_epoch_and_fences_nobody",
+    ),
+    Mutation(
+        "B19", _STATE,
+        "ErrorCode.INVALID_TXN_STATE if commit else _prepare_and_bump(metadata, False,",
+        "ErrorCode.PRODUCER_FENCED if commit else _prepare_and_bump(metadata, False,",
+        f"{_SCENARIOS_2}::test_a_commit_of_nothing_is_refused_and_does_no_harm",
     ),
     Mutation(
         "B20", _STATE,
@@ -249,6 +317,13 @@ MUTATIONS: Final = (
         "    match metadata.state, commit:\n",
         "        return error\n    match metadata.state, commit:\n",
         f"{_TEST_STATE}::test_request_while_a_transition_is_pending",
+    ),
+    Mutation(
+        "B20", _STATE,
+        "    if txn.pending is not None:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n"
+        "    metadata = txn.metadata\n    state = metadata.state\n",
+        "    metadata = txn.metadata\n    state = metadata.state\n",
+        f"{_TEST_TABLES}::test_every_cell_is_decided_as_the_table_says",
     ),
     Mutation(
         "B21", _STATE_MANAGER,
@@ -264,16 +339,58 @@ MUTATIONS: Final = (
         f"{_TEST_STATE}::test_epochs_run_out",
     ),
     Mutation(
+        "B23", _STATE,
+        "        next_producer_id=new_producer_id if is_exhausted else NO_PRODUCER_ID,\n",
+        "        next_producer_id=NO_PRODUCER_ID,\n",
+        f"{_SCENARIOS_2}::test_after_the_last_epoch_comes_a_new_producer_id",
+    ),
+    Mutation(
+        "B23", _STATE,
+        "    is_live = metadata.producer_epoch != MAX_EPOCH  #",
+        "    is_live = True  #",
+        f"{_TEST_TABLES}::test_every_cell_is_decided_as_the_table_says",
+    ),
+    Mutation(
+        "B23", _STATE,
+        "        if expected.epoch != metadata.last_producer_epoch or epoch > LAST_LIVE_EPOCH:\n",
+        "        if expected.epoch != metadata.last_producer_epoch:\n",
+        f"{_TEST_TABLES}::test_every_cell_is_decided_as_the_table_says",
+    ),
+    Mutation(
         "B24", _PRODUCER_ENTRY,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return self.txn_first_offset is None\n",
         f"{_TEST_PRODUCERS}::test_a_transaction_of_epoch_32767_can_be_ended",
     ),
     Mutation(
-        "B25", "coordinator/transaction/log_records.py",
-        "        transaction_start_timestamp_ms=metadata.start_ms,\n",
-        "",
+        "B24", _STATE,
+        "    if state is TransactionState.ONGOING and not (commit and metadata.producer_epoch == MAX_EPOCH):\n",
+        "    if state is TransactionState.ONGOING:\n",
+        f"{_UNIT_2}::test_nobody_commits_in_the_epoch_that_only_fences",
+    ),
+    Mutation(
+        "B25", _LOG_RECORDS,
+        "_VALUE_TIMES.pack(metadata.last_update_ms, metadata.start_ms)",
+        "_VALUE_TIMES.pack(metadata.last_update_ms, -1)",
         "tests/unit/coordinator/transaction/test_histories.py::TestHistories",
+    ),
+    Mutation(
+        "B25", _LOG_RECORDS,
+        "    if metadata.next_producer_id != NO_PRODUCER_ID:\n",
+        "    if False:\n",
+        f"{_SCENARIOS_2}::test_the_new_producer_id_survives_a_failover",
+    ),
+    Mutation(
+        "B25", _LOG_RECORDS,
+        "    if metadata.client_transaction_version:\n",
+        "    if False:\n",
+        f"{_SCENARIOS_2}::test_the_new_producer_id_survives_a_failover",
+    ),
+    Mutation(
+        "B25", _STATE,
+        "_replace(state=state, previous_producer_id=metadata.producer_id, cause=cause, **changes)",
+        "_replace(state=state, cause=cause, **changes)",
+        f"{_TEST_TABLES}::test_end_txn_of_a_loaded_coordinator",
     ),
     Mutation(
         "B26", "coordinator/producer_ids.py",
@@ -295,9 +412,17 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B29", _STATE,
-        "        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),\n",
-        "",
+        "        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),\n"
+        "        last_producer_epoch=NO_PRODUCER_EPOCH,\n",
+        "        last_producer_epoch=NO_PRODUCER_EPOCH,\n",
         f"{_TEST_STATE}::test_the_abort_of_an_open_transaction_bumps_the_epoch_in_its_own_record",
+    ),
+    Mutation(
+        "B29", _STATE,
+        "        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),\n"
+        "        last_producer_epoch=metadata.producer_epoch,\n",
+        "        last_producer_epoch=metadata.producer_epoch,\n",
+        f"{_UNIT_2}::test_every_end_bumps_the_epoch_in_the_record_that_decides_it",
     ),
     Mutation(
         "B30", _STATE_MANAGER,
@@ -330,9 +455,9 @@ MUTATIONS: Final = (
         f"{_TEST_PRODUCERS}::test_a_producer_without_state_may_begin_anywhere",
     ),
     Mutation(
-        "B33", _COORDINATOR,
-        "                if transition is not None:\n                    logger.info",
-        "                if False:\n                    logger.info",
+        "B33", _SWEEPS,
+        "                elif isinstance(decision, TransactionMetadata):\n",
+        "                elif False:\n",
         f"{_LATE}::test_a_partition_that_is_added_after_the_end_of_its_transaction_is_let_go_of",
     ),
     Mutation(
@@ -340,6 +465,12 @@ MUTATIONS: Final = (
         "        return entry.txn_first_offset is None and now_ms",
         "        return now_ms",
         f"{_TEST_PRODUCERS}::test_a_producer_with_an_open_transaction_does_not_expire",
+    ),
+    Mutation(
+        "B33", _STATE,
+        "    if producer.epoch != metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
+        "    return",
+        f"{_SCENARIOS_2}::test_a_partition_or_a_position_that_comes_late_opens_nothing",
     ),
     Mutation(
         "B34", _PRODUCER_ENTRY,
