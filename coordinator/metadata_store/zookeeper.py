@@ -23,10 +23,9 @@ Paths lie below the chroot of the connect string, ``host:port,host:port/chroot``
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
@@ -56,6 +55,7 @@ from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from coordinator.metadata_store.loop_crossing import LoopCrossing
 from coordinator.metadata_store.store import (
     ANY_VERSION,
     Check,
@@ -76,6 +76,7 @@ from coordinator.metadata_store.store import (
     Watch,
     Znode,
 )
+from coordinator.metadata_store.zookeeper_address import ConnectString, SessionCredentials
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -98,25 +99,6 @@ _REFUSALS: Final[dict[type[KazooException], StoreError]] = {
     NotEmptyError: StoreError.NOT_EMPTY,
     NoChildrenForEphemeralsError: StoreError.NO_CHILDREN_FOR_EPHEMERALS,
 }
-
-
-class SessionCredentials(NamedTuple):
-    """What another client needs to take a session over."""
-
-    session_id: int
-    password: bytes
-
-
-class ConnectString(NamedTuple):
-    """``host:port,host:port/chroot``, in its parts; the chroot is empty or begins with a slash."""
-
-    hosts: str
-    chroot: str
-
-    @classmethod
-    def parse(cls, text: str) -> "ConnectString":
-        hosts, slash, chroot = text.partition("/")
-        return cls(hosts.strip(), (slash + chroot).rstrip("/"))
 
 
 async def connect_zookeeper(connect: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> "ZooKeeperStore":
@@ -142,34 +124,6 @@ async def end_session(
         await store.started(connection_timeout_ms / 1000)
     finally:
         await store.close()
-
-
-class _Crossing:
-    """Calls from kazoo's threads to the event loop, in order; the loop is woken once for all that wait."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._lock = threading.Lock()
-        self._woken = False
-
-    def __call__(self, callback: Callable[..., None], *arguments: Any) -> None:
-        with self._lock:
-            self._calls.append((callback, arguments))
-            if self._woken:
-                return
-            self._woken = True
-        try:
-            self._loop.call_soon_threadsafe(self._run)
-        except RuntimeError:
-            logger.debug("an answer of ZooKeeper came after the event loop had ended")
-
-    def _run(self) -> None:
-        with self._lock:
-            calls, self._calls = self._calls, deque()
-            self._woken = False
-        for callback, arguments in calls:
-            callback(*arguments)
 
 
 class _Multi:
@@ -257,7 +211,7 @@ class ZooKeeperSession:
         self.session_id = 0
         self.password = b""
         self._loop = asyncio.get_running_loop()
-        self._cross = _Crossing()
+        self._cross = LoopCrossing()
         self._chroot = connect.chroot
         self._timeout_seconds = timeout_seconds
         self._on_event = on_event

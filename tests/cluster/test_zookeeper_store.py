@@ -16,7 +16,8 @@ from coordinator.metadata_store.store import (
     SetData,
     StoreUnavailable,
 )
-from coordinator.metadata_store.zookeeper import SessionCredentials, ZooKeeperStore, connect_zookeeper, end_session
+from coordinator.metadata_store.zookeeper import ZooKeeperStore, connect_zookeeper, end_session
+from coordinator.metadata_store.zookeeper_address import SessionCredentials
 from tests.unit.coordinator.metadata_store.contract import (
     Hint,
     MetadataStoreContract,
