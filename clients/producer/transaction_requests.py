@@ -174,7 +174,7 @@ def client_error(subject: str, refused: Refusal, effect: Effect) -> ClientError:
     """The exception for an error code that a coordinator answered."""
     if effect is Effect.FENCED:
         return ProducerFenced(f"{subject}: {refused}")
-    if refused.error in _GROUP_HAS_MOVED_ON:
+    if refused.error in _GROUP_HAS_MOVED_ON and effect is Effect.ABORTABLE:
         return CommitFailed(f"{subject}: {refused}")
     if refused.error in _UNAUTHORIZED:
         return NotAuthorized(f"{subject}: {refused}")

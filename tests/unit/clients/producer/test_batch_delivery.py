@@ -1,0 +1,290 @@
+"""What each answer does to a batch and to those who wait for it."""
+
+import pytest
+
+from clients.errors import (
+    BrokerRefused,
+    ClientError,
+    DeliveryTimedOut,
+    OutcomeUnknown,
+    ProducerFenced,
+    RecordTooLarge,
+    TransactionAbortable,
+    TransactionAborted,
+)
+from clients.producer.producer_batch import ProducerBatch
+from clients.producer.producer_config import ProducerConfig
+from clients.producer.transaction_manager import MAYBE_WRITTEN, State
+from protocol.errors import RETRIABLE, ErrorCode
+from protocol.messages.init_producer_id import InitProducerIdResponse
+from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from tests.unit.clients.producer.pure_producer import PureProducer, Sent
+
+DELIVERY_SECONDS = 10.0
+CONCURRENT_SECONDS = 0.02
+
+
+def made(transactional: bool = False) -> PureProducer:
+    """A producer with a producer id, in a transaction if it is transactional."""
+    producer = PureProducer(
+        ProducerConfig(
+            bootstrap="x",
+            transactional_id="id" if transactional else None,
+            linger_ms=0,
+            batch_bytes=600,
+            request_timeout_ms=1000,
+            delivery_timeout_ms=int(DELIVERY_SECONDS * 1000),
+        )
+    )
+    manager = producer.manager
+    manager.features = manager.features._replace(epoch=1, levels={"transaction.version": 2})
+    if transactional:
+        manager.initialize()
+        request = manager.next_request(has_incomplete=False)
+        assert request is not None
+        request.take(InitProducerIdResponse(producer_id=7))
+        manager.initialize().acknowledge()
+        manager.begin()
+    return producer
+
+
+def sent(producer: PureProducer, value: bytes = b"value") -> tuple[Sent, ProducerBatch]:
+    """A record on the wire, alone in its batch."""
+    record = producer.send(0, value)
+    producer.turn()
+    (batch,) = producer.drain()
+    batch.encode(producer.config.codec)
+    return record, batch
+
+
+def test_a_written_record_knows_where() -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.answer(batch, base_offset=41)
+    assert record.future.result().offset == 41
+    assert not producer.accumulator.incomplete
+
+
+@pytest.mark.parametrize("error", sorted(RETRIABLE - {ErrorCode.NONE}))
+def test_retriable_errors_are_tried_again(error: ErrorCode) -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.answer(batch, error)
+    producer.now = batch.retry_at
+    assert producer.drain() == [batch]
+    producer.answer(batch, base_offset=41)
+    assert record.future.result().offset == 41
+    assert producer.producer.epoch == 0
+
+
+FINAL = sorted(
+    set(ErrorCode)
+    - RETRIABLE
+    - MAYBE_WRITTEN
+    - {
+        ErrorCode.NONE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    }
+)
+
+
+@pytest.mark.parametrize("error", FINAL, ids=lambda error: error.name)
+@pytest.mark.parametrize("transactional", [True, False])
+def test_other_errors_fail_the_record_and_free_its_space(error: ErrorCode, transactional: bool) -> None:
+    producer = made(transactional)
+    record, batch = sent(producer)
+    producer.answer(batch, error)
+    failure = record.future.exception()
+    assert isinstance(failure, BrokerRefused | RecordTooLarge | ProducerFenced | TransactionAbortable)
+    assert error.name in str(failure)
+    assert producer.accumulator.used_bytes == 0
+    if transactional:
+        assert producer.manager.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR)
+
+
+def test_an_old_duplicate_counts_as_written_at_a_place_that_is_not_known() -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.answer(batch, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    assert record.future.result().offset == -1
+    second, batch = sent(producer)
+    assert batch.base_sequence == 1
+    producer.answer(batch)
+    assert second.future.done()
+
+
+def test_an_error_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.answer(batch, ErrorCode.NETWORK_EXCEPTION)
+    producer.now = batch.retry_at
+    producer.drain()
+    producer.answer(batch, ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert isinstance(record.future.exception(), OutcomeUnknown)
+
+
+def test_pauses_grow_but_not_while_a_transaction_completes() -> None:
+    producer = made()
+    _, batch = sent(producer)
+    pauses = []
+    for _ in range(6):
+        producer.answer(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
+        pauses.append(batch.retry_at - producer.now)
+        producer.now = batch.retry_at
+        assert producer.drain() == [batch]
+    assert pauses[0] < 0.1 < 0.5 < pauses[-1] < 1.3
+    producer.answer(batch, ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert batch.retry_at - producer.now == pytest.approx(CONCURRENT_SECONDS)
+
+
+# Single records
+
+
+def test_the_records_that_a_broker_objects_to_are_told_why() -> None:
+    """KIP-467."""
+    producer = made()
+    records = [producer.send(0, b"%d" % index) for index in range(3)]
+    producer.turn()
+    (batch,) = producer.drain()
+    objections = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="too old")]
+    answer = PartitionProduceResponse(
+        error_code=ErrorCode.INVALID_TIMESTAMP, error_message="one record is bad", record_errors=objections
+    )
+    producer.delivery.answered(batch, answer, producer.now)
+    failures = [str(record.future.exception()) for record in records]
+    assert failures[1] == "orders-0: INVALID_TIMESTAMP: too old"
+    assert failures[0] == failures[2] == "orders-0: INVALID_TIMESTAMP: one record is bad"
+
+
+# Batches that are too large
+
+
+def test_a_batch_that_is_too_large_is_split_and_its_records_keep_their_order() -> None:
+    producer = made()
+    records = [producer.send(0, b"%d" % index) for index in range(8)]
+    producer.turn()
+    (batch,) = producer.drain()
+    batch.encode(producer.config.codec)
+    producer.answer(batch, ErrorCode.MESSAGE_TOO_LARGE)
+    offset, sequences = 0, []
+    while parts := producer.drain():
+        for part in parts:
+            sequences.append(part.base_sequence)
+            producer.answer(part, base_offset=offset)
+            offset += part.record_count
+    assert [record.future.result().offset for record in records] == list(range(8))
+    assert len(sequences) > 1
+    assert sequences == sorted(sequences)
+    assert producer.accumulator.used_bytes == 0
+
+
+def test_one_record_that_is_too_large_fails() -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.answer(batch, ErrorCode.MESSAGE_TOO_LARGE)
+    assert isinstance(record.future.exception(), RecordTooLarge)
+
+
+# Time
+
+
+def test_a_record_that_could_not_be_sent_in_time_was_not_written() -> None:
+    producer = made()
+    producer.metadata.brokers.clear()
+    record = producer.send(0, b"value")
+    assert producer.delivery.next_expiry_at() == DELIVERY_SECONDS
+    producer.now = DELIVERY_SECONDS
+    producer.turn()
+    error = record.future.exception()
+    assert isinstance(error, DeliveryTimedOut)
+    assert not error.maybe_written
+    assert not producer.accumulator.topic_names() - producer.accumulator.topics.keys()
+
+
+def test_a_record_without_answer_in_time_may_be_written_and_a_late_answer_changes_nothing() -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.now = DELIVERY_SECONDS
+    producer.turn()
+    error = record.future.exception()
+    assert isinstance(error, DeliveryTimedOut)
+    assert error.maybe_written
+    producer.answer(batch, base_offset=5)
+    assert record.future.exception() is error
+    assert record.fates == 1
+
+
+def test_the_last_error_in_time_is_the_last_attempt() -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.now = DELIVERY_SECONDS
+    producer.answer(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert "NOT_ENOUGH_REPLICAS" in str(record.future.exception())
+    record, batch = sent(producer)
+    producer.now += DELIVERY_SECONDS
+    producer.answer(batch, ErrorCode.REQUEST_TIMED_OUT)
+    assert isinstance(record.future.exception(), DeliveryTimedOut)
+
+
+def test_parts_of_a_batch_keep_its_age() -> None:
+    producer = made()
+    early = [producer.send(0, b"%d" % index) for index in range(4)]
+    producer.turn()
+    (batch,) = producer.drain()
+    batch.encode(producer.config.codec)
+    producer.now = DELIVERY_SECONDS / 2
+    late = producer.send(0, b"late")
+    producer.answer(batch, ErrorCode.MESSAGE_TOO_LARGE)
+    producer.now = DELIVERY_SECONDS
+    producer.turn()
+    assert all(record.future.done() for record in early)
+    assert not late.future.done()
+
+
+# The state of the producer
+
+
+def test_an_abort_fails_what_was_not_sent_and_waits_for_the_rest() -> None:
+    producer = made(transactional=True)
+    first, batch = sent(producer)
+    second = producer.send(0, b"second")
+    producer.manager.abort()
+    producer.delivery.settle()
+    assert isinstance(second.future.exception(), TransactionAborted)
+    assert not first.future.done()
+    producer.answer(batch, base_offset=3)
+    assert first.future.result().offset == 3
+
+
+def test_an_error_of_the_transaction_fails_what_was_not_sent() -> None:
+    producer = made(transactional=True)
+    _, batch = sent(producer)
+    second = producer.send(0, b"second")
+    producer.answer(batch, ErrorCode.INVALID_TXN_STATE)
+    producer.delivery.settle()
+    assert isinstance(second.future.exception(), TransactionAbortable)
+
+
+def test_a_fatal_error_fails_everything() -> None:
+    producer = made()
+    first, batch = sent(producer)
+    producer.manager.fail_fatally(ProducerFenced("by another"))
+    producer.delivery.settle()
+    assert isinstance(first.future.exception(), ProducerFenced)
+    producer.answer(batch, base_offset=3)
+    assert first.fates == 1
+
+
+def test_records_that_wait_for_a_producer_id_that_is_refused_fail_and_later_ones_do_not() -> None:
+    producer = made()
+    first = producer.send(0, b"first")
+    request = producer.manager.next_request(has_incomplete=True)
+    assert request is not None
+    request.take(InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    producer.delivery.settle()
+    assert isinstance(first.future.exception(), ClientError)
+    second, batch = sent(producer)
+    producer.answer(batch)
+    assert second.future.exception() is None

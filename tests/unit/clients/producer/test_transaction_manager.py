@@ -1,0 +1,615 @@
+"""The life of transactions in both versions of the protocol, and every call at every time."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from clients.consumer.group_metadata import ConsumerGroupMetadata
+from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.errors import (
+    BrokerRefused,
+    ClientError,
+    FatalProducerError,
+    IllegalState,
+    ProducerFenced,
+    Refusal,
+    TransactionAbortable,
+    TransactionAborted,
+    VersionNotSupported,
+)
+from clients.negotiation import FinalizedFeatures
+from clients.producer.producer_batch import ProducerBatch
+from clients.producer.producer_config import ProducerConfig, TransactionProtocol
+from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
+from clients.producer.transaction_manager import FATAL_TO_PRODUCE, NEXT_STATES, State, TransactionManager
+from clients.producer.transaction_requests import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    Effect,
+    EndTxn,
+    InitProducerId,
+    TransactionRequest,
+    TxnOffsetCommit,
+)
+from clients.producer.transactional_result import TransactionalResult
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from protocol.messages.end_txn import EndTxnResponse
+from protocol.messages.init_producer_id import InitProducerIdResponse
+from protocol.topic_partition import TopicPartition
+from tests.unit.clients.producer.test_transaction_requests import answer
+
+ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("orders", 1)
+GROUP = ConsumerGroupMetadata(group_id="readers")
+OFFSETS = {ORDERS: OffsetAndMetadata(5)}
+V1, V2 = FinalizedFeatures(1, {"transaction.version": 1}), FinalizedFeatures(1, {"transaction.version": 2})
+
+
+class Driver:
+    """A manager and the coordinators that it asks, answered one by one."""
+
+    def __init__(
+        self, features: FinalizedFeatures = V2, protocol: TransactionProtocol = "auto", *, transactional: bool = True
+    ) -> None:
+        config = ProducerConfig(
+            bootstrap="x", transactional_id="id" if transactional else None, transaction_protocol=protocol
+        )
+        self.manager = TransactionManager(config)
+        self.manager.features = features
+        self.manager.can_bump_epoch = True
+        self.epoch = 0
+
+    def next(self, *, has_incomplete: bool = False) -> TransactionRequest:
+        request = self.manager.next_request(has_incomplete=has_incomplete)
+        assert request is not None
+        return request
+
+    def nothing_to_ask(self, *, has_incomplete: bool = False) -> bool:
+        return self.manager.next_request(has_incomplete=has_incomplete) is None
+
+    def initialized(self) -> "Driver":
+        self.done(self.manager.initialize())
+        return self
+
+    def done(self, result: TransactionalResult) -> None:
+        """Answer everything with success until the result is there, and see it."""
+        while (request := self.manager.next_request(has_incomplete=False)) is not None:
+            self.succeed(request)
+        assert result.is_done
+        result.acknowledge()
+
+    def succeed(self, request: TransactionRequest) -> None:
+        match request:
+            case InitProducerId():
+                self.epoch += 1 if request.bumped.is_valid else 0
+                request.take(InitProducerIdResponse(producer_id=7, producer_epoch=self.epoch))
+            case EndTxn() if request.versions.first == 5:
+                self.epoch += 1
+                request.take(EndTxnResponse(producer_id=7, producer_epoch=self.epoch))
+            case AddPartitionsToTxn():
+                self.manager.partitions_added(request.partitions)
+                request.result.succeed()
+            case _:
+                answer(request, ErrorCode.NONE)
+
+    def begun(self, partition: TopicPartition | None = ORDERS) -> "Driver":
+        """In a transaction that writes to a partition."""
+        self.manager.begin()
+        if partition is not None:
+            self.manager.add_partition(partition)
+            if self.manager.protocol == 1:
+                self.succeed(self.next())
+        return self
+
+    def batch(self) -> ProducerBatch:
+        """A batch that was sent."""
+        batch = ProducerBatch(ORDERS, 1000, 0, 0.0)
+        batch.append(0, None, b"value", ())
+        assert self.manager.may_send(batch)
+        self.manager.sequences.sending(batch)
+        return batch
+
+
+# The table of states
+
+
+def test_states_lead_where_the_table_says_and_nowhere_else() -> None:
+    for source, target in product(State, State):
+        manager = TransactionManager(ProducerConfig(bootstrap="x", transactional_id="id"))
+        manager.state = source
+        if target in NEXT_STATES[source]:
+            manager._move(target, "a test")
+            assert manager.state is target
+        else:
+            with pytest.raises(IllegalState, match=f"{source.name} to {target.name}"):
+                manager._move(target, "a test")
+            assert manager.state is source
+
+
+def test_every_state_but_the_fatal_one_leads_to_the_fatal_one() -> None:
+    assert all((State.FATAL_ERROR in NEXT_STATES[state]) == (state is not State.FATAL_ERROR) for state in State)
+
+
+def in_state(state: State) -> Driver:
+    """A transactional producer in any state."""
+    driver = Driver()
+    if state is State.UNINITIALIZED:
+        return driver
+    if state is State.INITIALIZING:
+        driver.manager.initialize()
+        return driver
+    driver.initialized()
+    if state is State.READY:
+        return driver
+    driver.begun()
+    match state:
+        case State.COMMITTING_TRANSACTION:
+            driver.manager.commit()
+        case State.ABORTING_TRANSACTION:
+            driver.manager.abort()
+        case State.ABORTABLE_ERROR:
+            driver.manager.fail_transaction(ClientError("a reason"))
+        case State.FATAL_ERROR:
+            driver.manager.fail_fatally(ProducerFenced("a reason"))
+    assert driver.manager.state is state
+    return driver
+
+
+CALLS: dict[str, Callable[[TransactionManager], object]] = {
+    "initialize": lambda manager: manager.initialize(),
+    "begin": lambda manager: manager.begin(),
+    "commit": lambda manager: manager.commit(),
+    "abort": lambda manager: manager.abort(),
+    "send_offsets": lambda manager: manager.send_offsets(OFFSETS, GROUP),
+    "send": lambda manager: manager.require_records_accepted(),
+}
+ALLOWED = {
+    State.UNINITIALIZED: {"initialize"},
+    State.INITIALIZING: {"initialize"},  # Waits on for the same.
+    State.READY: {"begin"},
+    State.IN_TRANSACTION: {"commit", "abort", "send_offsets", "send"},
+    State.COMMITTING_TRANSACTION: {"commit"},
+    State.ABORTING_TRANSACTION: {"abort"},
+    State.ABORTABLE_ERROR: {"abort"},
+    State.FATAL_ERROR: set(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name)
+def test_every_call_in_every_state(state: State, call: str) -> None:
+    driver = in_state(state)
+    manager = driver.manager
+    if call in ALLOWED[state]:
+        CALLS[call](manager)
+        return
+    kind = {State.ABORTABLE_ERROR: TransactionAbortable, State.FATAL_ERROR: ProducerFenced}.get(state, IllegalState)
+    with pytest.raises((kind, IllegalState)) as raised:
+        CALLS[call](manager)
+    if kind is ProducerFenced:
+        assert type(raised.value) is ProducerFenced
+    assert manager.state is state
+    assert manager.accepts_records == (state is State.IN_TRANSACTION)
+
+
+def test_transactions_are_for_transactional_producers() -> None:
+    manager = Driver(transactional=False).manager
+    for call in ("initialize", "begin", "commit", "abort", "send_offsets"):
+        with pytest.raises(IllegalState, match="transactional_id"):
+            CALLS[call](manager)
+    assert manager.accepts_records
+
+
+# Version 1
+
+
+def test_version_1_asks_before_it_writes() -> None:
+    driver = Driver(V1).initialized()
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    batch = ProducerBatch(ORDERS, 1000, 0, 0.0)
+    assert not driver.manager.may_send(batch)
+    add = driver.next(has_incomplete=True)
+    assert isinstance(add, AddPartitionsToTxn)
+    assert add.partitions == {ORDERS}
+    assert not driver.manager.may_send(batch)
+    driver.succeed(add)
+    assert driver.manager.may_send(batch)
+    driver.manager.add_partition(ORDERS)
+    assert driver.nothing_to_ask(has_incomplete=True)
+
+
+def test_version_1_adds_partitions_once_while_they_are_being_added() -> None:
+    driver = Driver(V1).initialized()
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    add = driver.next()
+    driver.manager.add_partition(ORDERS)
+    driver.manager.add_partition(OTHERS)
+    answer_add = driver.next()
+    assert isinstance(answer_add, AddPartitionsToTxn)
+    assert answer_add.partitions == {OTHERS}
+    driver.succeed(add)
+
+
+def test_version_1_adds_the_group_then_its_offsets_then_ends() -> None:
+    driver = Driver(V1).initialized()
+    driver.manager.begin()
+    offsets = driver.manager.send_offsets(OFFSETS, GROUP)
+    commit = driver.manager.commit()
+    add = driver.next()
+    assert isinstance(add, AddOffsetsToTxn)
+    add.take(AddOffsetsToTxnResponse())
+    assert not offsets.is_done
+    committed = driver.next()
+    assert isinstance(committed, TxnOffsetCommit)
+    answer(committed, ErrorCode.NONE)
+    assert offsets.is_done
+    assert isinstance(driver.next(), EndTxn)
+    assert not commit.is_done
+
+
+def test_version_1_keeps_its_epoch_and_goes_on_numbering() -> None:
+    driver = Driver(V1).initialized().begun()
+    batch = driver.batch()
+    driver.manager.sequences.completed(batch, 0)
+    driver.done(driver.manager.commit())
+    assert driver.manager.producer == (7, 0)
+    driver.begun()
+    assert driver.batch().base_sequence == 1
+
+
+# Version 2
+
+
+def test_version_2_writes_at_once() -> None:
+    driver = Driver(V2).initialized()
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    assert driver.nothing_to_ask(has_incomplete=True)
+    assert driver.manager.may_send(ProducerBatch(ORDERS, 1000, 0, 0.0))
+
+
+def test_version_2_commits_offsets_without_adding_the_group() -> None:
+    driver = Driver(V2).initialized().begun(None)
+    driver.manager.send_offsets(OFFSETS, GROUP)
+    assert isinstance(driver.next(), TxnOffsetCommit)
+
+
+def test_version_2_takes_id_and_epoch_from_each_end_and_numbers_anew() -> None:
+    driver = Driver(V2).initialized().begun()
+    driver.manager.sequences.completed(driver.batch(), 0)
+    result = driver.manager.commit()
+    driver.next().take(EndTxnResponse(producer_id=8, producer_epoch=0))  # The epochs of the old id were used up.
+    result.acknowledge()
+    assert driver.manager.producer == ProducerIdAndEpoch(8, 0)
+    driver.begun()
+    batch = driver.batch()
+    assert (batch.producer, batch.base_sequence) == (ProducerIdAndEpoch(8, 0), 0)
+
+
+@pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
+def test_a_transaction_that_nobody_has_heard_of_ends_without_a_word(features: FinalizedFeatures) -> None:
+    """B18, B19."""
+    driver = Driver(features).initialized()
+    for end in (driver.manager.commit, driver.manager.abort, driver.manager.commit):
+        driver.manager.begin()
+        result = end()
+        assert driver.nothing_to_ask()
+        result.acknowledge()
+        assert driver.manager.state is State.READY
+
+
+@pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
+def test_the_end_waits_for_the_records(features: FinalizedFeatures) -> None:
+    driver = Driver(features).initialized().begun()
+    driver.manager.commit()
+    assert driver.nothing_to_ask(has_incomplete=True)
+    assert isinstance(driver.next(), EndTxn)
+
+
+@pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
+def test_an_end_whose_answer_is_lost_is_repeated_as_it_was(features: FinalizedFeatures) -> None:
+    driver = Driver(features).initialized().begun()
+    result = driver.manager.commit()
+    end = driver.next()
+    message, versions = end.message(), end.versions
+    end.lost()
+    again = driver.next()
+    assert (again.message(), again.versions) == (message, versions)
+    driver.succeed(again)
+    result.acknowledge()
+
+
+# Which version
+
+
+def test_an_upgrade_shows_after_the_transaction_and_bumps_the_epoch() -> None:
+    driver = Driver(V1).initialized().begun()
+    driver.manager.features = FinalizedFeatures(2, {"transaction.version": 2})
+    assert driver.manager.protocol == 1
+    result = driver.manager.commit()
+    end = driver.next()
+    assert end.versions.last == 4
+    answer(end, ErrorCode.NONE)
+    assert not result.is_done
+    assert driver.manager.state is State.INITIALIZING
+    bump = driver.next()
+    assert isinstance(bump, InitProducerId)
+    assert bump.bumped == (7, 0)
+    assert bump.versions.first == 3
+    driver.succeed(bump)
+    result.acknowledge()
+    assert (driver.manager.protocol, driver.manager.producer) == (2, ProducerIdAndEpoch(7, 1))
+
+
+def test_an_upgrade_shows_after_an_empty_transaction_too() -> None:
+    driver = Driver(V1).initialized()
+    driver.manager.features = V2
+    driver.manager.begin()
+    driver.done(driver.manager.abort())
+    assert (driver.manager.protocol, driver.manager.producer.epoch) == (2, 1)
+
+
+def test_a_downgrade_shows_after_the_transaction() -> None:
+    driver = Driver(V2).initialized().begun()
+    driver.manager.features = FinalizedFeatures(2, {"transaction.version": 0})
+    result = driver.manager.commit()
+    end = driver.next()
+    assert end.versions.first == 5
+    driver.succeed(end)
+    result.acknowledge()
+    assert (driver.manager.protocol, driver.manager.producer.epoch) == (1, 1)
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    assert isinstance(driver.next(), AddPartitionsToTxn)
+
+
+def test_version_1_can_be_wanted_and_version_2_be_required() -> None:
+    assert Driver(V2, "1").initialized().manager.protocol == 1
+    assert Driver(V2, "2").initialized().manager.protocol == 2
+    driver = Driver(V1, "2")
+    result = driver.manager.initialize()
+    driver.succeed(driver.next())
+    with pytest.raises(VersionNotSupported):
+        result.acknowledge()
+    driver.manager.features = V2
+    driver.initialized()
+    assert driver.manager.protocol == 2
+
+
+# Errors
+
+
+def fail_batch(driver: Driver, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
+    batch = driver.batch()
+    driver.manager.failed(batch, code, BrokerRefused("orders-0", Refusal(error=code)))
+
+
+@pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
+def test_a_record_that_fails_ends_the_transaction_not_the_producer(features: FinalizedFeatures) -> None:
+    driver = Driver(features).initialized().begun()
+    fail_batch(driver)
+    for call in ("commit", "send_offsets", "send"):
+        with pytest.raises(TransactionAbortable) as raised:
+            CALLS[call](driver.manager)
+        assert isinstance(raised.value.__cause__, BrokerRefused)
+    driver.done(driver.manager.abort())
+    assert driver.manager.state is State.READY
+    assert driver.manager.producer.epoch == 1  # Nobody knows any more which sequences were used.
+    driver.begun()
+    assert driver.batch().base_sequence == 0
+    driver.done(driver.manager.commit())
+
+
+def test_without_bumps_of_the_epoch_it_is_the_producer_that_ends() -> None:
+    """Coordinators before Kafka 2.5."""
+    driver = Driver(V1).initialized().begun()
+    driver.manager.can_bump_epoch = False
+    fail_batch(driver)
+    assert driver.manager.state is State.FATAL_ERROR
+
+
+@pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
+def test_a_record_that_fails_while_committing_fails_the_commit(features: FinalizedFeatures) -> None:
+    driver = Driver(features).initialized().begun()
+    batch = driver.batch()
+    commit = driver.manager.commit()
+    driver.manager.failed(batch, ErrorCode.INVALID_RECORD, ClientError("no"))
+    assert driver.nothing_to_ask()
+    with pytest.raises(TransactionAbortable):
+        commit.acknowledge()
+    driver.done(driver.manager.abort())
+
+
+def test_a_record_that_fails_while_aborting_does_no_harm() -> None:
+    driver = Driver(V1).initialized().begun()
+    batch = driver.batch()
+    abort = driver.manager.abort()
+    driver.manager.failed(batch, ErrorCode.INVALID_RECORD, ClientError("no"))
+    driver.done(abort)
+    assert (driver.manager.state, driver.manager.producer.epoch) == (State.READY, 1)
+
+
+@pytest.mark.parametrize("code", sorted(FATAL_TO_PRODUCE))
+@pytest.mark.parametrize("transactional", [True, False])
+def test_answers_to_batches_that_end_the_producer(code: ErrorCode, transactional: bool) -> None:
+    driver = Driver(V2, transactional=transactional)
+    if transactional:
+        driver.initialized().begun()
+    else:
+        driver.succeed(driver.next(has_incomplete=True))
+    fail_batch(driver, code)
+    with pytest.raises(FatalProducerError) as raised:
+        driver.manager.require_records_accepted()
+    assert isinstance(raised.value, ProducerFenced) == (code == ErrorCode.PRODUCER_FENCED)
+
+
+def test_an_idempotent_producer_goes_on_after_a_failure_under_the_next_epoch() -> None:
+    driver = Driver(transactional=False)
+    assert driver.nothing_to_ask()
+    driver.succeed(driver.next(has_incomplete=True))
+    fail_batch(driver)
+    assert driver.manager.settle() == []
+    assert driver.manager.producer == (7, 1)
+    assert driver.manager.accepts_records
+
+
+def test_an_idempotent_producer_that_is_refused_an_id_asks_again_for_later_records() -> None:
+    driver = Driver(transactional=False)
+    answer(driver.next(has_incomplete=True), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert driver.manager.refusal is not None
+    assert driver.nothing_to_ask()
+    driver.succeed(driver.next(has_incomplete=True))
+    assert driver.manager.producer == (7, 0)
+
+
+def test_a_fatal_error_tells_everybody_who_waits() -> None:
+    driver = Driver(V1).initialized().begun()
+    offsets = driver.manager.send_offsets(OFFSETS, GROUP)
+    commit = driver.manager.commit()
+    driver.manager.fail_fatally(ProducerFenced("by another"))
+    for result in (offsets, commit):
+        with pytest.raises(ProducerFenced):
+            result.acknowledge()
+    assert driver.nothing_to_ask()
+
+
+def test_the_first_fatal_error_stays() -> None:
+    driver = Driver().initialized()
+    driver.manager.fail_fatally(ProducerFenced("by another"))
+    driver.manager.fail_fatally(FatalProducerError("later"))
+    with pytest.raises(ProducerFenced, match="by another"):
+        driver.manager.begin()
+
+
+def test_an_answer_that_comes_after_a_fatal_error_changes_nothing() -> None:
+    driver = Driver(transactional=False)
+    init = driver.next(has_incomplete=True)
+    driver.manager.fail_fatally(FatalProducerError("a bug"))
+    driver.succeed(init)
+    assert driver.manager.state is State.FATAL_ERROR
+    assert driver.manager.producer == NO_PRODUCER
+    driver = Driver().initialized().begun()
+    commit = driver.manager.commit()
+    end = driver.next()
+    driver.manager.fail_fatally(FatalProducerError("a bug"))
+    driver.succeed(end)
+    assert driver.manager.state is State.FATAL_ERROR
+    with pytest.raises(FatalProducerError):
+        commit.acknowledge()
+
+
+def test_a_bump_that_is_refused_is_fatal_since_the_transaction_before_it_has_ended() -> None:
+    driver = Driver(V1).initialized().begun()
+    fail_batch(driver)
+    abort = driver.manager.abort()
+    driver.succeed(driver.next())
+    assert answer(driver.next(), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) is Effect.FATAL
+    with pytest.raises(FatalProducerError):
+        abort.acknowledge()
+
+
+# Time-outs: a call that was given up waits on when it is called again
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_a_call_that_timed_out_is_called_again_and_no_other(end: str) -> None:
+    driver = Driver().initialized().begun()
+    first = CALLS[end](driver.manager)
+    assert CALLS[end](driver.manager) is first
+    for other in {"begin", "commit", "abort", "send_offsets"} - {end}:
+        with pytest.raises(IllegalState, match=r"timed out|does not lead|no transaction"):
+            CALLS[other](driver.manager)
+    request = driver.next()
+    driver.succeed(request)
+    for other in {"begin", "commit", "abort"} - {end}:
+        with pytest.raises(IllegalState, match="timed out"):
+            CALLS[other](driver.manager)
+    again = CALLS[end](driver.manager)
+    assert again is first
+    first.acknowledge()
+    driver.manager.begin()
+
+
+def test_the_error_of_a_call_that_timed_out_is_for_its_repetition() -> None:
+    driver = Driver().initialized().begun()
+    driver.manager.commit()
+    answer(driver.next(), ErrorCode.TRANSACTION_ABORTABLE)
+    with pytest.raises(IllegalState, match="timed out"):
+        driver.manager.abort()
+    with pytest.raises(TransactionAbortable):
+        driver.manager.commit().acknowledge()
+    driver.done(driver.manager.abort())
+
+
+# Aborting
+
+
+def test_an_abort_is_not_held_up_by_offsets() -> None:
+    driver = Driver(V2).initialized().begun()
+    offsets = driver.manager.send_offsets(OFFSETS, GROUP)
+    request = driver.next()
+    answer(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    abort = driver.manager.abort()
+    with pytest.raises(TransactionAborted):
+        offsets.acknowledge()
+    assert isinstance(driver.next(), EndTxn)
+    assert not abort.is_done
+
+
+def test_offsets_that_are_under_way_while_aborting_are_not_repeated() -> None:
+    driver = Driver(V2).initialized().begun()
+    offsets = driver.manager.send_offsets(OFFSETS, GROUP)
+    request = driver.next()
+    driver.manager.abort()
+    answer(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    with pytest.raises(TransactionAborted):
+        offsets.acknowledge()
+    assert isinstance(driver.next(), EndTxn)
+
+
+def test_an_abort_waits_to_know_whether_the_coordinator_has_begun_the_transaction() -> None:
+    """Otherwise it would stay open there until it times out, which fences the producer."""
+    driver = Driver(V1).initialized()
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    add = driver.next()
+    add.lost()
+    driver.manager.abort()
+    assert driver.next() is add
+    driver.succeed(add)
+    assert isinstance(driver.next(), EndTxn)
+
+
+def test_partitions_that_nobody_has_been_asked_to_add_are_not_added_for_an_abort() -> None:
+    driver = Driver(V1).initialized()
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    driver.done(driver.manager.abort())
+    assert driver.nothing_to_ask()
+
+
+def test_after_an_error_too_what_was_asked_is_found_out_before_the_abort() -> None:
+    driver = Driver(V1).initialized()
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    add = driver.next()
+    add.lost()
+    driver.manager.fail_transaction(ClientError("a reason"))
+    assert driver.next() is add
+    answer(add, ErrorCode.CONCURRENT_TRANSACTIONS)
+    abort = driver.manager.abort()
+    assert driver.next() is add
+    assert add.take(AddPartitionsToTxnResponse()) is Effect.ABORTABLE
+    driver.done(abort)
+
+
+def test_a_doomed_batch_that_is_not_written_is_not_tried_again() -> None:
+    driver = Driver().initialized().begun()
+    batch = driver.batch()
+    driver.manager.fail_transaction(ClientError("a reason"))
+    assert not driver.manager.can_retry(batch, ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+    assert driver.manager.can_retry(batch, ErrorCode.NETWORK_EXCEPTION, -1)
