@@ -126,10 +126,11 @@ class Histories(RuleBasedStateMachine):
 
     @rule(
         transactional_id=transactional_ids,
-        partitions=st.lists(topics, max_size=3, unique=True),
+        partitions=st.lists(topics, min_size=1, max_size=3, unique=True),
         ends=st.lists(st.tuples(st.booleans(), st.sampled_from([0, 0, 1])), min_size=1, max_size=2),
         pause=st.sampled_from([0, 0, 0.003]),
         client_version=client_versions,
+        rounds=st.integers(1, 4),
     )
     def transact(
         self,
@@ -138,15 +139,18 @@ class Histories(RuleBasedStateMachine):
         ends: list[tuple[bool, int]],
         pause: float,
         client_version: int,
+        rounds: int,
     ) -> None:
         """What a producer does all day, and a little more: it may end twice, both ways, and as who it was before."""
         self.prepare_producer(transactional_id)
-        for topic in partitions:
-            self.add(transactional_id, 0, topic, client_version)
-        self.world.sleep(pause)
-        for commit, age in ends:
-            self.end(transactional_id, age, commit, client_version)
-            self.answers_promise_what_is_durable()
+        for _ in range(rounds):
+            for topic in partitions:
+                self.add(transactional_id, 0, topic, client_version)
+            self.world.sleep(pause)
+            for commit, age in ends:
+                self.end(transactional_id, age, commit, client_version)
+                self.world.turn()
+                self.answers_promise_what_is_durable()
 
     def prepare_producer(self, transactional_id: str) -> None:
         """Get a new epoch if somebody else has: by hand, so that histories do not end at the first fence."""

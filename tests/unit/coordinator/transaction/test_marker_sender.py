@@ -14,8 +14,9 @@ from coordinator.transaction.marker_sender import (
     marker_outcome,
 )
 from coordinator.transaction.state import TransactionState
+from protocol.compiler import encode
 from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
 
@@ -436,3 +437,12 @@ def test_a_deleted_topic_does_not_keep_a_transaction_open() -> None:
         assert w.end(producer).answer is ErrorCode.NONE
         assert w.described().state is TransactionState.COMPLETE_COMMIT
         assert len(w.markers(SHIPMENTS)) == 1
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_leader_that_knows_no_transaction_versions_gets_its_marker_all_the_same(version: int) -> None:
+    """KAFKA-20322: what its version of the request has no field for is left out."""
+    marker = WritableTxnMarker(producer_id=4000, producer_epoch=1, transaction_version=2)
+    assert encode(WriteTxnMarkersRequest(markers=[marker]), version) == encode(
+        WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=4000, producer_epoch=1)]), version
+    )
