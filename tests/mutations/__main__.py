@@ -96,7 +96,7 @@ def _run(copy: Path, tests: list[str]) -> "subprocess.CompletedProcess[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=_LONGEST_SECONDS,
+        timeout=_LONGEST_SECONDS * (1 + len(tests) // 10),
     )
 
 
