@@ -58,6 +58,7 @@ async def _on_stopped(reign: Reign, changes: BrokerChanges, unclean_allowed: Unc
     concerned = [p for broker_id in sorted(changes.stopped) for p in reign.state.partitions_on(broker_id)]
     for broker_id in changes.stopped:
         del reign.state.brokers[broker_id]
+        reign.forget(broker_id)
     elected = await elect(reign, dict.fromkeys(concerned), unclean_allowed)
     _tell(reign, elected, concerned)
 

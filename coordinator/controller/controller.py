@@ -19,6 +19,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
@@ -31,7 +32,7 @@ from coordinator.controller.controller_election import Defeat, Victory, stand
 from coordinator.controller.event_queue import EventQueue
 from coordinator.controller.feature_changes import FeatureUpdate, ensure_features, update_features
 from coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION, FinalizedFeatureCache
-from coordinator.controller.leadership import elect, tell_all
+from coordinator.controller.leadership import elect, tell_all, tell_everything
 from coordinator.controller.membership import prepare, register
 from coordinator.controller.reign import ControllerMoved, Reign
 from coordinator.controller.topic_changes import create_partitions, create_topics
@@ -178,6 +179,7 @@ class Controller:
             channel=self._channel,
             listener_name=self._settings.listener_name,
             on_response=self._on_response,
+            on_caught_up=self._on_caught_up,
         )
         self._reign, self._deletions = reign, TopicDeletions(reign)
         self.controller_id = self.broker_id
@@ -262,11 +264,12 @@ class Controller:
 
     # Answers of brokers
 
-    def _on_response(self, broker_id: int, request: Message, response: Message | None) -> None:
+    def _on_response(self, broker_id: int, request: Message, response: Message) -> None:
         match response:
             case LeaderAndIsrResponse(error_code=0, topics=topics):
                 errors = [error for topic in topics for error in topic.partition_errors if error.error_code]
-                if errors:
+                # Whoever is told something again already knows it.
+                if any(error.error_code != ErrorCode.STALE_CONTROLLER_EPOCH for error in errors):
                     logger.error("Broker %d did not take the leadership of some partitions: %s", broker_id, errors)
             case UpdateMetadataResponse(error_code=0):
                 pass
@@ -275,6 +278,14 @@ class Controller:
                     self._queue.hint("finish deletions", self._deletions.finish_what_is_deleted)
             case _:
                 logger.warning("Broker %d answered %s with %s", broker_id, type(request).__name__, response)
+
+    def _on_caught_up(self, broker_id: int) -> None:
+        self._queue.hint(f"tell broker {broker_id} everything", partial(self._tell_everything, broker_id))
+
+    async def _tell_everything(self, broker_id: int) -> None:
+        if self._reign is not None and self._deletions is not None and broker_id in self._reign.state.brokers:
+            tell_everything(self._reign, [broker_id])
+            await self._deletions.carry_on(self._reign.state.topics_to_delete)
 
     # What clients ask
 

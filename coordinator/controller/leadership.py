@@ -5,7 +5,7 @@ was decided on, many in one multi. A state that somebody changed meanwhile is re
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from coordinator.controller.cluster_state import VersionedState
@@ -147,3 +147,16 @@ def tell_all(reign: Reign, partitions: Iterable[TopicPartition], *, are_new: boo
         requests.tell_leadership(partition, reign.state.replicas(partition).replicas, is_new=are_new)
     requests.tell_metadata(told, reign.state.brokers)
     reign.send(requests)
+
+
+def tell_everything(reign: Reign, broker_ids: Collection[int]) -> None:
+    """Tell brokers all that there is to know: who is alive and every partition, and then what they lead and follow."""
+    metadata = reign.requests()
+    metadata.tell_metadata(reign.state.partitions(), broker_ids)
+    reign.send(metadata)
+    leaderships = reign.requests()
+    for broker_id in broker_ids:
+        for partition in reign.state.partitions_on(broker_id):
+            if reign.state.state(partition) is not None and partition.topic not in reign.state.topics_to_delete:
+                leaderships.tell_leadership(partition, [broker_id])
+    reign.send(leaderships)

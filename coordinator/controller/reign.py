@@ -6,20 +6,15 @@ noticing changes nothing (``ControllerMoved``). An ended reign writes nothing, s
 whoever still holds it gets ``ControllerMoved`` after whatever it awaits.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from coordinator.controller.cluster_state import ClusterState
+from coordinator.controller.control_channel import ControlChannel, OnCaughtUp, OnControlResponse
 from coordinator.controller.control_requests import ControlRequests
 from coordinator.controller.controller_election import Victory
 from coordinator.metadata_store import paths
 from coordinator.metadata_store.store import Check, Done, MultiFailed, MultiResult, Operation, Session
 from coordinator.ports import BrokerChannel
-from protocol.schema import Message
-
-OnControlResponse: TypeAlias = Callable[[int, Message, Message | None], None]
-"""Called with the broker, what it was asked, and its answer, or None when the connection was lost."""
 
 
 class ControllerMoved(Exception):
@@ -38,12 +33,12 @@ class Reign:
         channel: BrokerChannel,
         listener_name: str,
         on_response: OnControlResponse,
+        on_caught_up: OnCaughtUp,
     ) -> None:
         self._session = session
         self._epoch_version = victory.epoch_version
-        self._channel = channel
+        self._control = ControlChannel(channel, on_response, on_caught_up)
         self._listener_name = listener_name
-        self._on_response = on_response
         self.controller_id = controller_id
         self.epoch = victory.epoch
         self.state = ClusterState()
@@ -51,6 +46,7 @@ class Reign:
 
     def end(self) -> None:
         self.ended = True
+        self._control.close()
 
     @property
     def is_active(self) -> bool:
@@ -91,11 +87,11 @@ class Reign:
         """Send a batch to its brokers, as long as the reign lasts."""
         for broker_id, request in requests.build():
             self._must_go_on()
-            self._channel.send(broker_id, request, partial(self._respond, broker_id, request))
+            self._control.send(broker_id, request)
 
-    def _respond(self, broker_id: int, request: Message, response: Message | None) -> None:
-        if not self.ended:
-            self._on_response(broker_id, request, response)
+    def forget(self, broker_id: int) -> None:
+        """A broker is gone: what it was still to be told is of no use to it."""
+        self._control.forget(broker_id)
 
     def _must_go_on(self) -> None:
         if not self.is_active:

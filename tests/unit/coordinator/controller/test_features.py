@@ -258,6 +258,7 @@ async def reign_over(cluster: ClusterUnderTest, session: Session) -> Reign:
         channel=NotingChannel(cluster.brokers),
         listener_name="PLAINTEXT",
         on_response=lambda broker_id, request, response: None,
+        on_caught_up=lambda broker_id: None,
     )
     registration = BrokerRegistration(broker_id=1, endpoints=(), features=LEVEL_0_TO_2)
     reign.state.brokers = {1: LiveBroker(registration=registration, epoch=1)}

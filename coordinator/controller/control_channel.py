@@ -1,0 +1,140 @@
+"""The controller's requests to brokers: in order, repeated until they are answered, and bounded.
+
+To each broker one request is under way at a time; the others wait in the order in which they were given. When one is
+lost, or too many wait, the broker is *behind*: nothing is kept for it any more, only the lost request is repeated, at
+growing intervals, until it is answered or the broker is forgotten. A broker that answers again is told everything
+afresh (``on_caught_up``), so that what was dropped meanwhile is not missed. Hence a broker that hangs costs a bounded
+queue, and one that was away for a second or an hour needs nothing else.
+
+A broker that registers anew is another one: what was meant for its former life is forgotten.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from coordinator.ports import BrokerChannel
+from protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+
+OnControlResponse: TypeAlias = Callable[[int, Message, Message], None]
+"""Called with the broker, what it was asked, and its answer."""
+OnCaughtUp: TypeAlias = Callable[[int], None]
+
+_FIRST_RETRY_SECONDS: Final = 0.05
+_LONGEST_RETRY_SECONDS: Final = 1.0
+_MOST_WAITING: Final = 200
+"""Requests to one broker. An event of the cluster makes two or three."""
+
+
+class ControlChannel:
+    """The requests of one reign."""
+
+    def __init__(self, channel: BrokerChannel, on_response: OnControlResponse, on_caught_up: OnCaughtUp) -> None:
+        self._channel = channel
+        self._on_response = on_response
+        self._on_caught_up = on_caught_up
+        self._outboxes: dict[int, _Outbox] = {}
+
+    def send(self, broker_id: int, request: Message) -> None:
+        outbox = self._outboxes.get(broker_id)
+        if outbox is None:
+            outbox = _Outbox(broker_id, self._channel, self._on_response, self._on_caught_up)
+            self._outboxes[broker_id] = outbox
+        outbox.send(request)
+
+    def is_behind(self, broker_id: int) -> bool:
+        """Whether the broker has yet to be told everything afresh."""
+        outbox = self._outboxes.get(broker_id)
+        return outbox is not None and outbox.is_behind
+
+    def forget(self, broker_id: int) -> None:
+        """The broker is gone, or registered anew: nothing that was meant for it is sent, and no answer of it counts."""
+        outbox = self._outboxes.pop(broker_id, None)
+        if outbox is not None:
+            outbox.close()
+
+    def close(self) -> None:
+        """Nothing is sent any more, to nobody."""
+        for broker_id in list(self._outboxes):
+            self.forget(broker_id)
+
+
+class _Outbox:
+    """What one broker is still to be told."""
+
+    def __init__(
+        self, broker_id: int, channel: BrokerChannel, on_response: OnControlResponse, on_caught_up: OnCaughtUp
+    ) -> None:
+        self.is_behind = False
+        self._broker_id = broker_id
+        self._channel = channel
+        self._on_response = on_response
+        self._on_caught_up = on_caught_up
+        self._queue: deque[Message] = deque()
+        self._under_way: Message | None = None
+        self._failures = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._sending = False
+        self._closed = False
+
+    def send(self, request: Message) -> None:
+        if self._closed or self.is_behind:
+            return
+        if len(self._queue) >= _MOST_WAITING:
+            logger.warning("Broker %d does not answer: it will be told everything afresh", self._broker_id)
+            self._fall_behind()
+            return
+        self._queue.append(request)
+        self._go_on()
+
+    def close(self) -> None:
+        self._closed = True
+        self._queue.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fall_behind(self) -> None:
+        self.is_behind = True
+        self._queue.clear()
+
+    def _go_on(self) -> None:
+        """Send until one request is under way. A local broker answers before ``send`` returns."""
+        if self._sending:
+            return
+        self._sending = True
+        try:
+            while self._queue and self._under_way is None:
+                self._ask(self._queue.popleft())
+        finally:
+            self._sending = False
+
+    def _ask(self, request: Message) -> None:
+        self._under_way = request
+        self._channel.send(self._broker_id, request, partial(self._answered, request))
+
+    def _answered(self, request: Message, response: Message | None) -> None:
+        if self._closed:
+            return
+        if response is None:
+            self._lost(request)
+            return
+        self._under_way = None
+        self._failures = 0
+        was_behind, self.is_behind = self.is_behind, False
+        self._on_response(self._broker_id, request, response)
+        if was_behind:
+            self._on_caught_up(self._broker_id)
+        self._go_on()
+
+    def _lost(self, request: Message) -> None:
+        if not self._failures:
+            logger.info("Broker %d did not get %s; asking again", self._broker_id, type(request).__name__)
+        self._fall_behind()
+        delay = min(_FIRST_RETRY_SECONDS * 2.0**self._failures, _LONGEST_RETRY_SECONDS)
+        self._failures += 1
+        self._timer = asyncio.get_running_loop().call_later(delay, self._ask, request)

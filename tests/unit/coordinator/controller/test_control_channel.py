@@ -1,0 +1,145 @@
+"""Requests to brokers keep their order, survive a broken connection, and never pile up."""
+
+import asyncio
+
+import pytest
+
+from coordinator.controller.control_channel import ControlChannel
+from coordinator.ports import OnResponse
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from protocol.schema import Message
+from tests.unit.broker.virtual_time import in_virtual_time
+
+ANSWER = UpdateMetadataResponse()
+
+
+def request(number: int) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(controller_epoch=number)
+
+
+class Wire:
+    """A ``BrokerChannel`` that answers when it is told to, or at once."""
+
+    def __init__(self, *, at_once: bool = False, broken: bool = False) -> None:
+        self.at_once = at_once
+        self.broken = broken
+        self.asked: list[int] = []
+        self.waiting: list[OnResponse] = []
+
+    def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
+        assert isinstance(request, UpdateMetadataRequest)
+        self.asked.append(request.controller_epoch)
+        if self.broken:
+            on_response(None)
+        elif self.at_once:
+            on_response(ANSWER)
+        else:
+            self.waiting.append(on_response)
+
+    def answer(self, response: Message | None = ANSWER) -> None:
+        self.waiting.pop(0)(response)
+
+
+class Scene:
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.answered: list[int] = []
+        self.caught_up: list[int] = []
+        self.channel = ControlChannel(wire, self._on_response, self.caught_up.append)
+
+    def _on_response(self, broker_id: int, request: Message, response: Message) -> None:
+        assert isinstance(request, UpdateMetadataRequest)
+        self.answered.append(request.controller_epoch)
+
+    def send(self, *numbers: int) -> None:
+        for number in numbers:
+            self.channel.send(1, request(number))
+
+
+async def test_one_request_is_under_way_and_the_others_follow_in_order() -> None:
+    scene = Scene(Wire())
+    scene.send(1, 2, 3)
+    assert scene.wire.asked == [1]
+    scene.wire.answer()
+    assert scene.wire.asked == [1, 2]
+    scene.wire.answer()
+    scene.wire.answer()
+    assert (scene.wire.asked, scene.answered, scene.caught_up) == ([1, 2, 3], [1, 2, 3], [])
+
+
+async def test_a_local_broker_has_answered_when_send_returns() -> None:
+    scene = Scene(Wire(at_once=True))
+    scene.send(1, 2)
+    assert scene.answered == [1, 2]
+
+
+async def test_brokers_do_not_wait_for_each_other() -> None:
+    scene = Scene(Wire())
+    scene.channel.send(1, request(1))
+    scene.channel.send(2, request(2))
+    assert scene.wire.asked == [1, 2]
+
+
+@in_virtual_time
+async def test_a_lost_request_is_repeated_ever_more_slowly_and_then_everything_is_told_afresh() -> None:
+    loop = asyncio.get_running_loop()
+    scene = Scene(Wire(broken=True))
+    scene.send(1, 2, 3)
+    assert scene.channel.is_behind(1)
+    await asyncio.sleep(60)
+    attempts = len(scene.wire.asked)
+    assert set(scene.wire.asked) == {1}
+    assert 60 <= attempts <= 70  # 50 ms, 100 ms … and then every second.
+    scene.send(4)  # Kept by nobody: the broker will be told everything.
+    scene.wire.broken, scene.wire.at_once = False, True
+    await asyncio.sleep(1.1)
+    assert (scene.answered, scene.caught_up) == ([1], [1])
+    assert not scene.channel.is_behind(1)
+    scene.send(5)
+    assert scene.answered == [1, 5]
+    assert loop.time() < 70
+
+
+@in_virtual_time
+async def test_a_connection_that_breaks_once_more_begins_with_short_intervals_again() -> None:
+    scene = Scene(Wire(broken=True))
+    scene.send(1)
+    await asyncio.sleep(10)
+    scene.wire.broken = False
+    await asyncio.sleep(1.1)
+    scene.wire.answer()
+    scene.wire.broken = True
+    asked = len(scene.wire.asked)
+    scene.send(2)
+    await asyncio.sleep(0.2)
+    assert len(scene.wire.asked) - asked == 3  # At once, after 50 ms, and 100 ms later.
+
+
+async def test_what_waits_for_a_hanging_broker_is_bounded() -> None:
+    scene = Scene(Wire())
+    scene.send(*range(1_000))
+    assert scene.channel.is_behind(1)
+    scene.wire.answer()
+    assert (scene.wire.asked, scene.answered, scene.caught_up) == ([0], [0], [1])
+
+
+@pytest.mark.parametrize("response", [ANSWER, None])
+@in_virtual_time
+async def test_a_forgotten_broker_is_told_nothing_and_its_answers_do_not_count(response: Message | None) -> None:
+    scene = Scene(Wire())
+    scene.send(1, 2)
+    scene.channel.forget(1)
+    scene.wire.answer(response)
+    await asyncio.sleep(10)
+    assert (scene.wire.asked, scene.answered, scene.caught_up) == ([1], [], [])
+    scene.send(3)  # Its next life.
+    assert scene.wire.asked == [1, 3]
+
+
+@in_virtual_time
+async def test_a_closed_channel_repeats_nothing() -> None:
+    scene = Scene(Wire(broken=True))
+    scene.send(1)
+    scene.channel.close()
+    await asyncio.sleep(10)
+    assert scene.wire.asked == [1]
