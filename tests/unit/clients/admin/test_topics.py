@@ -1,5 +1,6 @@
 """Topics in pages, and deleted by their ids."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -19,7 +20,7 @@ from protocol.messages.describe_topic_partitions import (
 from protocol.schema import Message, Versions
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import ScriptedBroker
-from tests.unit.clients.scripted_cluster import cluster_of
+from tests.unit.clients.scripted_cluster import OPERATION_SECONDS, cluster_of
 
 TOPIC_ID = UUID(int=9)
 PARTITIONS = {"bills": 3, "orders": 5}
@@ -77,8 +78,9 @@ def test_pages_of_any_size_make_the_same_topics(page_size: int, names: tuple[str
 async def test_a_broker_that_never_comes_to_the_end_is_not_asked_for_ever() -> None:
     same = DescribeTopicPartitionsResponse(next_cursor=Cursor(topic_name="orders", partition_index=1))
     async with cluster_of(ScriptedBroker({DescribeTopicPartitionsRequest: same})) as cluster:
-        with pytest.raises(BadResponse, match="orders"):
-            await describe_topic_pages(cluster)
+        async with asyncio.timeout(OPERATION_SECONDS):
+            with pytest.raises(BadResponse, match="orders"):
+                await describe_topic_pages(cluster)
 
 
 @in_virtual_time
