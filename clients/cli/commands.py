@@ -15,6 +15,7 @@ commands: Final = LazyGroup(
         "feature": "clients.cli.feature:feature",
         "group": "clients.cli.group:group",
         "health": "clients.cli.health:health",
+        "log-dirs": "clients.cli.log_dirs:log_dirs",
         "produce": "clients.cli.produce:produce",
         "topic": "clients.cli.topic:topic",
         "txn": "clients.cli.txn:txn",

@@ -9,9 +9,12 @@ import click
 from clients.admin.group_offsets import CommittedOffset, commit_offsets, committed_offsets, delete_offsets
 from clients.admin.groups import (
     GroupDescription,
+    MemberToRemove,
     delete_groups,
     describe_group,
     list_groups,
+    remove_all_members,
+    remove_members,
 )
 from clients.admin.offsets import LATEST, list_offsets
 from clients.cli.session import Session, example, with_session
@@ -109,6 +112,43 @@ def describe(session: Session, group_id: str) -> None:
 def delete(session: Session, group_ids: tuple[str, ...]) -> None:
     """Delete groups that have no members, with their offsets."""
     session.show_outcomes("group", "ok", session.run(lambda cluster: delete_groups(cluster, group_ids)))
+
+
+@group.command(
+    "remove-members",
+    epilog=example(
+        "oncelog group remove-members billing --instance-id shelf-1",
+        "oncelog group remove-members billing --all --reason 'moving to another host'",
+    ),
+)
+@click.argument("group_id", metavar="GROUP")
+@click.option("--instance-id", "-i", "instance_ids", multiple=True, metavar="ID", help="A static member.")
+@click.option(
+    "--member-id", "-m", "member_ids", multiple=True, metavar="ID", help="Any member, as `describe` names it."
+)
+@click.option("--all", "everybody", is_flag=True, help="Whoever is a member now.")
+@click.option("--reason", metavar="TEXT", help="For the coordinator's log.")
+@with_session()
+def remove_members_command(
+    session: Session,
+    group_id: str,
+    instance_ids: tuple[str, ...],
+    member_ids: tuple[str, ...],
+    everybody: bool,
+    reason: str | None,
+) -> None:
+    """Put members out of a group. One that still runs will join again."""
+    members = [MemberToRemove(group_instance_id=each) for each in instance_ids]
+    members += [MemberToRemove(member_id=each) for each in member_ids]
+    if bool(members) == everybody:
+        raise click.UsageError("say whom: --instance-id and --member-id, or --all")
+
+    async def work(cluster: Cluster) -> dict[MemberToRemove, Refusal | None]:
+        if everybody:
+            return await remove_all_members(cluster, group_id, reason=reason)
+        return await remove_members(cluster, group_id, members, reason=reason)
+
+    session.show_outcomes("member", "removed", session.run(work))
 
 
 def _parse_partitions(values: Sequence[str]) -> dict[str, list[int]]:

@@ -20,6 +20,7 @@ from clients.errors import BrokerRefused, Refusal
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.topic_partition import TopicPartition
+from tests.command import Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.simulation.requests import RECORD_TIMESTAMP
@@ -216,6 +217,27 @@ async def test_members_of_groups(admin: Admin, broker: BrokerProcess, topic: str
     assert await admin.remove_all_members(topic) == {}
     client.close()
     assert await admin.delete_groups([topic]) == {topic: None}
+
+
+async def test_members_are_removed_from_the_command_line(admin: Admin, broker: BrokerProcess, topic: str) -> None:
+    await admin.describe_groups([topic])
+    client = await join(broker, topic, "shelf-1")
+    oncelog = Oncelog(broker.address)
+    assert "UNKNOWN_MEMBER_ID" in oncelog.fails(f"group remove-members {topic} --member-id nobody")
+    (removed,) = oncelog.json(f"group remove-members {topic} --all --reason maintenance")
+    assert removed == {"member": "shelf-1", "result": "removed"}
+    assert oncelog.json(f"group describe {topic}")["members"] == 0
+    client.close()
+
+
+async def test_log_directories_are_shown_from_the_command_line(broker: BrokerProcess, topic: str) -> None:
+    oncelog = Oncelog(broker.address)
+    (directory,) = oncelog.json("log-dirs --broker-id 1")
+    assert directory["replicas"] >= 2
+    assert 0 < directory["usable"] <= directory["total"]
+    replicas = oncelog.json(f"log-dirs --topic {topic}")
+    assert [(each["partition"], each["size"], each["offset_lag"]) for each in replicas] == [(0, 0, 0), (1, 0, 0)]
+    assert "broker 9" in oncelog.fails("log-dirs --broker-id 9 --timeout 2", exit_code=3)
 
 
 async def test_transactions(admin: Admin, broker: BrokerProcess, topic: str) -> None:

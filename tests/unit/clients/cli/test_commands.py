@@ -53,6 +53,8 @@ def test_every_verb_takes_the_common_options(path: tuple[str, ...]) -> None:
         ["group", "seek", "billing", "--to", "somewhere"],
         ["group", "seek", "billing", "--to", "end", "--topic", "orders:x"],
         ["group", "offset-delete", "billing"],
+        ["group", "remove-members", "billing"],
+        ["group", "remove-members", "billing", "--all", "--member-id", "m-1"],
         ["config", "describe", "broker", "orders"],
         ["consume", "orders", "--from", "middle"],
         ["produce", "orders", "--header", "novalue"],

@@ -1,0 +1,67 @@
+"""``oncelog log-dirs``: what is in the brokers' log directories, and how full they are."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import click
+
+from clients.admin.log_dirs import LogDirDescription, describe_log_dirs
+from clients.cli.session import Session, example, with_session
+from clients.cluster import Cluster
+from clients.errors import Refusal
+
+
+@click.command(epilog=example("oncelog log-dirs", "oncelog log-dirs --broker-id 1 --topic orders"))
+@click.option("--broker-id", "broker_ids", multiple=True, type=int, help="Default: every broker.")
+@click.option("--topic", "-t", "topics", multiple=True, metavar="TOPIC", help="Show the replicas of this topic.")
+@with_session()
+def log_dirs(session: Session, broker_ids: tuple[int, ...], topics: tuple[str, ...]) -> None:
+    """Show log directories, or the replicas of topics in them. Sizes are in bytes."""
+
+    async def work(cluster: Cluster) -> dict[int, tuple[LogDirDescription, ...] | Refusal]:
+        return await describe_log_dirs(cluster, broker_ids or None)
+
+    answers = session.run(work)
+    told = [
+        (broker, directory)
+        for broker, directories in answers.items()
+        if not isinstance(directories, Refusal)
+        for directory in directories
+    ]
+    if topics:
+        session.show_rows(_replicas(told, topics), ("broker", "topic", "partition", "size", "offset_lag", "path"))
+    else:
+        session.show_rows(_directories(told), ("broker", "path", "replicas", "size", "usable", "total"))
+    refusals = {f"broker {broker}": answer for broker, answer in answers.items() if isinstance(answer, Refusal)}
+    refusals |= {directory.path: directory.refused for _, directory in told if directory.refused is not None}
+    session.fail_if_any(refusals)
+
+
+def _directories(told: Iterable[tuple[int, LogDirDescription]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker": broker,
+            "path": directory.path,
+            "replicas": len(directory.replicas),
+            "size": sum(replica.size_bytes for replica in directory.replicas.values()),
+            "usable": directory.usable_bytes,
+            "total": directory.total_bytes,
+        }
+        for broker, directory in told
+    ]
+
+
+def _replicas(told: Iterable[tuple[int, LogDirDescription]], topics: Collection[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker": broker,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "size": replica.size_bytes,
+            "offset_lag": replica.offset_lag,
+            "path": directory.path,
+        }
+        for broker, directory in told
+        for tp, replica in sorted(directory.replicas.items())
+        if tp.topic in topics
+    ]
