@@ -37,9 +37,9 @@ _AT_ONCE: Final = 500
 class Reason(Enum):
     """Why an open transaction is reported."""
 
-    NO_COORDINATOR = "no coordinator knows its producer id"
-    NOT_IN_TRANSACTION = "its coordinator does not have this partition in a transaction"
-    TOO_LONG = "its coordinator lets it go on for longer than transactions may last"
+    NO_COORDINATOR = "no coordinator knows its producer"
+    NOT_IN_TRANSACTION = "not in its coordinator's transaction"
+    TOO_LONG = "open for longer than allowed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ def abort(
         click.echo(format_json({**_fields(plan), "done": not dry_run, "agreed": agreed, "checks": rows}))
     elif not dry_run:
         click.echo("\n" + format_table(rows, ("subject", "agrees", "says")))
-        click.echo("\nDone, and all agree." if agreed else "\nDone, but not all agree: look again in a moment.")
+        click.echo("\nDone, and all agree." if agreed else "\nDone, but not all agree: see above.")
     if not agreed:
         raise click.exceptions.Exit(REFUSED)
 

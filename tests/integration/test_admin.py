@@ -293,6 +293,7 @@ async def test_a_marker_alone_is_what_it_is_in_kafka(admin: Admin, broker: Broke
         transaction = (await admin.describe_transactions([f"{topic}-id"]))[f"{topic}-id"]
         assert not isinstance(transaction, Refusal)
         assert transaction.state == "Ongoing"
+        ok(await producer.end(commit=True))  # And it commits what is elsewhere.
 
 
 async def test_one_thing_that_is_refused_is_an_exception(admin: Admin) -> None:
