@@ -1,8 +1,9 @@
 """Topics that come into being because somebody needs them: auto-created ones, and the two internal topics.
 
-However many requests ask for a topic at once, it is created once; all wait for that, for a bounded time. A creation
-that takes longer goes on, and is found done by the next request. What keeps an internal topic from being created (not
-enough brokers yet) is in the log, because its clients only see COORDINATOR_NOT_AVAILABLE.
+However many requests ask for a topic at once, it is created once; all wait for that, for a bounded time, and until this
+broker has heard of the new topic. A creation that takes longer goes on, and is found done by the next request. What
+keeps an internal topic from being created (not enough brokers yet) is in the log, because its clients only see
+COORDINATOR_NOT_AVAILABLE.
 """
 
 import asyncio
@@ -11,16 +12,18 @@ from collections.abc import Collection
 from typing import Final
 
 from broker.config import BrokerConfig
+from broker.controller_client import ControllerClient
 from broker.supervisor import Supervisor
 from broker.topic_config import group_metadata_topic_configs, transaction_state_topic_configs
-from coordinator.controller.api_error import ApiError
+from coordinator.controller.api_error import NO_ERROR, ApiError
 from coordinator.controller.cluster_image import (
     GROUP_METADATA_TOPIC_NAME,
     INTERNAL_TOPICS,
     TRANSACTION_STATE_TOPIC_NAME,
+    MetadataCache,
+    MetadataChange,
 )
-from coordinator.controller.controller import Controller
-from coordinator.controller.topic_plan import NewTopic, TopicPlan
+from coordinator.controller.topic_plan import NewTopic
 from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -33,10 +36,16 @@ _TOLD: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_R
 class AutoTopicCreation:
     """Creates topics through the controller, each at most once at a time."""
 
-    def __init__(self, config: BrokerConfig, controller: Controller, supervisor: Supervisor) -> None:
+    def __init__(
+        self, config: BrokerConfig, controller: ControllerClient, metadata: MetadataCache, supervisor: Supervisor
+    ) -> None:
         self._config = config
         self._controller = controller
+        self._metadata = metadata
         self._supervisor = supervisor
+        self._expected: dict[str, asyncio.Future[None]] = {}
+        """Topics that are created and not yet in the metadata."""
+        metadata.add_listener(self._on_metadata_change)
         self._under_way: dict[str, asyncio.Task[ErrorCode]] = {}
 
     async def create(self, names: Collection[str]) -> dict[str, ErrorCode]:
@@ -56,11 +65,29 @@ class AutoTopicCreation:
         return task
 
     async def _create(self, name: str) -> ErrorCode:
-        (result,) = await self._controller.create_topics([self._new_topic(name)])
-        if isinstance(result, TopicPlan) or result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-            return ErrorCode.NONE
+        result = await self._controller.create_topic(self._new_topic(name))
+        if result == NO_ERROR or result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            return await self._until_known(name)
         self._log_refusal(name, result)
         return result.code if result.code in _TOLD else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def _until_known(self, name: str) -> ErrorCode:
+        if self._metadata.topic_exists(name):
+            return ErrorCode.NONE
+        known = self._expected[name] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
+                await known
+        except TimeoutError:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        finally:
+            del self._expected[name]
+        return ErrorCode.NONE
+
+    def _on_metadata_change(self, change: MetadataChange) -> None:
+        for name, known in self._expected.items():
+            if change.after.topic(name) is not None and not known.done():
+                known.set_result(None)
 
     def _new_topic(self, name: str) -> NewTopic:
         config = self._config

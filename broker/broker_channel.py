@@ -80,16 +80,19 @@ class ClusterChannel:
         self._spawn = spawn
         self._on_unreachable = on_unreachable
         self._links: dict[int, _Link] = {}
+        self._closed = False
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
-        if broker_id == self._broker_id:
+        if self._closed:
+            on_response(None)
+        elif broker_id == self._broker_id:
             self._local.send(broker_id, request, on_response)
-            return
-        self._link(broker_id).send(_Question(request, on_response))
+        else:
+            self._link(broker_id).send(_Question(request, on_response))
 
     def watch(self, broker_id: int) -> None:
         """Keep a connection to a broker from now on, so that its end is noticed."""
-        if broker_id != self._broker_id:
+        if broker_id != self._broker_id and not self._closed:
             self._link(broker_id).open()
 
     def forget(self, broker_id: int) -> None:
@@ -99,6 +102,8 @@ class ClusterChannel:
             link.close()
 
     def close(self) -> None:
+        """Whoever waits, or asks from now on, is told that there will be no answer."""
+        self._closed = True
         for broker_id in list(self._links):
             self.forget(broker_id)
 

@@ -46,16 +46,14 @@ class BrokerConfig:
     broker_id: int = integer(-1, "This broker's id. -1: the id that its data directory has, or a new one.", low=-1)
     node_id: int | None = integer(None, "Another name of broker.id.", low=0)
     broker_rack: str | None = string(None, "The rack that this broker stands in.")
-    reserved_broker_max_id: int = integer(1000, "The largest broker.id that is not generated.", low=0, unused=_ALONE)
-    broker_id_generation_enable: bool = boolean(
-        True, "Whether a broker without an id may get a generated one.", unused=_ALONE
-    )
+    reserved_broker_max_id: int = integer(1000, "The largest broker.id that is not generated.", low=0)
+    broker_id_generation_enable: bool = boolean(True, "Whether a broker without an id may get a generated one.")
     zookeeper_connect: str = string("", "ZooKeeper's host:port,…/chroot. Empty: the embedded store, one broker.")
     zookeeper_session_timeout_ms: int = integer(
-        18_000, "How long ZooKeeper waits for a silent broker.", low=1, unused=_ALONE
+        18_000, "How long ZooKeeper waits for a silent broker. It grants two to twenty of its ticks.", low=1
     )
     zookeeper_connection_timeout_ms: int | None = integer(
-        None, "How long to wait for the first connection; the session time-out if not set.", low=1, unused=_ALONE
+        None, "How long to wait for the first connection; the session time-out if not set.", low=1
     )
     zookeeper_set_acl: bool = boolean(False, "Protect znodes by ACLs.", unused="znodes are left open")
     process_roles: tuple[str, ...] = strings((), "KRaft's roles.", unused=_NO_KRAFT)

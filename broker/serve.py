@@ -27,6 +27,8 @@ from broker.settings import ConfigError
 from broker.storage.disk import AlreadyLocked, LocalDisk
 from broker.storage.meta_properties import InvalidMetaProperties
 from coordinator.controller.finalized_features import IncompatibleFeatures
+from coordinator.controller.membership import BrokerIdTaken
+from coordinator.metadata_store.store import StoreUnavailable
 
 logger = logging.getLogger("oncelog")
 
@@ -46,6 +48,7 @@ _KEEP_BUFFERS_BELOW: Final = 4 << 20
 @click.option("--host", help="Listen on this address only (default: localhost).")
 @click.option("--data-dir", help="Where the data lies (log.dirs).")
 @click.option("--broker-id", type=int, help="This broker's id (broker.id).")
+@click.option("--zookeeper", help="Join the cluster on ZooKeeper at HOST:PORT,…/CHROOT (zookeeper.connect).")
 @click.option("--config", "properties", type=click.File(encoding="utf-8"), help="A server.properties file.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable.")
 @click.option("--ready-file", help="Write host:port to this file when the broker is ready.")
@@ -55,19 +58,21 @@ def command(
     host: str | None,
     data_dir: str | None,
     broker_id: int | None,
+    zookeeper: str | None,
     properties: IO[str] | None,
     overrides: tuple[str, ...],
     ready_file: str | None,
     log_level: str,
 ) -> None:
-    """Run one broker on the embedded metadata store.
+    """Run one broker: alone on the embedded metadata store, or as a member of a cluster on ZooKeeper.
 
     \b
     oncelog serve --data-dir ./data
+    oncelog serve --data-dir ./data-1 --broker-id 1 --port 9092 --zookeeper localhost:2181/oncelog
     oncelog serve --port 0 --ready-file /tmp/address --set num.partitions=3
     """
     _configure_logging(log_level)
-    given = [*_shorthands(port, host, data_dir, broker_id), *overrides]
+    given = [*_shorthands(port, host, data_dir, broker_id, zookeeper), *overrides]
     try:
         loaded = load_config(
             properties=properties.read() if properties is not None else "", environment=os.environ, overrides=given
@@ -81,7 +86,7 @@ def command(
         _refuse(f"the data directory is in use by another broker: {error} is locked", EXIT_FAILED)
     except InvalidMetaProperties as error:
         _refuse(f"the data directory is not this broker's: {error}", EXIT_FAILED)
-    except IncompatibleFeatures as error:
+    except (IncompatibleFeatures, StoreUnavailable, BrokerIdTaken) as error:
         _refuse(f"the broker cannot start: {error}", EXIT_FAILED)
     except OSError as error:
         _refuse(f"the broker cannot start: {error}{_remedy(error)}", EXIT_FAILED)
@@ -102,7 +107,9 @@ def _remedy(error: OSError) -> str:
             return ""
 
 
-def _shorthands(port: int | None, host: str | None, data_dir: str | None, broker_id: int | None) -> Iterable[str]:
+def _shorthands(
+    port: int | None, host: str | None, data_dir: str | None, broker_id: int | None, zookeeper: str | None
+) -> Iterable[str]:
     """Options that have a name of their own, as settings."""
     if port is not None or host is not None:
         yield f"listeners=PLAINTEXT://{host or 'localhost'}:{9092 if port is None else port}"
@@ -110,6 +117,8 @@ def _shorthands(port: int | None, host: str | None, data_dir: str | None, broker
         yield f"log.dirs={data_dir}"
     if broker_id is not None:
         yield f"broker.id={broker_id}"
+    if zookeeper is not None:
+        yield f"zookeeper.connect={zookeeper}"
 
 
 async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:

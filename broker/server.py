@@ -1,8 +1,8 @@
 """A broker: everything that it consists of, put together by one function that reads top to bottom.
 
 ``start_broker`` opens the data directory, joins the cluster, takes the leadership that the controller gives it, and
-serves. On the embedded metadata store the broker is its own controller, by the code that a cluster uses. Nothing here
-knows which event loop, disk or clock it runs on.
+serves. On the embedded metadata store the broker is its own controller, by the code that a cluster uses; what a member
+of a cluster has beside that is loaded only there. Nothing here knows which event loop, disk or clock it runs on.
 
 What was started is stopped in the opposite order, also when the start fails half-way, so every part is followed by the
 line that says how it ends.
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.auto_topics import AutoTopicCreation
 from broker.config import BrokerConfig
 from broker.config_rules import ConfigRules
+from broker.controller_client import ControllerClient
 from broker.dispatch import ApiHandler, Dispatcher
 from broker.dynamic_config import current_config
 from broker.handlers import all_handlers
+from broker.identity import identify
 from broker.listeners import Listeners, parse_listeners
 from broker.local_channel import LocalChannel
-from broker.metadata_journal import MetadataJournal
 from broker.network.socket_server import SocketServer
 from broker.part_settings import group_settings, log_manager_config, transaction_config, verification_settings
 from broker.replication.fetch_session import FetchSessionCache
@@ -35,13 +36,12 @@ from broker.replication.transaction_coordinators import TransactionCoordinators
 from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Quotas, Unlimited
-from broker.settings import ConfigError
 from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from broker.storage.disk import Disk
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
-from broker.storage.meta_properties import read_meta_properties
+from broker.store_choice import OpenStore, open_store
 from broker.supervisor import Supervisor
 from broker.topic_config import log_config
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, INTERNAL_TOPICS, MetadataCache
@@ -49,25 +49,25 @@ from coordinator.controller.config_changes import ConfigResource, ResourceType
 from coordinator.controller.config_repository import ConfigRepository, Overrides
 from coordinator.controller.controller import Controller, ControllerSettings
 from coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
-from coordinator.controller.membership import cluster_id as cluster_id_of
-from coordinator.controller.membership import prepare
+from coordinator.controller.membership import await_free_id
 from coordinator.controller.topic_plan import TopicDefaults
 from coordinator.group.coordinator import GroupCoordinator
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.local import LocalEnsemble, LocalStore
-from coordinator.metadata_store.store import Session, SessionEvent
+from coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
 from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
-from coordinator.ports import WallClock
+from coordinator.ports import BrokerChannel, WallClock
 from coordinator.producer_ids import ProducerIds
 from coordinator.transaction.coordinator import TransactionCoordinator
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.broker_channel import ClusterChannel
     from broker.metrics.monitor import Monitor
+    from clients.connection import Address
 
 logger = logging.getLogger(__name__)
 
-_FIRST_BROKER_ID: Final = 1
+_EXPIRY_ALLOWANCE: Final = 1.25
+"""ZooKeeper ends a session some ticks after its time-out."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -105,17 +105,22 @@ class Broker:
         await self.resources.aclose()
 
 
-async def start_broker(config: BrokerConfig, *, disk: Disk, wall_clock: WallClock, rng: random.Random) -> Broker:
+async def start_broker(
+    config: BrokerConfig,
+    *,
+    disk: Disk,
+    wall_clock: WallClock,
+    rng: random.Random,
+    open_store: OpenStore = open_store,
+) -> Broker:
     """Start a broker; it serves when this returns.
 
     Raises ``ConfigError``, ``AlreadyLocked`` (another broker has the data directory), ``InvalidMetaProperties`` (the
     directory belongs to another broker or cluster), ``IncompatibleFeatures`` (the cluster uses what this broker does
-    not support), or ``OSError``.
+    not support), ``StoreUnavailable`` (ZooKeeper cannot be asked), ``BrokerIdTaken`` or ``OSError``.
     """
-    if not config.is_embedded:
-        raise ConfigError(f"zookeeper.connect={config.zookeeper_connect} is refused: clusters are not served yet")
     async with AsyncExitStack() as resources:
-        broker = await _Start(config, disk, wall_clock, rng, resources).run()
+        broker = await _Start(config, disk, wall_clock, rng, resources).run(open_store)
         broker.resources = resources.pop_all()
     return broker
 
@@ -139,23 +144,26 @@ class _Start:
         self._kept_whole: set[str] = set()
         """Topics of which it was said that they are not compacted yet."""
         self._running: Controller | None = None
+        self._cluster_channel: ClusterChannel | None = None
 
-    async def run(self) -> Broker:
+    async def run(self, open_store: OpenStore) -> Broker:
         config, resources, supervisor = self._config, self._resources, self._supervisor
         logs = self._lock_data_dir()
-        store = self._open_store()
-        broker_id, cluster_id = await self._identity(store)
+        store = await open_store(config, self._disk, resources, self._fail)
+        broker_id, cluster_id = await identify(config, self._disk, _session_of(store), self._rng)
         self._broker_id = broker_id
         logs.claim(broker_id, cluster_id)
 
         configs = self._configs = ConfigRepository(store, ConfigRules(config))
-        channel = LocalChannel(broker_id, self._metadata)
+        listeners = parse_listeners(config)
+        local = LocalChannel(broker_id, self._metadata)
+        channel = self._channel(broker_id, local, listeners.inter_broker)
         producer_ids = ProducerIds(store, broker_id)
         groups = self._group_coordinator()
         transactions = self._transaction_coordinator(broker_id, channel, producer_ids)
         coordinators = _Coordinators(groups, transactions)
         replicas = self._replica_manager(broker_id, logs, coordinators)
-        channel.serve(replicas)
+        local.serve(replicas)
         configs.add_listener(partial(_update_logs, logs))
         self._metadata.add_listener(groups.on_metadata_change)
         self._metadata.add_listener(configs.forget_deleted_topics)
@@ -166,14 +174,18 @@ class _Start:
         verifier = self._transaction_verifier(broker_id, replicas, transactions, channel)
         resources.callback(verifier.stop)
         resources.push_async_callback(supervisor.stop)
+        if self._cluster_channel is not None:
+            resources.callback(self._cluster_channel.close)
         server = SocketServer(config, supervisor)
         resources.push_async_callback(server.stop)
         resources.callback(coordinators.stop)
-        listeners = parse_listeners(config)
         listeners = listeners.with_ports(await server.bind(listeners.bound))
         monitor = await self._open_monitor()
 
         controller = self._running = self._controller(broker_id, store, channel, listeners)
+        if not config.is_embedded:
+            patience = config.zookeeper_session_timeout_ms / 1000 * _EXPIRY_ALLOWANCE
+            await await_free_id(_session_of(store), broker_id, patience)
         await controller.start()
         for name, work in self._background(logs, replicas, controller, producer_ids):
             supervisor.spawn(work, name)
@@ -186,14 +198,19 @@ class _Start:
             broker_id=broker_id,
             cluster_id=cluster_id,
             listeners=listeners,
-            handlers=all_handlers(),
+            handlers=all_handlers(clustered=not config.is_embedded),
             metadata=self._metadata,
             features=self._features,
             configs=configs,
             log_manager=logs,
             replica_manager=replicas,
             controller=controller,
-            auto_topics=AutoTopicCreation(config, controller, supervisor),
+            auto_topics=AutoTopicCreation(
+                config,
+                ControllerClient(controller, channel, request_timeout_ms=config.request_timeout_ms),
+                self._metadata,
+                supervisor,
+            ),
             producer_ids=producer_ids,
             group_coordinator=groups,
             transaction_coordinator=transactions,
@@ -211,7 +228,7 @@ class _Start:
         await server.serve(dispatcher)
         return broker
 
-    # The data directory, and the metadata store in it
+    # The data directory
 
     def _lock_data_dir(self) -> LogManager:
         logs = LogManager(
@@ -236,35 +253,7 @@ class _Start:
             logger.warning("%s: cleanup.policy=compact is accepted, but only internal topics are compacted yet", topic)
         return config
 
-    def _open_store(self) -> LocalStore:
-        journal = MetadataJournal(self._disk, self._config.data_dir)
-        ensemble = LocalEnsemble(journal)
-        self._resources.callback(journal.close)
-        store = ensemble.connect()
-        self._resources.push_async_callback(store.close)
-
-        def on_session(event: SessionEvent, session: Session) -> None:
-            if ensemble.failure is not None:
-                self._fail(f"the metadata journal failed: {ensemble.failure}")
-
-        store.add_session_listener(on_session)
-        return store
-
-    async def _identity(self, store: LocalStore) -> tuple[int, str]:
-        """Which broker this is, of which cluster: what the configuration says, what the directory says, or anew."""
-        owner = read_meta_properties(self._disk, self._config.data_dir)
-        owned_by, owned_cluster = (None, None) if owner is None else (owner.broker_id, owner.cluster_id)
-        session = _session_of(store)
-        await prepare(session)
-        wanted = owned_cluster or self._config.cluster_id
-        if wanted is not None:
-            await session.create(paths.CLUSTER_ID, znodes.encode_cluster_id(wanted))  # Unless it is there.
-        broker_id = self._config.broker_id
-        if broker_id < 0:
-            broker_id = _FIRST_BROKER_ID if owned_by is None else owned_by
-        return broker_id, await cluster_id_of(session, self._rng)
-
-    async def _load(self, store: LocalStore, logs: LogManager) -> None:
+    async def _load(self, store: MetadataStore, logs: LogManager) -> None:
         """Read what the cluster uses and the topics' settings, and then the logs."""
         await self._features.load(_session_of(store))  # The controller reads all of this again, and then listens.
         await self._configs.load(_session_of(store), _nobody)
@@ -272,6 +261,31 @@ class _Start:
 
     def _close_logs(self, logs: LogManager) -> None:
         logs.close(NO_BROKER_EPOCH if self._running is None else self._running.broker_epoch)
+
+    # Other brokers
+
+    def _channel(self, broker_id: int, local: LocalChannel, listener_name: str) -> BrokerChannel:
+        """The way to brokers: for one that is alone, only that to itself."""
+        if self._config.is_embedded:
+            return local
+        from broker.broker_channel import ClusterChannel
+
+        self._cluster_channel = ClusterChannel(
+            broker_id,
+            local=local,
+            address_of=lambda other: self._address_of(other, listener_name),
+            spawn=self._supervisor.spawn,
+            on_unreachable=lambda other: logger.warning("Broker %d cannot be reached", other),
+        )
+        return self._cluster_channel
+
+    def _address_of(self, broker_id: int, listener_name: str) -> "Address | None":
+        """Where another broker listens for brokers: the controller is the first to know."""
+        from clients.connection import Address
+
+        endpoint = None if self._running is None else self._running.endpoint_of(broker_id)
+        known = endpoint or self._metadata.image.endpoint(broker_id, listener_name)
+        return None if known is None else Address(known.host, known.port)
 
     # The parts
 
@@ -297,7 +311,7 @@ class _Start:
         )
 
     def _transaction_coordinator(
-        self, broker_id: int, channel: LocalChannel, producer_ids: ProducerIds
+        self, broker_id: int, channel: BrokerChannel, producer_ids: ProducerIds
     ) -> TransactionCoordinator:
         return TransactionCoordinator(
             broker_id=broker_id,
@@ -311,7 +325,7 @@ class _Start:
         )
 
     def _transaction_verifier(
-        self, broker_id: int, replicas: ReplicaManager, transactions: TransactionCoordinator, channel: LocalChannel
+        self, broker_id: int, replicas: ReplicaManager, transactions: TransactionCoordinator, channel: BrokerChannel
     ) -> TransactionVerifier:
         coordinators = TransactionCoordinators(
             transactions,
@@ -340,7 +354,9 @@ class _Start:
             on_storage_failure=lambda partition: self._fail(f"the log of {partition} failed"),
         )
 
-    def _controller(self, broker_id: int, store: LocalStore, channel: LocalChannel, listeners: Listeners) -> Controller:
+    def _controller(
+        self, broker_id: int, store: MetadataStore, channel: BrokerChannel, listeners: Listeners
+    ) -> Controller:
         config = self._config
         settings = ControllerSettings(
             registration=BrokerRegistration(
@@ -418,9 +434,10 @@ class _Coordinators:
         self.groups.stop()
 
 
-def _session_of(store: LocalStore) -> Session:
+def _session_of(store: MetadataStore) -> Session:
     session = store.session
-    assert session is not None, "the embedded store has a session until it is closed"
+    if session is None:
+        raise StoreUnavailable("the session with the metadata store ended while the broker started")
     return session
 
 

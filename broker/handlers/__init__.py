@@ -42,8 +42,11 @@ from broker.handlers.update_features import handle_update_features
 from broker.handlers.write_txn_markers import handle_write_txn_markers
 
 
-def all_handlers() -> tuple[ApiHandler[Any], ...]:
-    """Every API that this broker serves. ApiVersions is computed from it, so nothing else is ever advertised."""
+def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
+    """Every API that this broker serves; those between brokers only where there may be others.
+
+    ApiVersions is computed from it, so nothing else is ever advertised.
+    """
     handlers: tuple[ApiHandler[Any], ...] = (
         handle_add_offsets_to_txn,
         handle_add_partitions_to_txn,
@@ -83,4 +86,14 @@ def all_handlers() -> tuple[ApiHandler[Any], ...]:
         handle_update_features,
         handle_write_txn_markers,
     )
+    if clustered:
+        handlers += _between_brokers()
     return tuple(sorted(handlers, key=lambda handler: handler.api_key))
+
+
+def _between_brokers() -> tuple[ApiHandler[Any], ...]:
+    from broker.handlers.leader_and_isr import handle_leader_and_isr
+    from broker.handlers.stop_replica import handle_stop_replica
+    from broker.handlers.update_metadata import handle_update_metadata
+
+    return (handle_leader_and_isr, handle_stop_replica, handle_update_metadata)

@@ -47,7 +47,7 @@ from coordinator.controller.topic_plan import (
 )
 from coordinator.metadata_store import paths
 from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
-from coordinator.metadata_store.znodes import BrokerRegistration, TopicAssignment
+from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, TopicAssignment
 from coordinator.ports import BrokerChannel, WallClock
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -119,6 +119,13 @@ class Controller:
     @property
     def is_active(self) -> bool:
         return self._reign is not None and self._reign.is_active
+
+    def endpoint_of(self, broker_id: int) -> RegisteredEndpoint | None:
+        """Where a broker listens for brokers, if this controller reigns and the broker is registered."""
+        broker = None if self._reign is None else self._reign.state.brokers.get(broker_id)
+        endpoints = () if broker is None else broker.registration.endpoints
+        wanted = self._settings.listener_name
+        return next((endpoint for endpoint in endpoints if endpoint.listener == wanted), None)
 
     async def start(self) -> None:
         """Join the cluster. On the embedded store this broker reigns, and leads its partitions, on return."""

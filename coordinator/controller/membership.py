@@ -2,13 +2,21 @@
 
 The id of the transaction that made the registration is the broker's epoch: control requests meant for an earlier life
 of the broker carry an earlier one. A registration that exists already is told apart by the session that owns it: our
-own (a create whose answer was lost) is taken for what it is, anybody else's is ``BrokerIdTaken``.
+own (a create whose answer was lost) is taken for what it is, anybody else's is ``BrokerIdTaken``. That may be what a
+killed broker left behind, until the store gives its session up: ``await_free_id`` waits for that.
 """
 
+import asyncio
+import logging
 import random
+from typing import Final
 
 from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, Done, Session, StoreError
+from coordinator.metadata_store.store import Create, Done, Session, StoreError, Znode
+
+logger = logging.getLogger(__name__)
+
+_REPORT_SECONDS: Final = 2.0
 
 
 class BrokerIdTaken(Exception):
@@ -33,6 +41,47 @@ async def cluster_id(session: Session, rng: random.Random) -> str:
         await session.create(paths.CLUSTER_ID, znodes.encode_cluster_id(znodes.encode_uuid(rng.randbytes(16))))
 
 
+async def generated_broker_id(session: Session, reserved_max_id: int) -> int:
+    """A broker id that nobody has: one more each time, beyond those that people choose."""
+    done = await session.set(paths.BROKER_SEQUENCE, b"")
+    assert isinstance(done, Done), f"{paths.BROKER_SEQUENCE} cannot be written: {done}"
+    assert done.stat is not None, "a set has a stat"
+    return reserved_max_id + done.stat.version
+
+
+async def await_free_id(session: Session, broker_id: int, patience_seconds: float) -> None:
+    """Wait until no other session has registered this id. ``BrokerIdTaken`` if one still has after so long."""
+    path, loop, changed = paths.broker(broker_id), asyncio.get_running_loop(), asyncio.Event()
+    deadline = loop.time() + patience_seconds
+    while True:
+        changed.clear()
+        existing = await session.get(path, changed.set)
+        if existing is None or existing.stat.ephemeral_owner == session.session_id:
+            return
+        seconds_left = deadline - loop.time()
+        if seconds_left <= 0:
+            raise _taken(broker_id, existing, session)
+        logger.warning(
+            "Broker id %d is still registered by session %#x, perhaps of a broker that was killed: waiting until it "
+            "expires, at most %.0f s",
+            broker_id,
+            existing.stat.ephemeral_owner,
+            seconds_left,
+        )
+        try:
+            async with asyncio.timeout(min(seconds_left, _REPORT_SECONDS)):
+                await changed.wait()
+        except TimeoutError:
+            continue
+
+
+def _taken(broker_id: int, existing: Znode, session: Session) -> BrokerIdTaken:
+    return BrokerIdTaken(
+        f"a broker with id {broker_id} is registered by session "
+        f"{existing.stat.ephemeral_owner:#x}; this is session {session.session_id:#x}"
+    )
+
+
 async def register(session: Session, registration: znodes.BrokerRegistration, now_ms: int) -> int:
     """Register a broker for as long as the session lasts; returns the broker's epoch."""
     path = paths.broker(registration.broker_id)
@@ -47,7 +96,4 @@ async def register(session: Session, registration: znodes.BrokerRegistration, no
         if existing is not None and existing.stat.ephemeral_owner == session.session_id:
             return existing.stat.czxid
         if existing is not None:
-            raise BrokerIdTaken(
-                f"a broker with id {registration.broker_id} is registered by session "
-                f"{existing.stat.ephemeral_owner:#x}; this is session {session.session_id:#x}"
-            )
+            raise _taken(registration.broker_id, existing, session)

@@ -14,6 +14,7 @@ FEATURE: Final = "/feature"
 LATEST_PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
 BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 
@@ -31,7 +32,7 @@ PERSISTENT_PATHS: Final = (
     DELETE_TOPICS,
     "/brokers",
     BROKER_IDS,
-    "/brokers/seqid",
+    BROKER_SEQUENCE,
     TOPICS,
     "/cluster",
     CONFIG,

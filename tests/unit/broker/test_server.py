@@ -8,7 +8,6 @@ import pytest
 from broker.config_sources import load_config
 from broker.handlers.metadata import handle_metadata
 from broker.server import Broker, start_broker
-from broker.settings import ConfigError
 from broker.storage.disk import AlreadyLocked
 from broker.storage.meta_properties import InvalidMetaProperties
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -130,8 +129,3 @@ async def test_a_failed_metadata_journal_ends_the_broker() -> None:
     async with asyncio.timeout(5):
         assert "journal" in await broker.failure
     await broker.stop()
-
-
-async def test_a_cluster_is_refused_rather_than_served_badly() -> None:
-    with pytest.raises(ConfigError, match="clusters are not served yet"):
-        await start(new_disk(), "zookeeper.connect=localhost:2181")

@@ -1,0 +1,72 @@
+"""This broker's questions to the controller, wherever it is: in this broker by a plain call, else over the network.
+
+Clients find the controller by themselves; these are the questions that a broker has of its own. A broker does not know
+better than the last that it heard who the controller is, so any question may come back as NOT_CONTROLLER, or not at all
+(NETWORK_EXCEPTION: whether it was done is unknown). Whoever asked decides whether to ask again.
+"""
+
+import asyncio
+
+from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from coordinator.controller.cluster_image import NO_CONTROLLER
+from coordinator.controller.controller import Controller
+from coordinator.controller.topic_plan import NewTopic, TopicPlan
+from coordinator.ports import BrokerChannel
+from protocol.errors import ErrorCode, error_of
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.schema import Message
+
+
+class ControllerClient:
+    """The controller, as one broker reaches it."""
+
+    def __init__(self, controller: Controller, channel: BrokerChannel, *, request_timeout_ms: int) -> None:
+        self._controller = controller
+        self._channel = channel
+        self._request_timeout_ms = request_timeout_ms
+
+    async def create_topic(self, topic: NewTopic) -> ApiError:
+        """Create a topic whose replicas the controller places."""
+        if self._controller.is_active:
+            (result,) = await self._controller.create_topics([topic])
+            return NO_ERROR if isinstance(result, TopicPlan) else result
+        response = await self._ask(_creation(topic, self._request_timeout_ms))
+        if not isinstance(response, CreateTopicsResponse):
+            return NOT_CONTROLLER if self._controller.controller_id == NO_CONTROLLER else _NOT_ANSWERED
+        (told,) = response.topics
+        return ApiError(error_of(told.error_code), told.error_message)
+
+    async def _ask(self, request: Message) -> Message | None:
+        """The answer of the broker that reigns, as far as is known; None if there is none."""
+        if self._controller.controller_id == NO_CONTROLLER:
+            return None
+        answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+
+        def settle(response: Message | None) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        self._channel.send(self._controller.controller_id, request, settle)
+        return await answer
+
+
+_NOT_ANSWERED = ApiError(ErrorCode.NETWORK_EXCEPTION, "The controller did not answer.")
+
+
+def _creation(topic: NewTopic, timeout_ms: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partition_count,
+                replication_factor=topic.replication_factor,
+                configs=[CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()],
+            )
+        ],
+        timeout_ms=timeout_ms,
+    )

@@ -1,0 +1,23 @@
+"""StopReplica (API key 5): the controller says which replicas this broker no longer has, and whether to delete them.
+
+Versions: 1 is for one life of the broker (STALE_BROKER_EPOCH); 3 says for each partition whether to delete it, and at
+which leader epoch (FENCED_LEADER_EPOCH).
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.control_plane import why_disobey
+from broker.dispatch import Outcome, RequestContext, handles
+from protocol.api_keys import ApiKey
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+@handles(ApiKey.STOP_REPLICA, versions="0-4")
+def handle_stop_replica(broker: "Broker", context: RequestContext, request: StopReplicaRequest) -> Outcome:
+    error = why_disobey(broker, context, request.broker_epoch)
+    if error:
+        return StopReplicaResponse(error_code=error)
+    return broker.replica_manager.stop_replica(request)

@@ -1,0 +1,59 @@
+"""UpdateMetadata (API key 6): the controller says who is alive and who leads what.
+
+Versions: 0 has one address for each broker, 1 several, 3 names their listeners; before 3 a listener is called by its
+security protocol. 5 is for one life of the broker (STALE_BROKER_EPOCH) and groups partitions by topic; 7 has topic ids.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.control_plane import why_disobey
+from broker.dispatch import Outcome, RequestContext, handles
+from coordinator.metadata_store.znodes import SecurityProtocol
+from protocol.api_keys import ApiKey
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_FIRST_VERSION_WITH_ENDPOINTS = 1
+_FIRST_VERSION_WITH_LISTENER_NAMES = 3
+_FIRST_VERSION_WITH_TOPICS = 5
+
+
+@handles(ApiKey.UPDATE_METADATA, versions="0-8")
+def handle_update_metadata(broker: "Broker", context: RequestContext, request: UpdateMetadataRequest) -> Outcome:
+    error = why_disobey(broker, context, request.broker_epoch)
+    if not error:
+        _bring_up_to_date(request, context.api_version)
+        error = broker.metadata.apply_update_metadata(request)
+    return UpdateMetadataResponse(error_code=error)
+
+
+def _bring_up_to_date(request: UpdateMetadataRequest, version: int) -> None:
+    """Give the request of an older version the form of the newest."""
+    if version < _FIRST_VERSION_WITH_TOPICS:
+        request.topic_states = _by_topic(request)
+    for broker in request.live_brokers:
+        if version < _FIRST_VERSION_WITH_ENDPOINTS:
+            broker.endpoints = [UpdateMetadataEndpoint(host=broker.v0_host, port=broker.v0_port)]
+        if version < _FIRST_VERSION_WITH_LISTENER_NAMES:
+            _name_listeners(broker)
+
+
+def _by_topic(request: UpdateMetadataRequest) -> list[UpdateMetadataTopicState]:
+    topics: dict[str, UpdateMetadataTopicState] = {}
+    for state in request.ungrouped_partition_states:
+        topic = topics.setdefault(state.topic_name, UpdateMetadataTopicState(topic_name=state.topic_name))
+        topic.partition_states.append(state)
+    return list(topics.values())
+
+
+def _name_listeners(broker: UpdateMetadataBroker) -> None:
+    for endpoint in broker.endpoints:
+        endpoint.listener = SecurityProtocol(endpoint.security_protocol).name
