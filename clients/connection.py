@@ -184,7 +184,9 @@ class Connection(asyncio.Protocol):
             assert cls.api_key is not None
             theirs = self.versions.range_of(cls.api_key)
             has = f"only versions {theirs.first} to {theirs.last}" if theirs else "no version"
-            raise VersionNotSupported(f"the broker at {self.address} serves {has} of {ApiKey(cls.api_key).name}")
+            needs = f", and this needs {at_least}" if theirs and at_least else ""
+            name = ApiKey(cls.api_key).name
+            raise VersionNotSupported(f"the broker at {self.address} serves {has} of {name}{needs}")
         return version
 
     def _send(

@@ -53,7 +53,10 @@ def test_a_broker_that_does_not_know_a_filter_is_not_asked(
             if is_served:
                 assert len(await list_transactions(cluster, **filters)) == 1
             else:
-                with pytest.raises(VersionNotSupported, match="LIST_TRANSACTIONS"):
+                with pytest.raises(
+                    VersionNotSupported,
+                    match=f"versions 0 to {newest} of LIST_TRANSACTIONS, and this needs {newest + 1}",
+                ):
                     await list_transactions(cluster, **filters)
 
     play()
