@@ -58,6 +58,8 @@ _LAST_WITH_NAMES: Final = 12
 _NEVER: Final = float("inf")
 _CONCURRENT_TRANSACTIONS_SECONDS: Final = 0.02
 """The transaction before is being completed, which takes milliseconds (KAFKA-5482)."""
+_TIMER_SLACK_SECONDS: Final = 1e-6
+"""Timers may go off this much early; what they were set for is due then."""
 _BUMPS_EPOCHS_FROM: Final = 3
 """The version of InitProducerId that bumps a client's epoch (KIP-360)."""
 
@@ -179,7 +181,7 @@ class Sender:
 
     def _send_what_is_ready(self) -> float:
         """Returns the loop's time at which something is due by itself."""
-        now = self._loop.time()
+        now = self._loop.time() + _TIMER_SLACK_SECONDS
         self._delivery.expire(now)
         self._delivery.settle()
         while True:

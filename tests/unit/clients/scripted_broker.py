@@ -4,14 +4,19 @@ import asyncio
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from struct import Struct
-from typing import cast
+from typing import Any, cast
 
 from clients.connection import Address
 from protocol.api_keys import ApiKey
 from protocol.compiler import decoder
 from protocol.errors import ErrorCode
 from protocol.framing import encode_response, parse_request_header
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -29,6 +34,8 @@ class Reaction(Enum):
 
     SILENCE = auto()
     CLOSE = auto()
+    HOLD = auto()
+    """Keep it for ``release``."""
 
 
 Answer = Message | bytes | Reaction
@@ -42,6 +49,11 @@ class ScriptedBroker:
         self.script = dict(script)
         self.node_id = node_id
         self.requests: list[Message] = []
+        self.versions_asked: list[tuple[type[Message], int]] = []
+        self.transaction_version: int | None = None
+        """The finalised level of the feature; None if nothing is told of features."""
+        self.features_epoch = 1
+        self.held: list[tuple[_ServerSide, int, int, Message]] = []
         self.versions: dict[int, Versions] = {}
         """Ranges to tell instead of everything that the codec knows."""
         self.refuse_api_versions_above: int | None = None
@@ -62,6 +74,15 @@ class ScriptedBroker:
         for connection in self.connections:
             connection.transport.close()
 
+    def release(self, answer: Script | Answer) -> None:
+        """Answer the oldest request that was held."""
+        connection, correlation_id, version, request = self.held.pop(0)
+        connection.react(answer(request) if callable(answer) else answer, correlation_id, version, request)
+
+    def versions_of(self, cls: type[Message]) -> list[int]:
+        """The versions that a class of request came in."""
+        return [version for asked, version in self.versions_asked if asked is cls]
+
     def seen(self, cls: type[Message]) -> list[Message]:
         return [request for request in self.requests if type(request) is cls]
 
@@ -80,8 +101,15 @@ class ScriptedBroker:
                 ApiVersion(api_key=key, min_version=versions.first, max_version=versions.last)
                 for key, versions in known.items()
                 if key is not None
-            ]
+            ],
+            **self._features(),
         )
+
+    def _features(self) -> dict[str, Any]:
+        if self.transaction_version is None:
+            return {}
+        level = FinalizedFeatureKey(name="transaction.version", max_version_level=self.transaction_version)
+        return {"finalized_features_epoch": self.features_epoch, "finalized_features": [level]}
 
 
 class _ServerSide(asyncio.Protocol):
@@ -116,13 +144,23 @@ class _ServerSide(asyncio.Protocol):
         else:
             (cls,) = [cls for cls in self._broker.script if cls.api_key == header.api_key]
             version = header.api_version
-            answer = self._broker.answer(decoder(cls, version)(frame, position)[0])
-        if answer is Reaction.CLOSE:
+            request = decoder(cls, version)(frame, position)[0]
+            self._broker.versions_asked.append((cls, version))
+            self.react(self._broker.answer(request), header.correlation_id, version, request)
+            return
+        self.react(answer, header.correlation_id, version, None)
+
+    def react(self, answer: Answer, correlation_id: int, version: int, request: Message | None) -> None:
+        """Do what the script says."""
+        if answer is Reaction.HOLD:
+            assert request is not None
+            self._broker.held.append((self, correlation_id, version, request))
+        elif answer is Reaction.CLOSE:
             self.transport.close()
         elif isinstance(answer, bytes):
             self.transport.write(answer)
         elif isinstance(answer, Message):
-            self.transport.writelines(encode_response(header.correlation_id, answer, version))
+            self.transport.writelines(encode_response(correlation_id, answer, version))
 
     def _tell_versions(self, asked: int) -> tuple[int, Answer]:
         known = self._broker.refuse_api_versions_above

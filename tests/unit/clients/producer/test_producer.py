@@ -1,0 +1,800 @@
+"""The producer against brokers that do what the script says, in virtual time: what the wire and the clock do to it."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from clients.consumer.group_metadata import ConsumerGroupMetadata
+from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.errors import (
+    BrokerRefused,
+    BufferFull,
+    ClientError,
+    CommitFailed,
+    DeliveryTimedOut,
+    FatalProducerError,
+    IllegalState,
+    NoBrokerReachable,
+    OperationTimedOut,
+    ProducerClosed,
+    ProducerFenced,
+    RecordTooLarge,
+    TransactionAbortable,
+    TransactionAborted,
+)
+from clients.producer import FutureRecordMetadata, Producer, RecordMetadata
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from protocol.records.record_batch import read_header
+from protocol.schema import Message, Versions
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.producer.producing_brokers import NOW_MS, TOPIC, Stage
+from tests.unit.clients.scripted_broker import Answer, Reaction
+
+GROUP = ConsumerGroupMetadata(group_id="readers", generation_id=3, member_id="me")
+OFFSETS = {TopicPartition("input", 0): OffsetAndMetadata(5)}
+
+
+async def outcome(future: Awaitable[Any]) -> Any:
+    """What it gives or raises."""
+    try:
+        return await future
+    except ClientError as error:
+        return error
+
+
+async def send_all(producer: Producer, count: int, size: int = 10, partition: int = 0) -> list[FutureRecordMetadata]:
+    return [await producer.send(TOPIC, b"%06d" % number + bytes(size), partition=partition) for number in range(count)]
+
+
+def numbers(values: list[bytes]) -> list[int]:
+    return [int(value[:6]) for value in values]
+
+
+# Records
+
+
+@in_virtual_time
+async def test_a_record_gets_where_it_was_put() -> None:
+    stage = Stage()
+    async with stage.producing() as producer:
+        future = await producer.send(TOPIC, b"value", key=b"key", headers=[("name", b"of header")])
+        assert not future.done()
+        metadata = await future
+        assert metadata == RecordMetadata(TOPIC, metadata.partition, 0, NOW_MS)
+        assert future.result() == metadata
+        assert await future == metadata
+        assert await producer.partitions_for(TOPIC) == 2
+
+
+@in_virtual_time
+async def test_many_may_wait_for_a_record_and_go_away() -> None:
+    stage = Stage()
+    async with stage.producing() as producer:
+        future = await producer.send(TOPIC, b"value")
+        told: list[FutureRecordMetadata] = []
+        future.add_done_callback(told.append)
+        waits = [asyncio.ensure_future(future) for _ in range(3)]  # noqa: TID251
+        await asyncio.sleep(0)
+        waits[0].cancel()
+        assert (await waits[1]).offset == (await waits[2]).offset == 0
+        assert waits[0].cancelled()
+        assert told == [future]
+
+
+@in_virtual_time
+async def test_records_that_come_together_share_a_batch() -> None:
+    stage = Stage()
+    async with stage.producing(linger_ms=100) as producer:
+        futures = await send_all(producer, 20)
+        assert [(await future).offset for future in futures] == list(range(20))
+        assert len(stage.broker.seen(ProduceRequest)) == 1
+
+
+@in_virtual_time
+async def test_a_batch_does_not_linger_beyond_its_time() -> None:
+    stage = Stage()
+    async with stage.producing(linger_ms=5_000) as producer:
+        started = asyncio.get_running_loop().time()
+        await (await producer.send(TOPIC, b"value"))
+        assert 5.0 <= asyncio.get_running_loop().time() - started < 5.1
+
+
+@in_virtual_time
+async def test_a_flush_does_not_wait_for_the_linger() -> None:
+    stage = Stage()
+    async with stage.producing(linger_ms=60_000) as producer:
+        futures = await send_all(producer, 3)
+        await producer.flush()
+        assert all(future.done() for future in futures)
+        assert asyncio.get_running_loop().time() < 1.0
+        await producer.flush()
+
+
+@in_virtual_time
+async def test_at_most_five_requests_are_unanswered() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(linger_ms=0, batch_bytes=512) as producer:
+        await (await producer.send(TOPIC, b"first"))  # From here on several may be under way.
+        stage.broker.script[ProduceRequest] = Reaction.HOLD
+        futures = await send_all(producer, 20, size=600)
+        await asyncio.sleep(1)
+        assert len(stage.broker.held) == 5
+        stage.broker.script[ProduceRequest] = lambda request: stage.produce(stage.broker, request)
+        while stage.broker.held:
+            stage.broker.release(lambda request: stage.produce(stage.broker, request))
+        assert [(await future).offset for future in futures] == list(range(1, 21))
+
+
+@in_virtual_time
+async def test_keys_decide_the_partition_as_in_java_and_settings_may_decide_otherwise() -> None:
+    stage = Stage(partitions=2)
+    async with stage.producing() as producer:
+        keys = (b"21", b"abc", b"a-little-bit-longer-string")
+        assert [(await (await producer.send(TOPIC, b"", key=key))).partition for key in keys] == [0, 1, 1]
+        assert (await (await producer.send(TOPIC, b"", key=b"21", partition=1))).partition == 1
+    stage = Stage(partitions=2)
+    async with stage.producing(partitioner=lambda topic, key, value, count: count - 1) as producer:
+        assert (await (await producer.send(TOPIC, b"", key=b"21"))).partition == 1
+        assert (await (await producer.send(TOPIC, b""))).partition == 1
+
+
+@in_virtual_time
+async def test_acknowledgements_need_not_be_waited_for() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = lambda request: (stage.produce(stage.broker, request), Reaction.SILENCE)[1]
+    async with stage.producing(acks="0", enable_idempotence=False) as producer:
+        futures = await send_all(producer, 100)
+        assert {(await future).offset for future in futures} == {-1}
+        await asyncio.sleep(1)
+    assert numbers(stage.values()) == list(range(100))
+
+
+@in_virtual_time
+async def test_a_connection_that_does_not_empty_is_not_filled_without_end() -> None:
+    """With ``acks=0`` there are no answers to wait for."""
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = Reaction.SILENCE
+    async with stage.producing(acks="0", enable_idempotence=False, batch_bytes=64 * 1024) as producer:
+        await (await producer.send(TOPIC, b"first"))
+        connection = producer._sender._links[1].connection
+        assert connection is not None
+        futures = [producer.send_nowait(TOPIC, bytes(60_000)) for _ in range(100)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not all(future.done() for future in futures)
+        await producer.flush()
+        assert len(stage.broker.seen(ProduceRequest)) > 90
+
+
+# Versions
+
+
+@in_virtual_time
+async def test_topics_go_by_their_ids_where_brokers_know_them() -> None:
+    stage = Stage()
+    async with stage.producing() as producer:
+        await (await producer.send(TOPIC, b"value"))
+    assert stage.broker.versions_of(ProduceRequest) == [13]
+    stage = Stage()
+    stage.broker.versions[ApiKey.METADATA] = Versions(0, 9)
+    async with stage.producing() as producer:
+        await (await producer.send(TOPIC, b"value"))
+    assert stage.broker.versions_of(ProduceRequest) == [12]
+
+
+@in_virtual_time
+async def test_a_broker_that_cannot_be_produced_to_ends_the_producer() -> None:
+    stage = Stage()
+    stage.broker.versions[ApiKey.PRODUCE] = Versions(0, 2)
+    async with stage.producing() as producer:
+        assert isinstance(await outcome(await producer.send(TOPIC, b"value")), ClientError)
+        with pytest.raises(FatalProducerError):
+            await producer.send(TOPIC, b"value")
+
+
+# What goes wrong
+
+
+@in_virtual_time
+async def test_a_lost_answer_does_not_write_a_record_twice() -> None:
+    stage = Stage(partitions=1)
+    answers: list[Answer] = [Reaction.CLOSE, Reaction.CLOSE]
+
+    def produce(request: Message) -> Answer:
+        stored = stage.produce(stage.broker, request)
+        return answers.pop() if answers else stored
+
+    stage.broker.script[ProduceRequest] = produce
+    async with stage.producing() as producer:
+        futures = await send_all(producer, 10)
+        assert [(await future).offset for future in futures] == list(range(10))
+    assert numbers(stage.values()) == list(range(10))
+    assert len(stage.broker.seen(ProduceRequest)) == 3
+
+
+@in_virtual_time
+async def test_a_leader_that_moved_is_found_without_asking() -> None:
+    """KIP-951."""
+    stage = Stage(partitions=1, brokers=2)
+    async with stage.producing(retry_backoff_ms=10_000, retry_backoff_max_ms=10_000) as producer:
+        await (await producer.send(TOPIC, b"%06d" % 0))
+        stage.lead(2)
+        for broker in stage.brokers:
+            broker.script[MetadataRequest] = Reaction.SILENCE
+        await (await producer.send(TOPIC, b"%06d" % 1))
+        assert asyncio.get_running_loop().time() < 1.0
+        assert numbers(stage.values()) == [0, 1]
+
+
+@in_virtual_time
+async def test_a_leader_that_is_gone_is_looked_for() -> None:
+    stage = Stage(partitions=1, brokers=2)
+    async with stage.producing() as producer:
+        stage.lead(2)
+        await (await producer.send(TOPIC, b"%06d" % 0))
+        stage.brokers[1].stop()
+        stage.lead(1)
+        await (await producer.send(TOPIC, b"%06d" % 1))
+        assert numbers(stage.values()) == [0, 1]
+
+
+@in_virtual_time
+async def test_a_partition_without_leader_is_waited_for() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing() as producer:
+        await producer.partitions_for(TOPIC)
+        stage.lead(-1)
+        producer._metadata.request()
+        await asyncio.sleep(1)
+        future = await producer.send(TOPIC, b"%06d" % 0)
+        await asyncio.sleep(3)
+        assert not future.done()
+        stage.lead(1)
+        await future
+
+
+@in_virtual_time
+async def test_order_is_kept_through_failures_in_the_middle() -> None:
+    stage = Stage(partitions=1)
+    refused = 0
+
+    def produce(request: Message) -> Answer:
+        nonlocal refused
+        refused += 1
+        if refused % 3 == 2:
+            return stage.refuse(request, ErrorCode.NOT_ENOUGH_REPLICAS)
+        return stage.produce(stage.broker, request)
+
+    stage.broker.script[ProduceRequest] = produce
+    async with stage.producing(linger_ms=0, batch_bytes=512) as producer:
+        futures = await send_all(producer, 60, size=300)
+        await producer.flush()
+        assert [future.result().offset for future in futures] == list(range(60))
+    assert numbers(stage.values()) == list(range(60))
+
+
+@in_virtual_time
+async def test_a_broker_that_says_nothing_costs_the_delivery_time_and_no_more() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = Reaction.SILENCE
+    async with stage.producing(delivery_timeout_ms=5_000, request_timeout_ms=2_000, linger_ms=0) as producer:
+        future = await producer.send(TOPIC, b"value")
+        error = await outcome(future)
+        assert isinstance(error, DeliveryTimedOut)
+        assert error.maybe_written
+        assert 5.0 <= asyncio.get_running_loop().time() < 5.5
+
+
+@in_virtual_time
+async def test_the_producer_goes_on_after_a_record_that_was_given_up() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(delivery_timeout_ms=5_000, request_timeout_ms=2_000, linger_ms=0) as producer:
+        await (await producer.send(TOPIC, b"%06d" % 0))
+        stage.broker.script[ProduceRequest] = Reaction.SILENCE
+        assert isinstance(await outcome(await producer.send(TOPIC, b"%06d" % 1)), DeliveryTimedOut)
+        stage.broker.script[ProduceRequest] = lambda request: stage.produce(stage.broker, request)
+        assert (await (await producer.send(TOPIC, b"%06d" % 2))).offset == 1
+        (request,) = stage.broker.seen(ProduceRequest)[-1:]
+        assert isinstance(request, ProduceRequest)
+        records = request.topic_data[0].partition_data[0].records
+        assert records is not None
+        header = read_header(bytes(records))  # type: ignore[arg-type]
+        assert (header.producer_epoch, header.base_sequence) == (1, 0)
+
+
+@in_virtual_time
+async def test_a_throttled_producer_waits() -> None:
+    """KIP-219: the client holds its requests back."""
+    stage = Stage(partitions=1)
+
+    def throttled(request: Message) -> ProduceResponse:
+        response = stage.produce(stage.broker, request)
+        response.throttle_time_ms = 3_000
+        return response
+
+    stage.broker.script[ProduceRequest] = throttled
+    async with stage.producing(linger_ms=0) as producer:
+        await (await producer.send(TOPIC, b"one"))
+        started = asyncio.get_running_loop().time()
+        await (await producer.send(TOPIC, b"two"))
+        assert asyncio.get_running_loop().time() - started >= 3.0
+
+
+@in_virtual_time
+async def test_partitions_that_an_answer_leaves_out_are_not_lost() -> None:
+    stage = Stage(partitions=1)
+    answers: list[Answer] = [ProduceResponse()]
+    stage.broker.script[ProduceRequest] = lambda request: (
+        answers.pop() if answers else stage.produce(stage.broker, request)
+    )
+    async with stage.producing() as producer:
+        assert (await (await producer.send(TOPIC, b"value"))).offset == 0
+
+
+@in_virtual_time
+async def test_a_topic_that_is_not_there_is_an_error_after_a_while() -> None:
+    stage = Stage()
+    stage.topic_exists = False
+    async with stage.producing() as producer:
+        with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await producer.send(TOPIC, b"value")
+        assert asyncio.get_running_loop().time() < 10.0
+        stage.topic_exists = True
+        await (await producer.send(TOPIC, b"value"))
+
+
+@in_virtual_time
+async def test_a_partition_that_is_not_there_yet_is_looked_for_once() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing() as producer:
+        await producer.partitions_for(TOPIC)
+        with pytest.raises(BrokerRefused, match="orders-1: UNKNOWN_TOPIC_OR_PARTITION"):
+            await producer.send(TOPIC, b"value", partition=1)
+        stage.partitions += Stage(partitions=1).partitions
+        stage.lead(1)
+        assert (await (await producer.send(TOPIC, b"value", partition=1))).partition == 1
+        with pytest.raises(ValueError, match="partition -1"):
+            await producer.send(TOPIC, b"value", partition=-1)
+
+
+@in_virtual_time
+async def test_nobody_listens() -> None:
+    stage = Stage()
+    async with stage.playing():
+        pass
+    producer = stage.producer()
+    with pytest.raises(NoBrokerReachable):
+        await producer.start()
+    await producer.close()
+
+
+@in_virtual_time
+async def test_a_failure_of_the_producer_itself_is_told_to_everybody(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    async with stage.producing(linger_ms=60_000) as producer:
+        future = await producer.send(TOPIC, b"value")
+
+        def broken(now: float) -> None:
+            raise ZeroDivisionError("a bug")
+
+        producer._sender._delivery.expire = broken  # type: ignore[method-assign]
+        flushing = asyncio.ensure_future(producer.flush())  # noqa: TID251
+        assert isinstance(await outcome(future), FatalProducerError)
+        await flushing
+        with pytest.raises(FatalProducerError, match="a bug"):
+            await producer.send(TOPIC, b"value")
+        assert "the producer failed" in caplog.text
+
+
+# Space
+
+
+@in_virtual_time
+async def test_send_waits_for_space_in_the_order_of_the_calls() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = Reaction.HOLD
+    settings = {"linger_ms": 0, "batch_bytes": 1024, "max_request_bytes": 4096, "buffer_bytes": 8192}
+    async with stage.producing(**settings) as producer:
+        sending = [
+            asyncio.ensure_future(producer.send(TOPIC, b"%06d" % number + bytes(900), partition=0))  # noqa: TID251
+            for number in range(30)
+        ]
+        await asyncio.sleep(1)
+        assert sum(task.done() for task in sending) == 9
+        with pytest.raises(BufferFull):
+            producer.send_nowait(TOPIC, b"value")
+        sending[20].cancel()
+        stage.broker.script[ProduceRequest] = lambda request: stage.produce(stage.broker, request)
+        stage.broker.release(lambda request: stage.produce(stage.broker, request))
+        await asyncio.wait(sending)
+        await producer.flush()
+    assert numbers(stage.values()) == [number for number in range(30) if number != 20]
+
+
+@in_virtual_time
+async def test_waiting_for_space_has_an_end() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = Reaction.HOLD
+    settings = {"max_request_bytes": 4096, "buffer_bytes": 4096, "max_block_ms": 2_000}
+    async with stage.producing(**settings) as producer:
+        await producer.send(TOPIC, bytes(4000))
+        await producer.send(TOPIC, bytes(4000))
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(OperationTimedOut):
+            await producer.send(TOPIC, b"value")
+        assert asyncio.get_running_loop().time() - started == pytest.approx(2.0, abs=0.1)
+        stage.broker.release(lambda request: stage.produce(stage.broker, request))
+        stage.broker.script[ProduceRequest] = lambda request: stage.produce(stage.broker, request)
+
+
+@in_virtual_time
+async def test_a_caller_without_pause_lets_the_producer_send() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(linger_ms=60_000, batch_bytes=1024) as producer:
+        await send_all(producer, 1)
+        await producer.flush()
+        await send_all(producer, 100, size=100)
+        assert producer._sender._links[1].in_flight == 5
+        await producer.flush()
+
+
+@in_virtual_time
+async def test_send_nowait_refuses_what_it_would_have_to_wait_for() -> None:
+    stage = Stage()
+    async with stage.producing() as producer:
+        with pytest.raises(BufferFull, match="not known"):
+            producer.send_nowait(TOPIC, b"value")
+        await producer.partitions_for(TOPIC)
+        future = producer.send_nowait(TOPIC, b"value")
+        with pytest.raises(BufferFull, match="partition 2"):
+            producer.send_nowait(TOPIC, b"value", partition=2)
+        with pytest.raises(RecordTooLarge):
+            producer.send_nowait(TOPIC, bytes(2_000_000))
+        assert (await future).offset == 0
+
+
+# The end
+
+
+@in_virtual_time
+async def test_a_producer_is_started_before_and_closed_after() -> None:
+    stage = Stage()
+    async with stage.playing():
+        producer = stage.producer()
+        with pytest.raises(IllegalState):
+            await producer.send(TOPIC, b"value")
+        await producer.start()
+        with pytest.raises(IllegalState):
+            await producer.start()
+        await producer.close()
+        await producer.close()
+        with pytest.raises(ProducerClosed):
+            await producer.send(TOPIC, b"value")
+        with pytest.raises(ProducerClosed):
+            producer.send_nowait(TOPIC, b"value")
+
+
+@in_virtual_time
+async def test_closing_sends_what_was_accepted() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(linger_ms=60_000) as producer:
+        futures = await send_all(producer, 10)
+    assert [future.result().offset for future in futures] == list(range(10))
+
+
+@in_virtual_time
+async def test_closing_has_an_end_and_fails_what_is_left() -> None:
+    """B78."""
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = Reaction.SILENCE
+    async with stage.producing(max_request_bytes=4096, buffer_bytes=4096) as producer:
+        futures = [await producer.send(TOPIC, bytes(4000)) for _ in range(2)]
+        waiting = asyncio.ensure_future(producer.send(TOPIC, b"value"))  # noqa: TID251
+        await asyncio.sleep(1)
+        started = asyncio.get_running_loop().time()
+        await producer.close(timeout_seconds=3)
+        assert asyncio.get_running_loop().time() - started == pytest.approx(3.0, abs=0.1)
+        assert [type(future.exception()) for future in futures] == [ProducerClosed, ProducerClosed]
+        assert isinstance(await outcome(waiting), ProducerClosed)
+
+
+@in_virtual_time
+async def test_a_close_that_is_cancelled_leaves_nothing_behind() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = Reaction.SILENCE
+    async with stage.producing() as producer:
+        future = await producer.send(TOPIC, b"value")
+        closing = asyncio.ensure_future(producer.close())  # noqa: TID251
+        await asyncio.sleep(1)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert isinstance(future.exception(), ProducerClosed)
+        assert len(asyncio.all_tasks()) == 1
+
+
+# Transactions
+
+
+def ends(stage: Stage) -> list[bool]:
+    return [request.committed for request in stage.broker.seen(EndTxnRequest) if isinstance(request, EndTxnRequest)]
+
+
+@pytest.mark.parametrize(("level", "protocol"), [(None, 1), (0, 1), (1, 1), (2, 2)])
+def test_the_cluster_decides_the_protocol(level: int | None, protocol: int) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage(partitions=1, transaction_version=level)
+        async with stage.producing(transactional_id="id") as producer:
+            await producer.init_transactions()
+            assert producer.transaction_protocol == protocol
+            for number in range(3):
+                producer.begin_transaction()
+                future = await producer.send(TOPIC, b"%06d" % number)
+                await producer.send_offsets_to_transaction(OFFSETS, GROUP)
+                await producer.commit_transaction()
+                assert future.result().offset == number
+        broker = stage.broker
+        assert ends(stage) == [True, True, True]
+        if protocol == 2:
+            assert not broker.seen(AddPartitionsToTxnRequest) + broker.seen(AddOffsetsToTxnRequest)
+            assert set(broker.versions_of(ProduceRequest)) == {13}
+            assert set(broker.versions_of(EndTxnRequest)) == set(broker.versions_of(TxnOffsetCommitRequest)) == {5}
+            assert stage.partitions[0].producers[7].epoch == 2
+        else:
+            assert len(broker.seen(AddPartitionsToTxnRequest)) == len(broker.seen(AddOffsetsToTxnRequest)) == 3
+            assert set(broker.versions_of(AddPartitionsToTxnRequest)) == {3}
+            assert set(broker.versions_of(ProduceRequest)) == {11}
+            assert set(broker.versions_of(EndTxnRequest)) == set(broker.versions_of(TxnOffsetCommitRequest)) == {4}
+            assert stage.partitions[0].producers[7].epoch == 0
+
+    test()
+
+
+@in_virtual_time
+async def test_an_upgrade_is_followed_after_a_new_connection() -> None:
+    stage = Stage(partitions=1, transaction_version=1)
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        for level, epoch, protocol in ((1, 1, 1), (2, 2, 1), (2, 2, 2), (1, 3, 2), (1, 3, 1)):
+            stage.broker.transaction_version, stage.broker.features_epoch = level, epoch
+            assert producer.transaction_protocol == protocol
+            for connection in list(stage.broker.connections):
+                connection.transport.close()
+            await asyncio.sleep(0.1)
+            producer.begin_transaction()
+            await producer.send(TOPIC, b"%06d" % epoch)
+            if protocol == 2:
+                stage.broker.script[EndTxnRequest] = lambda request: stage_bumps(stage)
+            else:
+                stage.broker.script[EndTxnRequest] = EndTxnResponse()
+            await producer.commit_transaction()
+    assert stage.broker.versions_of(EndTxnRequest) == [4, 4, 5, 5, 4]
+    assert [
+        request.producer_id
+        for request in stage.broker.seen(InitProducerIdRequest)
+        if isinstance(request, InitProducerIdRequest)
+    ] == [-1, 7]
+
+
+def stage_bumps(stage: Stage) -> EndTxnResponse:
+    stage.epoch += 1
+    return EndTxnResponse(producer_id=7, producer_epoch=stage.epoch)
+
+
+@in_virtual_time
+async def test_a_broker_without_version_2_costs_the_transaction_only() -> None:
+    """KIP-890: a cluster that is being upgraded."""
+    stage = Stage(partitions=1, transaction_version=2)
+    stage.broker.versions[ApiKey.PRODUCE] = Versions(3, 11)
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        future = await producer.send(TOPIC, b"value")
+        with pytest.raises(TransactionAbortable):
+            await producer.commit_transaction()
+        assert isinstance(future.exception(), TransactionAbortable)
+        await producer.abort_transaction()
+
+
+@in_virtual_time
+async def test_an_abort_takes_back_what_was_not_sent() -> None:
+    stage = Stage(partitions=1, transaction_version=2)
+    async with stage.producing(transactional_id="id", linger_ms=60_000) as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        future = await producer.send(TOPIC, b"value")
+        await producer.abort_transaction()
+        assert isinstance(future.exception(), TransactionAborted)
+        assert not stage.broker.seen(ProduceRequest)
+        producer.begin_transaction()
+
+
+@pytest.mark.parametrize("call", ["init", "offsets", "commit", "abort"])
+def test_no_call_of_a_transaction_waits_for_ever_and_each_may_be_called_again(call: str) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        stage = Stage(partitions=1, transaction_version=2)
+        held = {
+            "init": InitProducerIdRequest,
+            "offsets": TxnOffsetCommitRequest,
+            "commit": EndTxnRequest,
+            "abort": EndTxnRequest,
+        }[call]
+        answer = stage.broker.script[held]
+        async with stage.producing(
+            transactional_id="id", max_block_ms=2_000, request_timeout_ms=60_000, delivery_timeout_ms=120_000
+        ) as producer:
+            calls = {
+                "init": producer.init_transactions,
+                "offsets": lambda: producer.send_offsets_to_transaction(OFFSETS, GROUP),
+                "commit": producer.commit_transaction,
+                "abort": producer.abort_transaction,
+            }
+            if call != "init":
+                await producer.init_transactions()
+                producer.begin_transaction()
+                future = await producer.send(TOPIC, b"value")
+            stage.broker.script[held] = Reaction.HOLD
+            for _ in range(2):
+                started = asyncio.get_running_loop().time()
+                with pytest.raises(OperationTimedOut, match="took longer than 2 s") as raised:
+                    await calls[call]()
+                assert raised.value.is_retriable
+                assert asyncio.get_running_loop().time() - started == pytest.approx(2.0, abs=0.1)
+            again = asyncio.ensure_future(calls[call]())  # noqa: TID251
+            await asyncio.sleep(0.1)
+            stage.broker.script[held] = answer
+            while stage.broker.held:
+                stage.broker.release(answer)
+                await asyncio.sleep(0.1)
+            await again
+            if call == "init":
+                producer.begin_transaction()
+                future = await producer.send(TOPIC, b"value")
+            if call in ("init", "offsets"):
+                await producer.commit_transaction()
+            assert future.done()
+        assert ends(stage) == [call != "abort"]
+
+    test()
+
+
+@in_virtual_time
+async def test_a_commit_that_is_cancelled_goes_on() -> None:
+    stage = Stage(partitions=1, transaction_version=2)
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send(TOPIC, b"value")
+        stage.broker.script[EndTxnRequest] = Reaction.HOLD
+        committing = asyncio.ensure_future(producer.commit_transaction())  # noqa: TID251
+        await asyncio.sleep(1)
+        committing.cancel()
+        await asyncio.wait([committing])
+        stage.broker.release(lambda request: stage_bumps(stage))
+        await asyncio.sleep(1)
+        with pytest.raises(IllegalState, match="called again"):
+            producer.begin_transaction()
+        await producer.commit_transaction()
+        producer.begin_transaction()
+    assert ends(stage) == [True]
+
+
+@in_virtual_time
+async def test_a_lost_answer_to_an_end_is_asked_for_again() -> None:
+    stage = Stage(partitions=1, transaction_version=2)
+    answers: list[Answer] = [Reaction.CLOSE]
+    stage.broker.script[EndTxnRequest] = lambda request: answers.pop() if answers else stage.end_txn()
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send(TOPIC, b"value")
+        await producer.commit_transaction()
+    assert ends(stage) == [True, True]
+    first, second = stage.broker.seen(EndTxnRequest)
+    assert first == second
+
+
+@in_virtual_time
+async def test_a_producer_that_was_fenced_says_so_everywhere() -> None:
+    stage = Stage(partitions=1, transaction_version=2)
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        future = await producer.send(TOPIC, b"value")
+        stage.broker.script[EndTxnRequest] = EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
+        with pytest.raises(ProducerFenced):
+            await producer.commit_transaction()
+        assert future.result().offset == 0
+        for call in (producer.abort_transaction, producer.commit_transaction, lambda: producer.send(TOPIC, b"")):
+            with pytest.raises(ProducerFenced) as raised:
+                await call()
+            assert raised.value.is_fatal
+        with pytest.raises(ProducerFenced):
+            producer.begin_transaction()
+
+
+@in_virtual_time
+async def test_when_a_call_raises_the_records_have_failed() -> None:
+    stage = Stage(partitions=1, transaction_version=1)
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        stage.broker.script[AddPartitionsToTxnRequest] = Reaction.HOLD
+        future = await producer.send(TOPIC, b"value")
+        committing = asyncio.ensure_future(producer.commit_transaction())  # noqa: TID251
+        await asyncio.sleep(1)
+        stage.broker.release(fenced)
+        assert isinstance(await outcome(committing), ProducerFenced)
+        assert isinstance(future.exception(), ProducerFenced)
+
+
+def fenced(request: Message) -> Message:
+    answer = Stage().add_partitions(request)
+    for partition in answer.results_by_topic_v3_and_below[0].results_by_partition:
+        partition.partition_error_code = ErrorCode.PRODUCER_FENCED
+    return answer
+
+
+@in_virtual_time
+async def test_a_member_that_lost_its_partitions_cannot_commit_their_offsets() -> None:
+    """KIP-447."""
+    stage = Stage(partitions=1, transaction_version=2)
+    stage.broker.script[TxnOffsetCommitRequest] = lambda request: stage.commit_offsets(
+        request, ErrorCode.ILLEGAL_GENERATION
+    )
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(CommitFailed) as raised:
+            await producer.send_offsets_to_transaction(OFFSETS, GROUP)
+        assert raised.value.is_abortable
+        with pytest.raises(TransactionAbortable):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        await producer.send_offsets_to_transaction({}, GROUP)
+        producer.begin_transaction()
+
+
+@in_virtual_time
+async def test_an_id_that_is_refused_can_be_asked_for_again() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[InitProducerIdRequest] = InitProducerIdResponse(
+        error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    )
+    async with stage.producing(transactional_id="id") as producer:
+        with pytest.raises(ClientError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+            await producer.init_transactions()
+        stage.broker.script[InitProducerIdRequest] = lambda request: stage.init_producer_id()
+        await producer.init_transactions()
+        producer.begin_transaction()
+
+
+@in_virtual_time
+async def test_closing_aborts_what_is_open_and_finishes_what_was_begun() -> None:
+    stage = Stage(partitions=1, transaction_version=2)
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send(TOPIC, b"value")
+    assert ends(stage) == [False]
+    stage = Stage(partitions=1, transaction_version=2)
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send(TOPIC, b"value")
+        committing = asyncio.ensure_future(producer.commit_transaction())  # noqa: TID251
+        await asyncio.sleep(0)
+    await committing
+    assert ends(stage) == [True]
