@@ -18,7 +18,7 @@ from protocol.schema import Message
 from tests.frame_proxy.addresses import ProxyAddress, redirect
 from tests.frame_proxy.downstream import Downstream
 from tests.frame_proxy.exchange import Request
-from tests.frame_proxy.script import Cut, Delay, LateFrame, Script
+from tests.frame_proxy.script import Cut, Delay, LateFrame, Script, Wait
 from tests.frame_proxy.upstream import Upstream, connect
 from tests.frame_proxy.wire_record import WireRecord
 
@@ -97,6 +97,8 @@ class FrameProxy:
             request = Request.parse(number, frame)
             self.record.add(request)
             action = self._script.requested(request)
+            if isinstance(action, Wait):
+                action = await asyncio.wrap_future(action.then)
             if isinstance(action, Cut):
                 self._held[number] = upstream
                 client.cut()

@@ -1,6 +1,7 @@
 """What a script may do to frames. A script decides and does nothing itself, so the same events give the same faults."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -27,7 +28,14 @@ class Cut:
     """
 
 
-Action: TypeAlias = Forward | Delay | Cut
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The frame, and what its client sends behind it, waits until ``then`` says what becomes of it."""
+
+    then: "Future[Forward | Cut]"
+
+
+Action: TypeAlias = Forward | Delay | Cut | Wait
 FORWARD: Final = Forward()
 
 

@@ -17,6 +17,7 @@ _NEEDED = {
     "test_kafka_tools": _TOOLS,
     "test_stuck_transactions": _TOOLS,
     "test_disk_compatibility": _TOOLS,
+    "test_feature_change": _TOOLS,
     "test_transaction_versions": ("java-client-4", "java"),
 }
 """What a file's tests need that their ``client`` parameter does not tell: peer and program."""
@@ -26,6 +27,13 @@ _NEEDED = {
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     directory: Path = tmp_path_factory.mktemp("broker")
     with broker_process(directory, ["num.partitions=2"]) as process:
+        yield process
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """Of the kind under test, for what would change the cluster under other tests."""
+    with broker_process(tmp_path, ["num.partitions=2"]) as process:
         yield process
 
 

@@ -1,8 +1,7 @@
 """Apache Kafka's own administrative tools against our broker."""
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -80,13 +79,6 @@ def test_offsets_and_records(broker: BrokerProcess, name: Name, kafka_tools: Kaf
         f"{topic}:0:0"
     ]
     assert topic in kafka_tools(broker.address, "LogDirsCommand", "--describe", "--topic-list", topic)
-
-
-@pytest.fixture
-def own_broker(broker: BrokerProcess, tmp_path: Path) -> Iterator[BrokerProcess]:
-    """Of the kind under test, for what would change the cluster under other tests."""
-    with type(broker)(tmp_path) as process:
-        yield process
 
 
 def test_features(own_broker: BrokerProcess, kafka_tools: KafkaTools) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey
@@ -16,9 +15,8 @@ from tests.interop.late_frames.verdict import Verdict, judge
 from tests.interop.late_frames.workload import (
     PARTITIONS,
     Outcome,
-    Transaction,
-    outcomes_by_producer,
     transactions,
+    with_outcomes,
 )
 
 PRODUCERS = 4
@@ -50,7 +48,7 @@ def run(client: PhasedClient, broker_address: str, topic: str, seed: int, *, eac
         proxy.deliver_remaining()
     ids = [f"{topic}-{producer}" for producer in range(PRODUCERS)]
     observed = asyncio.run(observe(broker_address, topic, PARTITIONS, ids))
-    ended = _with_outcomes(work, lines)
+    ended = with_outcomes(work, lines)
     versions = proxy.record.versions(ApiKey.END_TXN)
     return Run(
         seed=seed,
@@ -60,10 +58,3 @@ def run(client: PhasedClient, broker_address: str, topic: str, seed: int, *, eac
         outcomes=Counter(outcome for _, outcome in ended),
         verdict=judge(ended, observed),
     )
-
-
-def _with_outcomes(work: Sequence[Transaction], lines: Sequence[str]) -> list[tuple[Transaction, Outcome]]:
-    outcomes = {producer: iter(said) for producer, said in outcomes_by_producer(lines).items()}
-    ended = [(transaction, next(outcomes[transaction.producer])) for transaction in work]
-    assert len(lines) == len(work), "each transaction has one outcome"
-    return ended

@@ -1,15 +1,14 @@
 """Which frame is made late, how, and when it arrives: drawn from the seed and the frame's place in its history.
 
-A place is (producer's transaction, API, how many different requests of that API came before in the transaction). A
-client that sends a request again is at the same place, so how often it has to does not change what is drawn.
+A client that sends a request again is at the same place, so how often it has to does not change what is drawn.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import NamedTuple
 
 from protocol.api_keys import ApiKey
+from tests.interop.late_frames.history import Place
 
 _SHARE_WITH_FAULT = 0.9
 _LATER_TRANSACTIONS = (0, 1, 1, 1, 1, 2, 2, 5)
@@ -29,14 +28,6 @@ class Kind(Enum):
     """It waits while frames of other connections pass."""
     WRITTEN = "written"
     """An AddPartitionsToTxn that a client or a leader of another version would have sent, arriving later."""
-
-
-class Place(NamedTuple):
-    """A request in the history of one producer."""
-
-    transaction: int
-    api: ApiKey
-    occurrence: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,44 +13,25 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.end_txn import EndTxnResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.records.record_batch import BatchHeader, read_header
 from tests.frame_proxy.exchange import Request
 from tests.frame_proxy.script import FORWARD, Action, Cut, Delay, LateFrame
-from tests.interop.late_frames.faults import Fault, Kind, Place, draw, draw_written
+from tests.interop.late_frames.faults import Fault, Kind, draw, draw_written
+from tests.interop.late_frames.history import NEWEST_ADD_PARTITIONS_OF_CLIENTS, History, Place, transactional_id_of
 
 _SIZE = Struct(">i")
 _FIRST_WITHOUT_ADD_PARTITIONS = 12
-_NEWEST_ADD_PARTITIONS_OF_CLIENTS = 3
 
 
-class History:
-    """What one transactional id has sent so far."""
+class _Producer(History):
+    """A transactional id, its history, and its late frames."""
 
     def __init__(self) -> None:
-        self._transaction = 0
-        self._is_ended = False
-        self._bodies: defaultdict[ApiKey, list[bytes]] = defaultdict(list)
+        super().__init__()
         self.faults = 0
         self.due: defaultdict[Place | None, list[LateFrame]] = defaultdict(list)
-
-    def enter(self, request: Request) -> tuple[Place, bool]:
-        """The request's place, and whether it is sent for the first time."""
-        if self._is_ended and request.api is not ApiKey.END_TXN:
-            self._transaction += 1
-            self._bodies.clear()
-        self._is_ended = request.api is ApiKey.END_TXN
-        bodies = self._bodies[request.api]
-        is_new = request.body not in bodies
-        if is_new:
-            bodies.append(request.body)
-        return Place(self._transaction, request.api, bodies.index(request.body)), is_new
-
-    def begin_anew(self) -> None:
-        """The producer initialises itself: what follows is another transaction."""
-        self._is_ended = True
 
 
 class LateFrames:
@@ -60,8 +41,8 @@ class LateFrames:
         self._seed = seed
         self._topic = topic
         self._most_faults = most_faults
-        self._histories: defaultdict[str, History] = defaultdict(History)
-        self._places: dict[tuple[int, int], tuple[History, Place]] = {}
+        self._histories: defaultdict[str, _Producer] = defaultdict(_Producer)
+        self._places: dict[tuple[int, int], tuple[_Producer, Place]] = {}
         """Of requests that are not answered yet, by connection and correlation id."""
         self.faults: Counter[tuple[Kind, ApiKey]] = Counter()
         self.answers: Counter[tuple[ApiKey, int, str]] = Counter()
@@ -70,7 +51,7 @@ class LateFrames:
     # What the proxy asks
 
     def requested(self, request: Request) -> Action:
-        transactional_id = _transactional_id(request)
+        transactional_id = transactional_id_of(request)
         if transactional_id is None:
             return FORWARD
         history = self._histories[transactional_id]
@@ -83,7 +64,7 @@ class LateFrames:
             return FORWARD
         if request.api is ApiKey.PRODUCE and request.version >= _FIRST_WITHOUT_ADD_PARTITIONS:
             self._write_add_partitions(transactional_id, history, place, request)
-        fault = draw(self._seed, _producer(transactional_id), place)
+        fault = draw(self._seed, _number(transactional_id), place)
         if fault is None or not self._count(history, fault, request.api):
             return FORWARD
         return self._apply(fault, transactional_id, history, request)
@@ -107,14 +88,14 @@ class LateFrames:
 
     # Faults
 
-    def _count(self, history: History, fault: Fault, api: ApiKey) -> bool:
+    def _count(self, history: _Producer, fault: Fault, api: ApiKey) -> bool:
         if history.faults >= self._most_faults:
             return False
         history.faults += 1
         self.faults[fault.kind, api] += 1
         return True
 
-    def _apply(self, fault: Fault, transactional_id: str, history: History, request: Request) -> Action:
+    def _apply(self, fault: Fault, transactional_id: str, history: _Producer, request: Request) -> Action:
         if fault.kind is Kind.OVERTAKEN:
             return Delay(fault.round_trips)
         is_held = fault.kind is Kind.HELD
@@ -124,33 +105,18 @@ class LateFrames:
             self._places.pop((request.connection, request.header.correlation_id))
         return Cut() if is_held else FORWARD
 
-    def _write_add_partitions(self, transactional_id: str, history: History, place: Place, request: Request) -> None:
+    def _write_add_partitions(self, transactional_id: str, history: _Producer, place: Place, request: Request) -> None:
         """Version 2 has this request only between brokers, or from a client that was older a moment ago."""
-        fault, version = draw_written(self._seed, _producer(transactional_id), place)
+        fault, version = draw_written(self._seed, _number(transactional_id), place)
         if self._count(history, fault, ApiKey.ADD_PARTITIONS_TO_TXN):
             message = _add_partitions(transactional_id, self._topic, request, version)
             frame = b"".join(encode_request(0, "late", message, version))[_SIZE.size :]
             history.due[fault.arrives].append(LateFrame(frame, transactional_id))
 
 
-def _producer(transactional_id: str) -> str:
+def _number(transactional_id: str) -> str:
     """Its number in the workload: equal seeds give equal faults whatever the topic is called."""
     return transactional_id.rpartition("-")[2]
-
-
-def _transactional_id(request: Request) -> str | None:
-    """Of the requests that belong to a transaction's history."""
-    match request.api:
-        case ApiKey.PRODUCE:
-            return request.message(ProduceRequest).transactional_id
-        case ApiKey.END_TXN:
-            return request.message(EndTxnRequest).transactional_id
-        case ApiKey.ADD_PARTITIONS_TO_TXN if request.version <= _NEWEST_ADD_PARTITIONS_OF_CLIENTS:
-            return request.message(AddPartitionsToTxnRequest).v3_and_below_transactional_id
-        case ApiKey.INIT_PRODUCER_ID:
-            return request.message(InitProducerIdRequest).transactional_id
-        case _:
-            return None
 
 
 def _batches(produce: ProduceRequest) -> Iterator[tuple[int, BatchHeader]]:
@@ -164,7 +130,7 @@ def _add_partitions(transactional_id: str, topic: str, request: Request, version
     batches = list(_batches(request.message(ProduceRequest)))
     producer = batches[0][1]
     topics = [AddPartitionsToTxnTopic(name=topic, partitions=[index for index, _ in batches])]
-    if version <= _NEWEST_ADD_PARTITIONS_OF_CLIENTS:
+    if version <= NEWEST_ADD_PARTITIONS_OF_CLIENTS:
         return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=transactional_id,
             v3_and_below_producer_id=producer.producer_id,

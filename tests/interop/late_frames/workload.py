@@ -63,10 +63,12 @@ def _transaction(rng: Random, producer: int, number: int) -> Transaction:
     return Transaction(producer, number, rng.random() < _COMMITTED_SHARE, tuple(phases))
 
 
-def outcomes_by_producer(lines: Sequence[str]) -> dict[int, list[Outcome]]:
+def with_outcomes(work: Sequence[Transaction], lines: Sequence[str]) -> list[tuple[Transaction, Outcome]]:
     """Read a program's answer: one line ``producer TAB outcome`` for each transaction, in each producer's order."""
-    outcomes: dict[int, list[Outcome]] = {}
+    said: dict[int, list[Outcome]] = {}
     for line in lines:
         producer, outcome = line.split("\t")[:2]
-        outcomes.setdefault(int(producer), []).append(Outcome(outcome))
-    return outcomes
+        said.setdefault(int(producer), []).append(Outcome(outcome))
+    assert len(lines) == len(work), "each transaction has one outcome"
+    outcomes = {producer: iter(each) for producer, each in said.items()}
+    return [(transaction, next(outcomes[transaction.producer])) for transaction in work]

@@ -1,0 +1,80 @@
+"""librdkafka as a client of workloads whose phases are acknowledged one by one; it speaks version 1."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka import KafkaException, Producer
+
+from tests.interop.drivers.driver import TIMEOUT_SECONDS
+from tests.interop.late_frames.workload import Outcome, Phase, Transaction
+
+
+class PhasedConfluent:
+    """A thread for each producer."""
+
+    name = "confluent-kafka"
+
+    def lacking(self) -> str | None:
+        return None
+
+    def run_phases(
+        self, address: str, topic: str, transactional_id_prefix: str, transactions: Sequence[Transaction]
+    ) -> list[str]:
+        numbers = sorted({transaction.producer for transaction in transactions})
+        with ThreadPoolExecutor(len(numbers)) as threads:
+            running = []
+            for number in numbers:
+                mine = [transaction for transaction in transactions if transaction.producer == number]
+                running.append(threads.submit(_run, address, topic, f"{transactional_id_prefix}-{number}", mine))
+            outcomes = [producer.result(2 * TIMEOUT_SECONDS) for producer in running]
+        return [
+            f"{number}\t{outcome.value}" for number, mine in zip(numbers, outcomes, strict=True) for outcome in mine
+        ]
+
+
+def _run(address: str, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    while len(outcomes) < len(transactions):
+        settings = {"linger.ms": 1000, "retry.backoff.ms": 2, "reconnect.backoff.ms": 1}
+        producer = Producer({"bootstrap.servers": address, "transactional.id": transactional_id, **settings})
+        producer.init_transactions(TIMEOUT_SECONDS)
+        for transaction in transactions[len(outcomes) :]:
+            outcomes.append(_transaction(producer, topic, transaction))
+            if outcomes[-1] in (Outcome.COMMIT_FAILED, Outcome.ABORT_FAILED):
+                break
+    return outcomes
+
+
+def _transaction(producer: Producer, topic: str, transaction: Transaction) -> Outcome:
+    try:
+        producer.begin_transaction()
+        for phase in transaction.phases:
+            _send(producer, topic, phase)
+    except KafkaException:
+        return _aborted(producer, Outcome.ABORT_FAILED)
+    if not transaction.commit:
+        return _aborted(producer, Outcome.ABORT_FAILED)
+    try:
+        producer.commit_transaction(TIMEOUT_SECONDS)
+        return Outcome.COMMITTED
+    except KafkaException:
+        return _aborted(producer, Outcome.COMMIT_FAILED)
+
+
+def _send(producer: Producer, topic: str, phase: Phase) -> None:
+    errors: list[object] = []
+    for value in phase.values:
+        producer.produce(
+            topic, value, key=value, partition=phase.partition, on_delivery=lambda error, _: errors.append(error)
+        )
+    producer.flush(TIMEOUT_SECONDS)
+    if errors != [None] * len(phase.values):
+        raise KafkaException(next((error for error in errors if error is not None), None))
+
+
+def _aborted(producer: Producer, unless_done: Outcome) -> Outcome:
+    try:
+        producer.abort_transaction(TIMEOUT_SECONDS)
+        return Outcome.ABORTED
+    except KafkaException:
+        return unless_done
