@@ -1,5 +1,6 @@
 """``oncelog txn abort``: end a transaction that a partition has open, and see that all agree that it is over."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -67,19 +68,23 @@ def abort(
         return await verify_abort(cluster, plan)
 
     plan = session.run(prepare)
-    is_json = session.output == "json"
-    if not is_json:
+    if session.output != "json":
         click.echo(format_fields(_fields(plan)))
-    checks = () if dry_run else session.run(carry_out)
-    rows = [{"subject": check.subject, "agrees": check.agrees, "says": check.says} for check in checks]
-    agreed = all(check.agrees for check in checks)
-    if is_json:
-        click.echo(format_json({**_fields(plan), "done": not dry_run, "agreed": agreed, "checks": rows}))
-    elif not dry_run:
+    checks = None if dry_run else session.run(carry_out)
+    _show_checks(session, plan, checks)
+    if not all(check.agrees for check in checks or ()):
+        raise click.exceptions.Exit(REFUSED)
+
+
+def _show_checks(session: Session, plan: AbortPlan, checks: Sequence[Check] | None) -> None:
+    """What came of it; None if nothing was done."""
+    rows = [{"subject": check.subject, "agrees": check.agrees, "says": check.says} for check in checks or ()]
+    agreed = all(row["agrees"] for row in rows)
+    if session.output == "json":
+        click.echo(format_json({**_fields(plan), "done": checks is not None, "agreed": agreed, "checks": rows}))
+    elif checks is not None:
         click.echo("\n" + format_table(rows, ("subject", "agrees", "says")))
         click.echo("\nDone, and all agree." if agreed else "\nDone, but not all agree: see above.")
-    if not agreed:
-        raise click.exceptions.Exit(REFUSED)
 
 
 def _fields(plan: AbortPlan) -> dict[str, Any]:
