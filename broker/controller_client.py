@@ -7,6 +7,7 @@ better than the last that it heard who the controller is, so any question may co
 
 import asyncio
 
+from broker.config import BrokerConfig
 from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from coordinator.controller.cluster_image import NO_CONTROLLER
 from coordinator.controller.controller import Controller
@@ -25,10 +26,10 @@ from protocol.schema import Message
 class ControllerClient:
     """The controller, as one broker reaches it."""
 
-    def __init__(self, controller: Controller, channel: BrokerChannel, *, request_timeout_ms: int) -> None:
+    def __init__(self, controller: Controller, channel: BrokerChannel, config: BrokerConfig) -> None:
         self._controller = controller
         self._channel = channel
-        self._request_timeout_ms = request_timeout_ms
+        self._request_timeout_ms = config.request_timeout_ms
 
     async def create_topic(self, topic: NewTopic) -> ApiError:
         """Create a topic whose replicas the controller places."""

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from broker.auto_topics import AutoTopicCreation
 from broker.config import BrokerConfig
@@ -49,7 +49,6 @@ from coordinator.controller.config_changes import ConfigResource, ResourceType
 from coordinator.controller.config_repository import ConfigRepository, Overrides
 from coordinator.controller.controller import Controller, ControllerSettings
 from coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
-from coordinator.controller.membership import await_free_id
 from coordinator.controller.topic_plan import TopicDefaults
 from coordinator.group.coordinator import GroupCoordinator
 from coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
@@ -60,14 +59,10 @@ from coordinator.transaction.coordinator import TransactionCoordinator
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.broker_channel import ClusterChannel
+    from broker.cluster_member import ClusterMember
     from broker.metrics.monitor import Monitor
-    from clients.connection import Address
 
 logger = logging.getLogger(__name__)
-
-_EXPIRY_ALLOWANCE: Final = 1.25
-"""ZooKeeper ends a session some ticks after its time-out."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -144,7 +139,6 @@ class _Start:
         self._kept_whole: set[str] = set()
         """Topics of which it was said that they are not compacted yet."""
         self._running: Controller | None = None
-        self._cluster_channel: ClusterChannel | None = None
 
     async def run(self, open_store: OpenStore) -> Broker:
         config, resources, supervisor = self._config, self._resources, self._supervisor
@@ -157,16 +151,15 @@ class _Start:
         configs = self._configs = ConfigRepository(store, ConfigRules(config))
         listeners = parse_listeners(config)
         local = LocalChannel(broker_id, self._metadata)
-        channel = self._channel(broker_id, local, listeners.inter_broker)
+        member = self._cluster_member(broker_id, local, listeners.inter_broker)
+        channel: BrokerChannel = local if member is None else member.channel
         producer_ids = ProducerIds(store, broker_id)
         groups = self._group_coordinator()
         transactions = self._transaction_coordinator(broker_id, channel, producer_ids)
         coordinators = _Coordinators(groups, transactions)
         replicas = self._replica_manager(broker_id, logs, coordinators)
         local.serve(replicas)
-        configs.add_listener(partial(_update_logs, logs))
-        self._metadata.add_listener(groups.on_metadata_change)
-        self._metadata.add_listener(configs.forget_deleted_topics)
+        self._follow_changes(logs, groups)
 
         await self._load(store, logs)
         resources.callback(self._close_logs, logs)
@@ -174,19 +167,16 @@ class _Start:
         verifier = self._transaction_verifier(broker_id, replicas, transactions, channel)
         resources.callback(verifier.stop)
         resources.push_async_callback(supervisor.stop)
-        if self._cluster_channel is not None:
-            resources.callback(self._cluster_channel.close)
+        if member is not None:
+            resources.callback(member.close)
         server = SocketServer(config, supervisor)
         resources.push_async_callback(server.stop)
         resources.callback(coordinators.stop)
         listeners = listeners.with_ports(await server.bind(listeners.bound))
         monitor = await self._open_monitor()
 
-        controller = self._running = self._controller(broker_id, store, channel, listeners)
-        if not config.is_embedded:
-            patience = config.zookeeper_session_timeout_ms / 1000 * _EXPIRY_ALLOWANCE
-            await await_free_id(_session_of(store), broker_id, patience)
-        await controller.start()
+        controller = self._controller(broker_id, store, channel, listeners)
+        await self._join(controller, store, member)
         for name, work in self._background(logs, replicas, controller, producer_ids):
             supervisor.spawn(work, name)
         coordinators.start()
@@ -205,12 +195,7 @@ class _Start:
             log_manager=logs,
             replica_manager=replicas,
             controller=controller,
-            auto_topics=AutoTopicCreation(
-                config,
-                ControllerClient(controller, channel, request_timeout_ms=config.request_timeout_ms),
-                self._metadata,
-                supervisor,
-            ),
+            auto_topics=self._auto_topics(ControllerClient(controller, channel, config)),
             producer_ids=producer_ids,
             group_coordinator=groups,
             transaction_coordinator=transactions,
@@ -221,12 +206,19 @@ class _Start:
             failure=self._failure,
             resources=resources,
         )
-        resources.callback(server.stop_listening)
+        await self._serve(broker, server, monitor, member)
+        return broker
+
+    async def _serve(
+        self, broker: Broker, server: SocketServer, monitor: "Monitor | None", member: "ClusterMember | None"
+    ) -> None:
+        self._resources.callback(server.stop_listening)
         dispatcher = Dispatcher(broker, broker.handlers)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
         await server.serve(dispatcher)
-        return broker
+        if member is not None:
+            await member.until_told()
 
     # The data directory
 
@@ -253,6 +245,11 @@ class _Start:
             logger.warning("%s: cleanup.policy=compact is accepted, but only internal topics are compacted yet", topic)
         return config
 
+    def _follow_changes(self, logs: LogManager, groups: GroupCoordinator) -> None:
+        self._configs.add_listener(partial(_update_logs, logs))
+        self._metadata.add_listener(groups.on_metadata_change)
+        self._metadata.add_listener(self._configs.forget_deleted_topics)
+
     async def _load(self, store: MetadataStore, logs: LogManager) -> None:
         """Read what the cluster uses and the topics' settings, and then the logs."""
         await self._features.load(_session_of(store))  # The controller reads all of this again, and then listens.
@@ -264,28 +261,27 @@ class _Start:
 
     # Other brokers
 
-    def _channel(self, broker_id: int, local: LocalChannel, listener_name: str) -> BrokerChannel:
-        """The way to brokers: for one that is alone, only that to itself."""
+    def _cluster_member(self, broker_id: int, local: LocalChannel, listener_name: str) -> "ClusterMember | None":
+        """None if the broker is alone: what members of a cluster have is not even loaded then."""
         if self._config.is_embedded:
-            return local
-        from broker.broker_channel import ClusterChannel
+            return None
+        from broker.cluster_member import ClusterMember
 
-        self._cluster_channel = ClusterChannel(
+        return ClusterMember(
+            self._config,
             broker_id,
             local=local,
-            address_of=lambda other: self._address_of(other, listener_name),
-            spawn=self._supervisor.spawn,
-            on_unreachable=lambda other: logger.warning("Broker %d cannot be reached", other),
+            metadata=self._metadata,
+            listener_name=listener_name,
+            supervisor=self._supervisor,
         )
-        return self._cluster_channel
 
-    def _address_of(self, broker_id: int, listener_name: str) -> "Address | None":
-        """Where another broker listens for brokers: the controller is the first to know."""
-        from clients.connection import Address
-
-        endpoint = None if self._running is None else self._running.endpoint_of(broker_id)
-        known = endpoint or self._metadata.image.endpoint(broker_id, listener_name)
-        return None if known is None else Address(known.host, known.port)
+    async def _join(self, controller: Controller, store: MetadataStore, member: "ClusterMember | None") -> None:
+        self._running = controller
+        if member is not None:
+            await member.await_free_id(_session_of(store))
+            member.follow(controller)
+        await controller.start()
 
     # The parts
 
@@ -390,6 +386,9 @@ class _Start:
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
+
+    def _auto_topics(self, controller: ControllerClient) -> AutoTopicCreation:
+        return AutoTopicCreation(self._config, controller, self._metadata, self._supervisor)
 
     def _background(
         self, logs: LogManager, replicas: ReplicaManager, controller: Controller, producer_ids: ProducerIds

@@ -121,7 +121,6 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     [
         (["--set", "num.partitions=0"], {}, "num.partitions='0' is not valid: expected a whole number, at least 1"),
         ([], {"KAFKA_NUM_PARTITIONS": "x"}, "num.partitions='x' is not valid: expected a whole number, at least 1"),
-        (["--set", "zookeeper.connect=x:1"], {}, "clusters are not served yet"),
         (["--log-level", "LOUD"], {}, "--log-level LOUD is not valid"),
     ],
 )

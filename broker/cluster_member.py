@@ -1,0 +1,86 @@
+"""What a broker has only as a member of a cluster: the way to the others, and how it joins them.
+
+Loaded by ``broker.server`` when ``zookeeper.connect`` is set; a broker that is alone has none of this.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from broker.broker_channel import ClusterChannel
+from broker.config import BrokerConfig
+from broker.local_channel import LocalChannel
+from broker.supervisor import Supervisor
+from clients.connection import Address
+from coordinator.controller.cluster_image import MetadataCache, MetadataChange
+from coordinator.controller.controller import Controller
+from coordinator.controller.membership import await_free_id
+from coordinator.metadata_store.store import Session
+
+logger = logging.getLogger(__name__)
+
+_EXPIRY_ALLOWANCE: Final = 1.25
+"""ZooKeeper ends a session some ticks after its time-out."""
+_FIRST_WORD_SECONDS: Final = 10.0
+
+
+class ClusterMember:
+    """One broker among others."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: int,
+        *,
+        local: LocalChannel,
+        metadata: MetadataCache,
+        listener_name: str,
+        supervisor: Supervisor,
+    ) -> None:
+        """``listener_name``: of the listener over which brokers reach each other."""
+        self._broker_id = broker_id
+        self._session_seconds = config.zookeeper_session_timeout_ms / 1000
+        self._metadata = metadata
+        self._listener_name = listener_name
+        self._controller: Controller | None = None
+        self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        metadata.add_listener(self._on_metadata_change)
+        self.channel = ClusterChannel(
+            broker_id,
+            local=local,
+            address_of=self._address_of,
+            spawn=supervisor.spawn,
+            on_unreachable=self._on_unreachable,
+        )
+
+    async def await_free_id(self, session: Session) -> None:
+        """Wait until what a former life of this broker has left behind is gone. Raises ``BrokerIdTaken``."""
+        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE)
+
+    def follow(self, controller: Controller) -> None:
+        """Work with this broker's controller from now on."""
+        self._controller = controller
+
+    async def until_told(self) -> None:
+        """Wait until a controller has told this broker of the cluster: before that, its answers would be of no use."""
+        try:
+            async with asyncio.timeout(_FIRST_WORD_SECONDS):
+                await asyncio.shield(self._told)
+        except TimeoutError:
+            logger.warning("No controller has spoken to this broker yet; it goes on without knowing the cluster")
+
+    def close(self) -> None:
+        self.channel.close()
+
+    def _on_metadata_change(self, change: MetadataChange) -> None:
+        if not self._told.done():
+            self._told.set_result(None)
+
+    def _address_of(self, broker_id: int) -> Address | None:
+        """Where another broker listens for brokers. The controller is the first to know."""
+        endpoint = None if self._controller is None else self._controller.endpoint_of(broker_id)
+        known = endpoint or self._metadata.image.endpoint(broker_id, self._listener_name)
+        return None if known is None else Address(known.host, known.port)
+
+    def _on_unreachable(self, broker_id: int) -> None:
+        logger.warning("Broker %d cannot be reached", broker_id)
