@@ -312,6 +312,13 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_2}::test_a_commit_of_nothing_is_refused_and_does_no_harm",
     ),
     Mutation(
+        "B19", "clients/producer/transaction_manager.py",
+        "        if isinstance(request, EndTxn) and not self._is_started:\n",
+        "        if False:\n",
+        "tests/unit/clients/producer/test_transaction_manager.py"
+        "::test_a_transaction_that_nobody_has_heard_of_ends_without_a_word",
+    ),
+    Mutation(
         "B20", _STATE,
         "        return error\n    if txn.pending is not None:\n        return ErrorCode.CONCURRENT_TRANSACTIONS\n"
         "    match metadata.state, commit:\n",
@@ -331,6 +338,14 @@ MUTATIONS: Final = (
         "        partition.log.when_replicated(end_offset, on_replicated)\n",
         "            on_done(ErrorCode.NONE)\n            txn.notify()\n\n        on_replicated(ErrorCode.NONE)\n",
         f"{_TEST_COORDINATOR}::test_nothing_is_answered_or_shown_before_it_is_replicated",
+    ),
+    Mutation(
+        "B22", _STATE,
+        "            return _fence_and_abort(metadata, now_ms, transaction_version, new_producer_id)\n"
+        "        case TransactionState.EMPTY",
+        "            return _initialise(metadata, timeout_ms, expected, new_producer_id, now_ms)\n"
+        "        case TransactionState.EMPTY",
+        f"{_TEST_COORDINATOR}::test_a_restarted_producer_aborts_what_it_left_open",
     ),
     Mutation(
         "B23", _STATE,
@@ -672,6 +687,12 @@ MUTATIONS: Final = (
         "        unchanged = member.protocols == request.protocols\n",
         "        unchanged = True\n",
         f"{_TEST_GROUP}::test_another_subscription_starts_another_generation",
+    ),
+    Mutation(
+        "B75", "protocol/records/control_records.py",
+        "ControlRecordType.COMMIT if commit else ControlRecordType.ABORT",
+        "ControlRecordType.ABORT if commit else ControlRecordType.COMMIT",
+        "tests/unit/protocol/records/test_client_batches.py::test_clients_see_our_markers",
     ),
     Mutation(
         "B76", _FRAMES,

@@ -13,6 +13,8 @@ from tests.mutations.table import MUTATIONS, Mutation
 REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
 PAGE: Final = (REPOSITORY / "docs" / "invariants.md").read_text()
 LAST_ROW: Final = 85
+TRANSACTION_ROWS: Final = frozenset({*(f"B{number:02}" for number in range(1, 36)), "B75"})
+"""Hanging transactions, epochs, fencing, and what clients make of an abort."""
 
 
 class Row(NamedTuple):
@@ -66,6 +68,15 @@ def test_every_row_has_a_test_or_a_reason() -> None:
     for row in rows():
         assert row.tests or row.waits_for, f"{row.name} has neither"
         assert not row.waits_for or row.waits_for in reasons, f"{row.name} waits for what the page does not explain"
+
+
+def test_every_invariant_of_transactions_is_held_and_its_safeguard_can_be_taken_away() -> None:
+    mutated = {mutation.row for mutation in MUTATIONS}
+    for row in rows():
+        if row.name in TRANSACTION_ROWS:
+            assert row.tests, f"{row.name} has no test"
+            assert not row.waits_for, f"{row.name} waits for {row.waits_for}"
+            assert row.name in mutated, f"nothing shows that the tests of {row.name} would notice"
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.row} in {mutation.path}")
