@@ -387,7 +387,7 @@ MUTATIONS: Final = (
         "B25", _LOG_RECORDS,
         "_VALUE_TIMES.pack(metadata.last_update_ms, metadata.start_ms)",
         "_VALUE_TIMES.pack(metadata.last_update_ms, -1)",
-        "tests/unit/coordinator/transaction/test_histories.py::TestHistories",
+        f"{_TEST_TABLES}::test_end_txn_of_a_loaded_coordinator",
     ),
     Mutation(
         "B25", _LOG_RECORDS,

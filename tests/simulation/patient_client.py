@@ -119,7 +119,8 @@ class PatientClient:
 
 
 def _check_retriable(codes: set[ErrorCode]) -> None:
-    if ErrorCode.TRANSACTION_ABORTABLE in codes:
+    # Who is told of an invalid epoch may have been timed out: what becomes of its abort says whether it was fenced.
+    if codes & {ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_EPOCH}:
         raise Abortable(str(codes))
     if not codes & RETRIABLE:
         raise Broken(str(codes))

@@ -31,6 +31,7 @@ AT_LEAST = {
     "level changed": 10,
     "changed version": 2,
     "new producer id": 2,
+    "told to abort": 10,
     "EndTxnRequest PRODUCER_FENCED": 5,
     "ProduceRequest INVALID_PRODUCER_EPOCH": 20,
     "TxnOffsetCommitRequest INVALID_PRODUCER_EPOCH": 2,

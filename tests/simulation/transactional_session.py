@@ -33,19 +33,19 @@ class TransactionalSession:
         rng: Random,
         *,
         newest_version: int = 1,
-        timeout_ms: int = 5_000,
+        timeout_ms: int,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> None:
         """``newest_version``: of transactions, the newest that it understands. ``topic_ids``: by topic, if known."""
         self.client = client
         self.version = 1
         """The one that it uses now."""
+        self.timeout_ms = timeout_ms
         self.events: Counter[str] = Counter()
         """What happened to it, for a test that wants to know whether it did."""
         self.transactional_id = transactional_id
         self._rng = rng
         self._newest_version = newest_version
-        self._timeout_ms = timeout_ms
         self._topic_ids = topic_ids or {}
         self._producer_id = -1
         self._epoch = -1
@@ -124,7 +124,7 @@ class TransactionalSession:
 
     async def _initialise(self, producer_id: int, epoch: int) -> None:
         request = requests.init_producer_id(
-            self.transactional_id, timeout_ms=self._timeout_ms, producer_id=producer_id, epoch=epoch
+            self.transactional_id, timeout_ms=self.timeout_ms, producer_id=producer_id, epoch=epoch
         )
         answer = await self.client.succeed(request, requests.INIT_PRODUCER_ID_VERSION, error_of)
         self._take_identity(answer.producer_id, answer.producer_epoch)

@@ -43,6 +43,8 @@ class TransactionalWriter:
         self.transactions: list[Transaction] = []
         self.stopping = False
         self.session = session
+        self.longest_pause = 0.05 if rng.random() < 0.8 else 2 * session.timeout_ms / 1000
+        """In seconds, between two batches; long enough for its transactions to time out, in some writers."""
         self._partitions = partitions
         self._rng = rng
 
@@ -64,6 +66,7 @@ class TransactionalWriter:
             await self._write(transaction)
         except Abortable:
             commit = False
+            self.session.events["told to abort"] += 1
         await self.session.end(commit=commit)
         transaction.fate = Fate.COMMITTED if commit else Fate.ABORTED
         if self.session.version == 2 and self._rng.random() < 0.1:
@@ -79,7 +82,7 @@ class TransactionalWriter:
         for batch in batches:
             await self.session.produce(batch)
             if self._rng.random() < 0.2:
-                await asyncio.sleep(self._rng.uniform(0.005, 0.05))
+                await asyncio.sleep(self._rng.uniform(0.005, self.longest_pause))
 
     def _batch(self, partition: TopicPartition, transaction: Transaction) -> tuple[TopicPartition, list[bytes]]:
         first = len(transaction.values)

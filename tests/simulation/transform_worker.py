@@ -70,6 +70,7 @@ class TransformWorker:
             await self._transform(records)
         except Abortable:
             commit = False
+            self.session.events["told to abort"] += 1
         await self.session.end(commit=commit)
         self.commits += commit
 

@@ -98,7 +98,12 @@ class Workload:
         client = PatientClient(self._port, self._rng, late_post=self.late_post)
         newest_version = self._rng.choice([1, 2, 2])
         return TransactionalSession(
-            transactional_id, client, self._rng, newest_version=newest_version, topic_ids=self._topic_ids
+            transactional_id,
+            client,
+            self._rng,
+            newest_version=newest_version,
+            timeout_ms=self._rng.choice([400, 5_000, 5_000]),
+            topic_ids=self._topic_ids,
         )
 
     @property
