@@ -69,6 +69,7 @@ class Producer:
     def __init__(self, config: ProducerConfig, *, rng: Random, wall_clock: Callable[[], int]) -> None:
         self._config = config
         self._wall_clock = wall_clock
+        self._partitioner = config.partitioner
         self._loop = asyncio.get_running_loop()
         self._max_block_seconds = config.max_block_ms / 1000
         self._cluster = Cluster(
@@ -108,7 +109,10 @@ class Producer:
         self._space_free = asyncio.Event()
         self._turn_to_wait = asyncio.Lock()
         """Held by whoever waits for space in front of all others: records keep the order of the calls."""
+        self._waiting = 0
+        """How many wait for space."""
         self._task: asyncio.Task[None] | None = None
+        self._is_open = False
         self._is_closing = False
 
     async def __aenter__(self) -> Self:
@@ -123,6 +127,7 @@ class Producer:
         if self._task is not None or self._is_closing:
             raise IllegalState("a producer is started once")
         await self._cluster.connection_to_any()
+        self._is_open = True
         self._task = self._loop.create_task(self._sender.run(), name=f"producer {self._config.client_id}")
 
     async def close(self, timeout_seconds: float | None = None) -> None:
@@ -134,6 +139,7 @@ class Producer:
         if self._is_closing:
             return
         self._is_closing = self._accumulator.is_closed = True
+        self._is_open = False
         self._space_free.set()
         if timeout_seconds is None:
             timeout_seconds = self._config.delivery_timeout_ms / 1000 + self._max_block_seconds
@@ -176,18 +182,29 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
         """Accept a record, or raise ``BufferFull`` where ``send`` would wait. See ``send`` for the rest."""
-        if not self._manager.accepts_records or self._is_closing or self._task is None:
+        if self._waiting:
+            raise BufferFull("others wait for space")
+        return self._accept(topic, value, key, headers, partition, timestamp_ms)
+
+    def _accept(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> FutureRecordMetadata:
+        accumulator = self._accumulator
+        if not self._manager.accepts_records or not self._is_open:
             self._refuse()
-        queues = self._accumulator.topics.get(topic)
-        if queues is None or self._accumulator.is_full:
+        queues = accumulator.topics.get(topic)
+        if queues is None or accumulator.used_bytes >= accumulator.buffer_bytes:
             raise BufferFull("the topic is not known yet" if queues is None else "all of buffer_bytes are in use")
         timestamp = self._wall_clock() if timestamp_ms is None else timestamp_ms
-        if partition is None and key is None and self._config.partitioner is None:
-            sticky = queues.sticky
-            if sticky is not None:
-                return self._accumulator.append(sticky, timestamp, None, value, headers, sticky=queues)
-        queue = self._queue(queues, key, value, partition)
-        return self._accumulator.append(queue, timestamp, key, value, headers)
+        if partition is None and key is None and self._partitioner is None:
+            return accumulator.append_sticky(queues, timestamp, value, headers)
+        return accumulator.append(self._queue(queues, key, value, partition), timestamp, key, value, headers)
 
     async def send(
         self,
@@ -211,25 +228,37 @@ class Producer:
         """
         if self._sender.is_behind:
             await asyncio.sleep(0)  # Full batches wait to be sent; a caller that never waits would keep them waiting.
-        if not self._turn_to_wait.locked():
+        if not self._waiting:
             try:
-                return self.send_nowait(
-                    topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-                )
+                return self._accept(topic, value, key, headers, partition, timestamp_ms)
             except BufferFull:
                 pass
         try:
             async with asyncio.timeout(self._max_block_seconds):
                 await self._learn(topic, partition)
-                async with self._turn_to_wait:
-                    while self._accumulator.is_full and not self._is_closing:
-                        self._space_free.clear()
-                        await self._space_free.wait()
-                    return self.send_nowait(
-                        topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-                    )
+                return await self._accept_in_turn(topic, value, key, headers, partition, timestamp_ms)
         except TimeoutError:
             raise OperationTimedOut(f"no space or no metadata for a record of {topic} in time") from None
+
+    async def _accept_in_turn(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> FutureRecordMetadata:
+        """Accept a record once there is space, and nobody else waits in front."""
+        self._waiting += 1
+        try:
+            async with self._turn_to_wait:
+                while self._accumulator.is_full and self._is_open:
+                    self._space_free.clear()
+                    await self._space_free.wait()
+                return self._accept(topic, value, key, headers, partition, timestamp_ms)
+        finally:
+            self._waiting -= 1
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; brokers may create it now. Raises ``BrokerRefused`` if there is none."""
@@ -265,8 +294,8 @@ class Producer:
     ) -> PartitionQueue:
         count = len(queues.queues)
         if partition is None:
-            if self._config.partitioner is not None:
-                partition = self._config.partitioner(queues.name, key, value, count)
+            if self._partitioner is not None:
+                partition = self._partitioner(queues.name, key, value, count)
             else:
                 partition = partition_for_key(key or b"", count)
         if partition < 0:

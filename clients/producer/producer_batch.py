@@ -39,8 +39,13 @@ from protocol.records.varint import encode_varint
 from protocol.topic_partition import TopicPartition
 
 _SHORT: Final = 8192
+_ONE_BYTE: Final = 64
 _VARINTS: Final = tuple(encode_varint(value) for value in range(_SHORT))
-"""All that take one or two bytes."""
+"""Those below ``_ONE_BYTE`` take one byte, the others two."""
+_HEADS: Final = tuple(varint + b"\0" for varint in _VARINTS)
+"""A record's length, and its attributes."""
+_AFTER_NULL_KEY: Final = tuple(b"\1" + varint for varint in _VARINTS)
+"""A key that is null, and the value's length."""
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -117,20 +122,12 @@ class ProducerBatch:
         index = self.record_count
         delta = timestamp - self.base_timestamp
         try:
-            if headers or delta < 0:
-                raise IndexError
-            value_length, value_bytes = (b"\1", b"") if value is None else (_VARINTS[len(value)], value)
-            delta_bytes, offset_bytes = _VARINTS[delta], _VARINTS[index]
-            size = len(delta_bytes) + len(offset_bytes) + len(value_length) + len(value_bytes)
-            if key is None:
-                encoded = b"".join(
-                    (_VARINTS[size + 3], b"\0", delta_bytes, offset_bytes, b"\1", value_length, value_bytes, b"\0")
-                )
-            else:
-                key_length = _VARINTS[len(key)]
-                size += len(key_length) + len(key) + 2
-                parts = (_VARINTS[size], b"\0", delta_bytes, offset_bytes, key_length, key, value_length, value_bytes)
-                encoded = b"".join(parts) + b"\0"
+            if key is not None or value is None or headers or delta < 0:
+                encoded = _encode(index, delta, key, value, headers)
+            else:  # The most frequent kind of record, without a call.
+                size = len(value)
+                head = _HEADS[size + (6 if size < _ONE_BYTE else 7) + (delta >= _ONE_BYTE) + (index >= _ONE_BYTE)]
+                encoded = b"".join((head, _VARINTS[delta], _VARINTS[index], _AFTER_NULL_KEY[size], value, b"\0"))
         except IndexError:
             encoded = encode_record(index, self.base_timestamp, NewRecord(timestamp, key, value, headers))
         records = self._records
@@ -304,3 +301,15 @@ class ProducerBatch:
 
     def __repr__(self) -> str:
         return f"<batch of {self.record_count} records for {self.topic_partition}, sequence {self.base_sequence}>"
+
+
+def _encode(index: int, delta: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
+    """A record without headers; IndexError if that is not what it is, or if one of its lengths is long."""
+    if headers or delta < 0:
+        raise IndexError
+    key_length, key_bytes = (b"\1", b"") if key is None else (_VARINTS[len(key)], key)
+    value_length, value_bytes = (b"\1", b"") if value is None else (_VARINTS[len(value)], value)
+    delta_bytes, offset_bytes = _VARINTS[delta], _VARINTS[index]
+    size = len(delta_bytes) + len(offset_bytes) + len(key_length) + len(key_bytes) + len(value_length) + 2
+    head = _HEADS[size + len(value_bytes)]
+    return b"".join((head, delta_bytes, offset_bytes, key_length, key_bytes, value_length, value_bytes, b"\0"))

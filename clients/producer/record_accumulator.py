@@ -82,6 +82,7 @@ class RecordAccumulator:
         self.incomplete: dict[ProducerBatch, None] = {}
         """Batches that are not done, by age."""
         self.used_bytes = 0
+        self.buffer_bytes = config.buffer_bytes
         self.is_closed = False
         self.flushes = 0
         """How many wait for everything to be sent."""
@@ -99,7 +100,7 @@ class RecordAccumulator:
     @property
     def is_full(self) -> bool:
         """Whether records must wait for others to be acknowledged."""
-        return self.used_bytes >= self._config.buffer_bytes
+        return self.used_bytes >= self.buffer_bytes
 
     # Filling
 
@@ -128,38 +129,44 @@ class RecordAccumulator:
             queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
         return queue
 
-    def _switch(self, topic: TopicQueues) -> None:
-        candidates = topic.available or topic.queues
-        topic.sticky = self._rng.choice(candidates) if candidates else None
+    def _switch(self, topic: TopicQueues) -> PartitionQueue:
+        topic.sticky = self._rng.choice(topic.available or topic.queues)
         topic.sticky_bytes = 0
+        return topic.sticky
 
     def append(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        *,
-        sticky: TopicQueues | None = None,
+        self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> FutureRecordMetadata:
-        """Add a record. Raises ``RecordTooLarge``; whether there is space is the caller's to ask first.
-
-        With ``sticky``, ``queue`` is that topic's sticky one, and the record may as well go to the next that is.
-        """
+        """Add a record. Raises ``RecordTooLarge``; whether there is space is the caller's to ask first."""
         batch = queue.open
         if batch is not None:
             size = batch.append(timestamp, key, value, headers)
             if size:
                 self.used_bytes += size
                 return FutureRecordMetadata(batch, batch.record_count - 1, timestamp)
-            queue.open = None
-            self._on_batch()
-            if sticky is not None:
-                self._switch(sticky)
-                assert sticky.sticky is not None
-                return self.append(sticky.sticky, timestamp, key, value, headers)
+            self._close_batch(queue)
         return self._append_to_new(queue, timestamp, key, value, headers)
+
+    def append_sticky(
+        self, topic: TopicQueues, timestamp: int, value: bytes | None, headers: Headers
+    ) -> FutureRecordMetadata:
+        """Add a record without key, where such records go now: the hottest path."""
+        queue = topic.sticky
+        assert queue is not None
+        batch = queue.open
+        if batch is not None:
+            size = batch.append(timestamp, None, value, headers)
+            if size:
+                self.used_bytes += size
+                return FutureRecordMetadata(batch, batch.record_count - 1, timestamp)
+            self._close_batch(queue)
+            queue = self._switch(topic)
+        return self.append(queue, timestamp, None, value, headers)
+
+    def _close_batch(self, queue: PartitionQueue) -> None:
+        """There was no room for a record in it."""
+        queue.open = None
+        self._on_batch()
 
     def _append_to_new(
         self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers

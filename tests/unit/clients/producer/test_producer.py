@@ -123,17 +123,18 @@ async def test_a_flush_does_not_wait_for_the_linger() -> None:
 
 @in_virtual_time
 async def test_at_most_five_requests_are_unanswered() -> None:
-    stage = Stage(partitions=1)
-    async with stage.producing(linger_ms=0, batch_bytes=512) as producer:
-        await (await producer.send(TOPIC, b"first"))  # From here on several may be under way.
+    stage = Stage(partitions=2)
+    async with stage.producing(linger_ms=0, batch_bytes=512, max_request_bytes=1024) as producer:
+        for partition in range(2):
+            await (await producer.send(TOPIC, b"first", partition=partition))  # Several may be under way from now on.
         stage.broker.script[ProduceRequest] = Reaction.HOLD
-        futures = await send_all(producer, 20, size=600)
+        futures = [await producer.send(TOPIC, bytes(600), partition=number % 2) for number in range(20)]
         await asyncio.sleep(1)
         assert len(stage.broker.held) == 5
         stage.broker.script[ProduceRequest] = lambda request: stage.produce(stage.broker, request)
         while stage.broker.held:
             stage.broker.release(lambda request: stage.produce(stage.broker, request))
-        assert [(await future).offset for future in futures] == list(range(1, 21))
+        assert [(await future).offset for future in futures] == [1 + number // 2 for number in range(20)]
 
 
 @in_virtual_time
@@ -423,6 +424,54 @@ async def test_send_waits_for_space_in_the_order_of_the_calls() -> None:
 
 
 @in_virtual_time
+async def test_nobody_gets_in_before_those_who_wait() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = Reaction.HOLD
+    async with stage.producing(linger_ms=0, max_request_bytes=4096, buffer_bytes=4096) as producer:
+        first = await producer.send(TOPIC, b"%06d" % 0 + bytes(4000))
+        second = await producer.send(TOPIC, b"%06d" % 1 + bytes(80))
+        waiting = asyncio.ensure_future(producer.send(TOPIC, b"%06d" % 2))  # noqa: TID251
+        await asyncio.sleep(1)
+        refused: list[BufferFull] = []
+
+        def overtake(future: FutureRecordMetadata) -> None:
+            try:
+                producer.send_nowait(TOPIC, b"%06d" % 3)
+            except BufferFull as error:
+                refused.append(error)
+
+        first.add_done_callback(overtake)  # Space is free then, and the one who waits for it has not run yet.
+        stage.broker.script[ProduceRequest] = lambda request: stage.produce(stage.broker, request)
+        stage.broker.release(lambda request: stage.produce(stage.broker, request))
+        await (await waiting)
+        assert len(refused) == 1
+        assert second.done()
+        await producer.send(TOPIC, b"%06d" % 3)
+    assert numbers(stage.values()) == [0, 1, 2, 3]
+
+
+@in_virtual_time
+async def test_who_has_waited_does_not_get_in_again_before_the_others() -> None:
+    stage = Stage(partitions=1)
+    stage.broker.script[ProduceRequest] = Reaction.HOLD
+    async with stage.producing(linger_ms=0, max_request_bytes=4096, buffer_bytes=4096) as producer:
+        await producer.send(TOPIC, b"%06d" % 0 + bytes(4000))
+        await producer.send(TOPIC, b"%06d" % 1 + bytes(80))
+
+        async def send(*values: int) -> None:
+            for number in values:
+                await producer.send(TOPIC, b"%06d" % number)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send(2, 4))
+            group.create_task(send(3))
+            await asyncio.sleep(1)
+            stage.broker.script[ProduceRequest] = lambda request: stage.produce(stage.broker, request)
+            stage.broker.release(lambda request: stage.produce(stage.broker, request))
+    assert numbers(stage.values()) == [0, 1, 2, 3, 4]
+
+
+@in_virtual_time
 async def test_waiting_for_space_has_an_end() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.HOLD
@@ -507,6 +556,22 @@ async def test_closing_has_an_end_and_fails_what_is_left() -> None:
         assert asyncio.get_running_loop().time() - started == pytest.approx(3.0, abs=0.1)
         assert [type(future.exception()) for future in futures] == [ProducerClosed, ProducerClosed]
         assert isinstance(await outcome(waiting), ProducerClosed)
+
+
+@in_virtual_time
+async def test_closing_tells_who_waits_for_a_transaction() -> None:
+    stage = Stage(partitions=1, transaction_version=2)
+    async with stage.producing(transactional_id="id") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        stage.broker.script[TxnOffsetCommitRequest] = Reaction.HOLD
+        offsets = asyncio.ensure_future(producer.send_offsets_to_transaction(OFFSETS, GROUP))  # noqa: TID251
+        await asyncio.sleep(1)
+        committing = asyncio.ensure_future(producer.commit_transaction())  # noqa: TID251
+        await asyncio.sleep(1)
+        await producer.close(timeout_seconds=1)
+        assert isinstance(await outcome(offsets), ProducerClosed)
+        assert isinstance(await outcome(committing), ProducerClosed)
 
 
 @in_virtual_time
@@ -733,10 +798,9 @@ async def test_when_a_call_raises_the_records_have_failed() -> None:
         producer.begin_transaction()
         stage.broker.script[AddPartitionsToTxnRequest] = Reaction.HOLD
         future = await producer.send(TOPIC, b"value")
-        committing = asyncio.ensure_future(producer.commit_transaction())  # noqa: TID251
-        await asyncio.sleep(1)
-        stage.broker.release(fenced)
-        assert isinstance(await outcome(committing), ProducerFenced)
+        asyncio.get_running_loop().call_later(1, stage.broker.release, fenced)
+        with pytest.raises(ProducerFenced):
+            await producer.commit_transaction()
         assert isinstance(future.exception(), ProducerFenced)
 
 

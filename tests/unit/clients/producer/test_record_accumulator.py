@@ -28,8 +28,7 @@ def producer(partitions: int = 4, **settings: int) -> PureProducer:
 
 def send_keyless(made: PureProducer, value: bytes = VALUE) -> FutureRecordMetadata:
     topic = made.accumulator.topics[TOPIC]
-    assert topic.sticky is not None
-    return made.accumulator.append(topic.sticky, 0, None, value, (), sticky=topic)
+    return made.accumulator.append_sticky(topic, 0, value, ())
 
 
 def ready(made: PureProducer) -> bool:
