@@ -158,6 +158,18 @@ def test_clients_of_both_versions_may_take_turns() -> None:
         assert [marker[1:] for marker in w.markers(INVOICES)] == [(1, True, 0, 2), (1, True, 0, 0), (2, True, 0, 2)]
 
 
+def test_a_producer_that_missed_the_answer_to_its_end_may_initialise_itself_as_who_it_was() -> None:
+    """KIP-360: it gets what the end gave it, as long as the coordinator remembers and nobody has come since."""
+    with world() as w:
+        w.cluster.add_topic("invoices")
+        producer = w.producer()
+        add(w, producer)
+        w.end_and_bump(producer)
+        assert w.init(expected=producer).wait().producer == bumped(producer)
+        assert w.producer() == bumped(producer, 2)
+        assert w.init(expected=producer).wait().error is ErrorCode.PRODUCER_FENCED
+
+
 # The coordinator's own aborts
 
 
@@ -340,6 +352,7 @@ def test_one_reservation_serves_all_that_timed_out() -> None:
         table = w.log.table()
         assert {metadata.state for metadata in table.values()} == {TransactionState.COMPLETE_ABORT}
         assert len({metadata.producer_id for metadata in table.values()}) == 4
+        assert w.producer_ids.given == 4
 
 
 @pytest.mark.parametrize("block", [0, 1_000])
