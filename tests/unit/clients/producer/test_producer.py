@@ -454,7 +454,8 @@ async def test_nobody_gets_in_before_those_who_wait() -> None:
 async def test_who_has_waited_does_not_get_in_again_before_the_others() -> None:
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.HOLD
-    async with stage.producing(linger_ms=0, max_request_bytes=4096, buffer_bytes=4096) as producer:
+    settings = {"linger_ms": 60_000, "batch_bytes": 1024, "max_request_bytes": 4096, "buffer_bytes": 4096}
+    async with stage.producing(**settings) as producer:
         await producer.send(TOPIC, b"%06d" % 0 + bytes(4000))
         await producer.send(TOPIC, b"%06d" % 1 + bytes(80))
 
