@@ -30,6 +30,8 @@ from protocol.topic_partition import TopicPartition
 
 INVALID_OFFSET: Final = -1
 DEFAULT_RETENTION: Final = -1
+_NEVER_MS: Final = 2**63 - 1
+"""The latest time that a record can say."""
 MAX_TOMBSTONES: Final = 1000
 """How many tombstones go into one batch when offsets expire."""
 
@@ -100,7 +102,7 @@ def commit(
         reply(errors)
         return
     now_ms = shard.now().wall_ms
-    expire_ms = None if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
+    expire_ms = None if retention_ms == DEFAULT_RETENTION else min(now_ms + retention_ms, _NEVER_MS)
     changes = [_change(shard, metadata, committer.group_id, offset, now_ms, expire_ms) for offset in accepted]
     end = shard.write_offsets(changes, producer)
     if isinstance(end, ErrorCode):

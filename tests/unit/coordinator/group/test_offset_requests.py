@@ -80,6 +80,18 @@ def test_members_of_a_group_that_is_gone_may_be_told_so() -> None:
         assert call.answer == {P0: ErrorCode.GROUP_ID_NOT_FOUND}
 
 
+def test_an_offset_may_be_kept_for_ever() -> None:
+    with group_world() as w:
+        call = w.begin(
+            lambda reply: w.coordinator.commit_offsets(
+                Committer(GROUP, "", None, -1), [OffsetToCommit(P0, 1)], reply, retention_ms=2**63 - 1
+            )
+        )
+        assert call.answer == {P0: OK}
+        w.sleep(2 * DAY)
+        assert w.fetched() == (1, -1, "", OK)
+
+
 def test_metadata_has_a_size_limit_for_each_partition() -> None:
     with group_world() as w:
         too_large = OffsetToCommit(P0, 1, -1, "x" * 4097)
