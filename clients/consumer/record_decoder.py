@@ -103,8 +103,7 @@ def _decode_rows(payload: bytes, header: BatchHeader, topic: str, partition: int
                 field_end = at + (byte >> 1)
             else:
                 at, field_end = _long_range(payload, at)
-            key = payload[at:field_end]
-            at = field_end
+            key, at = payload[at:field_end], field_end
         byte = payload[at]
         if byte == _NULL:
             at += 1
@@ -118,8 +117,7 @@ def _decode_rows(payload: bytes, header: BatchHeader, topic: str, partition: int
                 field_end = at + ((byte & 0x7F | high << 7) >> 1)
             else:
                 at, field_end = _long_range(payload, at)
-            value = payload[at:field_end]
-            at = field_end
+            value, at = payload[at:field_end], field_end
         headers = b"" if at + 1 == end and payload[at] == 0 else _headers(payload, at, end)
         append((topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch))
         at = end
