@@ -23,21 +23,24 @@ from tests.simulation.workload import Workload
 
 SEEDS = int(os.environ.get("ONCELOG_SEEDS", "300"))
 CHUNKS = 10
-LATE_REQUESTS = 100
-"""How many requests of version 2, in each chunk, come late."""
 AT_LEAST = {
     "ended in version 1": 100,
     "ended in version 2": 100,
     "level changed": 10,
-    "changed version": 2,
+    "changed version": 1,
     "new producer id": 2,
-    "told to abort": 10,
+    "told to abort": 5,
+    "EndTxnRequest ": 20,
     "EndTxnRequest PRODUCER_FENCED": 5,
+    "ProduceRequest ": 40,
     "ProduceRequest INVALID_PRODUCER_EPOCH": 20,
-    "TxnOffsetCommitRequest INVALID_PRODUCER_EPOCH": 2,
-    "WriteTxnMarkersRequest INVALID_PRODUCER_EPOCH": 2,
+    "TxnOffsetCommitRequest ": 2,
+    "WriteTxnMarkersRequest ": 10,
 }
-"""What every chunk must have seen, lest the histories become harmless without anybody noticing."""
+"""How many events that begin so each chunk must have seen, lest the histories become harmless without anybody noticing.
+
+The requests are those of version 2 that came late: more than a thousand of them in all.
+"""
 
 
 def settings(rng: random.Random, *, with_power_loss: bool) -> dict[str, str]:
@@ -170,9 +173,8 @@ def test_crashes_lose_duplicate_and_tear_nothing(chunk: int) -> None:
     for seed in range(chunk, SEEDS, CHUNKS):
         events += run(seed).events
     if SEEDS >= 300:
-        rare = {event: count for event, count in AT_LEAST.items() if events[event] < count}
-        assert not rare, f"too seldom in these histories: {rare} of {events}"
-        assert sum(events[event] for event in events if "Request " in event) >= LATE_REQUESTS
+        seen = {what: sum(events[event] for event in events if event.startswith(what)) for what in AT_LEAST}
+        assert all(seen[what] >= count for what, count in AT_LEAST.items()), f"too little of something: {seen}"
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
