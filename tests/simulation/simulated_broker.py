@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.config_sources import load_config
 from broker.server import Broker, start_broker
+from broker.store_choice import OpenStore, open_store
 from tests.simulation.sim_disk import CrashKind
 from tests.simulation.stopping_disk import StoppingDisk
 from tests.simulation.virtual_loop import SimProcess, VirtualLoop
@@ -26,9 +27,20 @@ SMALL: Mapping[str, str] = {
 class SimulatedBroker:
     """``start``, then ``crash`` or ``stop``, then ``start`` again, on the same disk."""
 
-    def __init__(self, loop: VirtualLoop, rng: random.Random, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        rng: random.Random,
+        settings: Mapping[str, str] | None = None,
+        *,
+        name: str | None = None,
+        open_store: OpenStore = open_store,
+    ) -> None:
+        """``name``: of its processes, in all of its lives; else each has one of its own."""
         self._loop = loop
         self._rng = rng
+        self._name = name
+        self._open_store = open_store
         self.disk = StoppingDisk()
         self.settings = {**SMALL, **(settings or {})}
         self.process: SimProcess | None = None
@@ -40,7 +52,7 @@ class SimulatedBroker:
 
     async def start(self) -> None:
         self.starts += 1
-        self.process = SimProcess(self._loop, f"broker-{self.starts}")
+        self.process = SimProcess(self._loop, self._name or f"broker-{self.starts}")
         self.broker = await self.process.run(self._start())
 
     async def _start(self) -> Broker:
@@ -48,7 +60,9 @@ class SimulatedBroker:
             overrides=[f"{key}={value}" for key, value in self.settings.items()], environment={}
         ).config
         rng = random.Random(self._rng.getrandbits(64))
-        return await start_broker(config, disk=self.disk, wall_clock=self.wall_clock, rng=rng)
+        return await start_broker(
+            config, disk=self.disk, wall_clock=self.wall_clock, rng=rng, open_store=self._open_store
+        )
 
     @property
     def is_down(self) -> bool:

@@ -8,7 +8,9 @@ loop in production goes through the disk seam, which is inline here.
 
 Several processes share the loop. Each runs in a context of its own that names its :class:`SimProcess`; callbacks,
 tasks and timers inherit it. A process that is killed leaves nothing behind: the loop drops its callbacks and the other
-ends of its connections see a reset, as the kernel would have it.
+ends of its connections see a reset, as the kernel would have it. One that is paused (SIGSTOP) does nothing until it
+goes on, and then everything at once. Processes can be cut off from each other: what they send then arrives when they
+are joined again, as with TCP, and a connection that is tried meanwhile is made by then.
 """
 
 import asyncio
@@ -28,6 +30,8 @@ class SimProcess:
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
         self.name = name
         self.alive = True
+        self.paused = False
+        self._held: deque[Callable[[], None]] = deque()
         self._loop = loop
         self.context = contextvars.copy_context()
         self.context.run(_PROCESS.set, self)
@@ -37,6 +41,27 @@ class SimProcess:
     def run(self, work: Any) -> "asyncio.Task[Any]":
         """Run a coroutine inside this process."""
         return self._loop.create_task(work, context=self.context)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT: what was due meanwhile happens now, in its order."""
+        self.paused = False
+        held, self._held = self._held, deque()
+        for call in held:
+            self._loop.call_soon(call, context=self.context)
+
+    def call(self, callback: Callable[..., None], *args: Any) -> None:
+        """Run one of this process's callbacks, unless or until it cannot run."""
+        if not self.alive:
+            return
+        if self.paused:
+            context = contextvars.copy_context()
+            self._held.append(lambda: context.run(callback, *args))
+        else:
+            callback(*args)
 
     def kill(self) -> None:
         """kill -9. Its tasks stay as they are, and the loop keeps them: to collect them runs ``finally`` blocks."""
@@ -117,7 +142,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
         if process is None:
             return callback
-        return lambda *args: callback(*args) if process.alive else None
+        return lambda *args: process.call(callback, *args)
 
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list
@@ -150,6 +175,10 @@ class Network:
         self.segment_bytes = MAX_SEGMENT
         self.stall_probability = 0.0
         """How likely a segment, and with it all that follows on its connection, is held up for a while."""
+        self._severed: set[tuple[str, str]] = set()
+        self._healed = asyncio.Event()
+        self.holding: dict[SimTransport, None] = {}
+        """Ends of connections that keep what they sent until the way is open again."""
 
     def listen(self, factory: Callable[[], Any], host: str, port: int) -> "SimServer":
         if port == 0:
@@ -178,9 +207,29 @@ class Network:
         if self._listeners.get(server.port) is server:
             del self._listeners[server.port]
 
+    def sever(self, sender: str, receiver: str) -> None:
+        """Hold everything that one process (by its name) sends to another, until ``heal``."""
+        self._severed.add((sender, receiver))
+
+    def heal(self) -> None:
+        """Everybody reaches everybody again."""
+        self._severed.clear()
+        self._healed.set()
+        self._healed = asyncio.Event()
+        holding, self.holding = self.holding, {}
+        for transport in holding:
+            transport.release()
+
+    def is_severed(self, sender: SimProcess | None, receiver: SimProcess | None) -> bool:
+        return sender is not None and receiver is not None and (sender.name, receiver.name) in self._severed
+
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple["SimTransport", Any]:
         await asyncio.sleep(self.delay())
-        server = self._listeners.get(port)
+        me = _PROCESS.get()
+        while (server := self._listeners.get(port)) is not None and (
+            self.is_severed(me, server.process) or self.is_severed(server.process, me)
+        ):
+            await self._healed.wait()
         if server is None:
             raise ConnectionRefusedError(111, f"nothing listens on {host}:{port}")
         self._next_client_port += 1
@@ -265,6 +314,8 @@ class SimTransport(asyncio.Transport):
         self._dead = False
         self._lost = False
         self._end_received = False
+        self._held: deque[Callable[[], None]] = deque()
+        """What arrived while the way to the other end was cut."""
 
     def attach(self, protocol: Any) -> None:
         self._protocol = protocol
@@ -322,7 +373,20 @@ class SimTransport(asyncio.Transport):
     def _at_arrival(self, action: Callable[[], None]) -> None:
         """Do ``action`` at the other end, after everything that was sent before it."""
         self._arrival = max(self._arrival + 1e-9, self._loop.time() + self._network.delay())
-        self._loop.call_at(self._arrival, action, context=self.peer.context)
+        self._loop.call_at(self._arrival, self._arrived, action, context=self.peer.context)
+
+    def _arrived(self, action: Callable[[], None]) -> None:
+        if self._held or self._network.is_severed(self.process, self.peer.process):
+            self._held.append(action)
+            self._network.holding[self] = None
+        else:
+            action()
+
+    def release(self) -> None:
+        """The way is open again."""
+        held, self._held = self._held, deque()
+        for action in held:
+            self._loop.call_soon(action, context=self.peer.context)
 
     def _arrive(self, segment: bytes) -> None:
         """The segment reached this end. The trace sees it, so that two runs can be compared byte by byte."""
