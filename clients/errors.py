@@ -154,7 +154,7 @@ class BufferFull(ProducerError):
 
 
 class RecordTooLarge(ProducerError):
-    """A record that no request may hold."""
+    """A record that no request may hold, by ``max_request_bytes``; a broker's own limit is a ``BrokerRefused``."""
 
     remedy = Remedy.RECONFIGURE
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BufferedReader
-from typing import Final, cast
+from random import Random
+from typing import Final, Literal, cast
 
 import click
 
@@ -13,21 +15,14 @@ from clients.cli.arguments import parse_assignments
 from clients.cli.lines import LineFormat, LineSplitter
 from clients.cli.session import Session, example, wall_clock, with_session
 from clients.cluster import Cluster
-from clients.errors import BrokerRefused, Refusal, error_code
-from clients.producer.batch_sender import (
-    ACKS_ALL,
-    ACKS_LEADER,
-    ACKS_NONE,
-    send_batches,
-    send_batches_unacknowledged,
-)
-from clients.producer.partitioner import partition_for_key
+from clients.errors import DeliveryTimedOut, OperationTimedOut, OutcomeUnknown, RequestTimedOut
+from clients.producer import FutureRecordMetadata, Producer, ProducerConfig
 from protocol.records.compression import Compression
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.topic_partition import TopicPartition
 
-_ACKS: Final = {"all": ACKS_ALL, "1": ACKS_LEADER, "0": ACKS_NONE}
 _READ_BYTES: Final = 256 * 1024
+_LARGEST_REQUEST: Final = 64 * 1024 * 1024
+"""Far above what brokers take, so that it is they who say how much is too much."""
+_LINGER_MS: Final = 5
 
 
 @dataclass(slots=True)
@@ -38,61 +33,67 @@ class _Progress:
     first_offset: int | None = None
     last_offset: int | None = None
 
+    def note(self, offset: int) -> None:
+        self.records += 1
+        if offset >= 0:
+            self.first_offset = offset if self.first_offset is None else self.first_offset
+            self.last_offset = offset
+
 
 @dataclass(slots=True, kw_only=True)
 class _LineProducer:
-    """Sends the lines of one read as one batch for each partition, and waits for the answers before the next read."""
+    """Sends lines, and keeps account of those that are acknowledged."""
 
-    cluster: Cluster
+    producer: Producer
     topic: str
     partition: int | None
-    acks: int
-    compression: Compression
     format: LineFormat
-    partition_count: int = 0
     progress: dict[int, _Progress] = field(default_factory=dict)
+    under_way: deque[FutureRecordMetadata] = field(default_factory=deque)
 
     async def send(self, lines: Iterable[bytes]) -> None:
-        batches = self._batches(lines)
-        encoded = {
-            TopicPartition(self.topic, index): build_batch(records, compression=self.compression)
-            for index, records in batches.items()
-        }
-        if self.acks == ACKS_NONE:
-            await send_batches_unacknowledged(self.cluster, encoded)
-            for index, records in batches.items():
-                self.progress.setdefault(index, _Progress()).records += len(records)
-            return
-        answers = await send_batches(self.cluster, encoded, acks=self.acks)
-        for tp, written in answers.found.items():
-            self._note(tp.partition, len(batches[tp.partition]), written.base_offset)
-        for tp, error in answers.failed.items():
-            raise BrokerRefused(str(tp), Refusal(error=error))
-
-    def _batches(self, lines: Iterable[bytes]) -> dict[int, list[NewRecord]]:
-        partitions = self.partition_count
-        without_key = self.cluster.rng.randrange(partitions) if self.partition is None else self.partition
-        now_ms = wall_clock()
-        batches: dict[int, list[NewRecord]] = {}
+        """Send what was read; what a broker refuses raises here, or with a later line."""
         for line in lines:
-            record = self.format.record(line, now_ms)
-            by_key = self.partition is None and record.key is not None
-            index = partition_for_key(record.key or b"", partitions) if by_key else without_key
-            batches.setdefault(index, []).append(record)
-        return batches
+            record = self.format.record(line, wall_clock())
+            future = await self.producer.send(
+                self.topic,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                partition=self.partition,
+                timestamp_ms=record.timestamp,
+            )
+            self.under_way.append(future)
+            while self.under_way and self.under_way[0].done():
+                self._note(self.under_way.popleft())
 
-    async def find_topic(self) -> None:
-        """Learn how many partitions there are; raises ``BrokerRefused`` if the one that was named is none of them."""
-        topic = (await self.cluster.topics([self.topic], create=True))[self.topic]
-        if topic.error_code:
-            raise BrokerRefused(f"topic {self.topic}", Refusal(error=error_code(topic.error_code)))
-        self.partition_count = len(topic.partitions)
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        await self.producer.flush()
+        while self.under_way:
+            self._note(self.under_way.popleft())
 
-    def _note(self, index: int, count: int, base_offset: int) -> None:
-        progress = self.progress.setdefault(index, _Progress())
-        progress.records += count
-        progress.first_offset = base_offset if progress.first_offset is None else progress.first_offset
-        progress.last_offset = base_offset + count - 1
+    def _note(self, future: FutureRecordMetadata) -> None:
+        metadata = future.result()
+        self.progress.setdefault(metadata.partition, _Progress()).note(metadata.offset)
+
+
+def _config(session: Session, acks: Literal["all", "1", "0"], compression: str) -> ProducerConfig:
+    timeout_ms = max(1, int(session.timeout_seconds * 1000))
+    return ProducerConfig(
+        bootstrap=",".join(map(str, session.bootstrap)),
+        client_id="oncelog-cli",
+        acks=acks,
+        enable_idempotence=acks == "all",
+        compression=cast(Literal["none", "gzip", "snappy", "lz4", "zstd"], compression),
+        linger_ms=_LINGER_MS,
+        max_request_bytes=_LARGEST_REQUEST,
+        buffer_bytes=_LARGEST_REQUEST,
+        max_block_ms=timeout_ms,
+        request_timeout_ms=timeout_ms,
+        delivery_timeout_ms=timeout_ms + _LINGER_MS,
+        connect_timeout_ms=timeout_ms,
+    )
 
 
 async def _read_input() -> bytes:
@@ -117,15 +118,12 @@ async def _until_readable(stream: BufferedReader) -> None:
 
 
 async def _produce_input(producer: _LineProducer) -> None:
-    await producer.find_topic()
+    await producer.producer.partitions_for(producer.topic)
     lines = LineSplitter()
     while data := await _read_input():
-        whole = lines.feed(data)
-        if whole:
-            await producer.send(whole)
-    last = list(lines.finish())
-    if last:
-        await producer.send(last)
+        await producer.send(lines.feed(data))
+    await producer.send(lines.finish())
+    await producer.finish()
 
 
 @click.command(
@@ -159,13 +157,14 @@ def produce(
     key: str | None,
     key_separator: str | None,
     headers: tuple[str, ...],
-    acks: str,
+    acks: Literal["all", "1", "0"],
     compression: str,
     empty_as_null: bool,
 ) -> None:
     """Write each line of standard input as a record.
 
-    Each is written at least once: one whose acknowledgement is lost is written again.
+    With --acks all each is written once, even if its acknowledgement is lost; with --acks 1 it may then be there twice,
+    and with --acks 0 not at all.
     """
     line_format = LineFormat(
         key=None if key is None else key.encode(),
@@ -174,17 +173,14 @@ def produce(
         empty_is_null=empty_as_null,
     )
 
-    async def work(cluster: Cluster) -> dict[int, _Progress]:
-        producer = _LineProducer(
-            cluster=cluster,
-            topic=topic,
-            partition=partition,
-            acks=_ACKS[acks],
-            compression=Compression[compression.upper()],
-            format=line_format,
-        )
-        await _produce_input(producer)
-        return producer.progress
+    async def work(_: Cluster) -> dict[int, _Progress]:
+        async with Producer(_config(session, acks, compression), rng=Random(), wall_clock=wall_clock) as producer:
+            lines = _LineProducer(producer=producer, topic=topic, partition=partition, format=line_format)
+            try:
+                await _produce_input(lines)
+            except (DeliveryTimedOut, OperationTimedOut, OutcomeUnknown) as error:
+                raise RequestTimedOut(str(error)) from error
+            return lines.progress
 
     rows = [
         {

@@ -13,7 +13,6 @@ from clients.errors import (
     DeliveryTimedOut,
     OutcomeUnknown,
     ProducerFenced,
-    RecordTooLarge,
     Refusal,
     TransactionAbortable,
     TransactionAborted,
@@ -44,7 +43,6 @@ STALE_METADATA: Final = frozenset(
     }
 )
 """Errors after which metadata has to be asked for again (``InvalidMetadataException``)."""
-_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _CONCURRENT_TRANSACTIONS_SECONDS: Final = 0.02
 """The transaction before is being completed, which takes milliseconds (KAFKA-5482)."""
 
@@ -186,8 +184,6 @@ def _error(batch: ProducerBatch, refused: Refusal) -> ClientError:
     subject = str(batch.topic_partition)
     if batch.maybe_written:
         return OutcomeUnknown(f"{subject}: {refused}, but it, or a former attempt, may have been written")
-    if refused.error in _TOO_LARGE:
-        return RecordTooLarge(f"{subject}: {refused}")
     if refused.error == ErrorCode.PRODUCER_FENCED:
         return ProducerFenced(f"{subject}: {refused}")
     if refused.error == ErrorCode.TRANSACTION_ABORTABLE:
