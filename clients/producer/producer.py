@@ -47,11 +47,11 @@ from clients.errors import (
     error_code,
 )
 from clients.producer.batch_delivery import BatchDelivery
+from clients.producer.future_record_metadata import FutureRecordMetadata
 from clients.producer.partitioner import partition_for_key
 from clients.producer.producer_batch import Headers, ProducerBatch
 from clients.producer.producer_config import ProducerConfig
 from clients.producer.record_accumulator import PartitionQueue, RecordAccumulator, TopicQueues
-from clients.producer.record_metadata import FutureRecordMetadata
 from clients.producer.sender import Sender
 from clients.producer.transaction_manager import State, TransactionManager
 from clients.producer.transactional_result import TransactionalResult
@@ -235,8 +235,12 @@ class Producer:
                 pass
         try:
             async with asyncio.timeout(self._max_block_seconds):
-                await self._learn(topic, partition)
-                return await self._accept_in_turn(topic, value, key, headers, partition, timestamp_ms)
+                while True:
+                    await self._learn(topic, partition)
+                    try:
+                        return await self._accept_in_turn(topic, value, key, headers, partition, timestamp_ms)
+                    except BufferFull:  # The topic was forgotten while there was no space.
+                        continue
         except TimeoutError:
             raise OperationTimedOut(f"no space or no metadata for a record of {topic} in time") from None
 

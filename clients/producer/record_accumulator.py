@@ -17,9 +17,9 @@ from typing import Final
 
 from clients.cluster_metadata import ClusterMetadata
 from clients.errors import RecordTooLarge
+from clients.producer.future_record_metadata import FutureRecordMetadata
 from clients.producer.producer_batch import Headers, ProducerBatch
 from clients.producer.producer_config import ProducerConfig
-from clients.producer.record_metadata import FutureRecordMetadata
 from clients.producer.transaction_manager import State, TransactionManager
 from protocol.records.record_batch import HEADER_SIZE
 from protocol.topic_partition import TopicPartition

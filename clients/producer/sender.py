@@ -47,7 +47,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.schema import ZERO_UUID
+from protocol.schema import ZERO_UUID, Message
 from protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -363,9 +363,10 @@ class Sender:
         route = _route(request.coordinator)
         try:
             connection = await route.resolve(self._cluster)
-            self._look_at_coordinator(request, connection)
+            message, versions = request.message(), request.versions
+            self._look_at_coordinator(request, message, connection)
             response = await connection.send(
-                request.message(), request.response_type, at_most=request.versions.last, timeout=self._request_seconds
+                message, request.response_type, at_most=versions.last, timeout=self._request_seconds
             )
         except BrokerRefused as error:
             return request.coordinator_refused(error.refusal)
@@ -382,10 +383,10 @@ class Sender:
             route.forget(self._cluster)
         return effect
 
-    def _look_at_coordinator(self, request: TransactionRequest, connection: Connection) -> None:
+    def _look_at_coordinator(self, request: TransactionRequest, message: Message, connection: Connection) -> None:
         """Learn what it can do; raises ``VersionNotSupported`` if it is not what the request needs."""
         wanted = request.versions
-        chosen = connection.versions.choose(type(request.message()), wanted.last)
+        chosen = connection.versions.choose(type(message), wanted.last)
         if chosen is None or chosen < wanted.first:
             raise VersionNotSupported(
                 f"{connection.address} serves no version {wanted.first} to {wanted.last} of {request.name}"

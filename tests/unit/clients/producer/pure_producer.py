@@ -8,11 +8,11 @@ from random import Random
 from clients.cluster_metadata import ClusterMetadata
 from clients.connection import Address
 from clients.producer.batch_delivery import BatchDelivery
+from clients.producer.future_record_metadata import FutureRecordMetadata
 from clients.producer.producer_batch import ProducerBatch
 from clients.producer.producer_config import ProducerConfig
 from clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
 from clients.producer.record_accumulator import RecordAccumulator
-from clients.producer.record_metadata import FutureRecordMetadata
 from clients.producer.transaction_manager import TransactionManager
 from clients.producer.transaction_requests import InitProducerId, TransactionRequest
 from clients.retry import Backoff

@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.errors import BrokerRefused, ClientError, IllegalState, Refusal
+from clients.producer.future_record_metadata import FutureRecordMetadata
 from clients.producer.producer_batch import ProducerBatch
 from clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
-from clients.producer.record_metadata import FutureRecordMetadata, RecordMetadata
+from clients.producer.record_metadata import RecordMetadata
 from protocol.errors import ErrorCode
 from protocol.records.compression import Compression
 from protocol.records.record_batch import NewRecord, build_batch, crc_is_valid, iter_records, read_header

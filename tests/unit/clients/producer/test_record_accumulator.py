@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from clients.errors import RecordTooLarge
+from clients.producer.future_record_metadata import FutureRecordMetadata
 from clients.producer.producer_config import ProducerConfig
 from clients.producer.record_accumulator import RecordAccumulator
-from clients.producer.record_metadata import FutureRecordMetadata
 from protocol.errors import ErrorCode
 from tests.unit.clients.producer.pure_producer import LEADER, TOPIC, PureProducer, metadata_of
 
