@@ -47,7 +47,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.schema import ZERO_UUID, Message
+from protocol.schema import ZERO_UUID, Versions
 from protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -233,13 +233,19 @@ class Sender:
 
     def _send(self, link: BrokerLink, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
         try:
-            request, at_most = self._request(connection, batches)
+            request, versions = self._request(batches)
             if self._acks == 0:
-                connection.send_without_answer(request, at_most=at_most)
+                connection.send_without_answer(request, at_most=versions.last)
                 for batch in batches:
                     self._delivery.not_acknowledged(batch)
                 return
-            future = connection.send(request, ProduceResponse, at_most=at_most, timeout=self._request_seconds)
+            future = connection.send(
+                request,
+                ProduceResponse,
+                at_least=versions.first,
+                at_most=versions.last,
+                timeout=self._request_seconds,
+            )
         except VersionNotSupported as error:
             self._not_sent(batches, str(error), now)
             return
@@ -258,8 +264,8 @@ class Sender:
         for batch in batches:
             self._delivery.answered(batch, PartitionProduceResponse(error_code=error, error_message=reason), now)
 
-    def _request(self, connection: Connection, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int]:
-        """The request, and its newest version that means what it must (topic ids from 13, protocol 2 from 12)."""
+    def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, Versions]:
+        """The request, and the versions in which it means what it must (topic ids from 13, protocol 2 from 12)."""
         topics: dict[str, TopicProduceData] = {}
         metadata = self._cluster.metadata
         for batch in batches:
@@ -269,22 +275,20 @@ class Sender:
                 topic = topics[name] = TopicProduceData(name=name, topic_id=metadata.topic_id(name))
             records = batch.encode(self._config.codec)
             topic.partition_data.append(PartitionProduceData(index=partition, records=records))
-        at_most = ProduceRequest.versions.last
+        first, last = ProduceRequest.versions.first, ProduceRequest.versions.last
         if any(topic.topic_id == ZERO_UUID for topic in topics.values()):
-            at_most = _LAST_WITH_NAMES
+            last = _LAST_WITH_NAMES
         if self._manager.is_transactional and self._manager.protocol == 1:
-            at_most = _LAST_OF_PROTOCOL_1
+            last = _LAST_OF_PROTOCOL_1
         elif self._manager.is_transactional:
-            chosen = connection.versions.choose(ProduceRequest, at_most)
-            if chosen is None or chosen < _FIRST_OF_PROTOCOL_2:
-                raise VersionNotSupported(f"{connection.address} does not serve transaction protocol 2")
+            first = _FIRST_OF_PROTOCOL_2
         request = ProduceRequest(
             transactional_id=self._manager.transactional_id,
             acks=self._acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),
         )
-        return request, at_most
+        return request, Versions(first, last)
 
     def _answered(
         self,
@@ -363,10 +367,13 @@ class Sender:
         route = _route(request.coordinator)
         try:
             connection = await route.resolve(self._cluster)
-            message, versions = request.message(), request.versions
-            self._look_at_coordinator(request, message, connection)
+            self._look_at_coordinator(request, connection)
             response = await connection.send(
-                message, request.response_type, at_most=versions.last, timeout=self._request_seconds
+                request.message(),
+                request.response_type,
+                at_least=request.versions.first,
+                at_most=request.versions.last,
+                timeout=self._request_seconds,
             )
         except BrokerRefused as error:
             return request.coordinator_refused(error.refusal)
@@ -383,14 +390,8 @@ class Sender:
             route.forget(self._cluster)
         return effect
 
-    def _look_at_coordinator(self, request: TransactionRequest, message: Message, connection: Connection) -> None:
-        """Learn what it can do; raises ``VersionNotSupported`` if it is not what the request needs."""
-        wanted = request.versions
-        chosen = connection.versions.choose(type(message), wanted.last)
-        if chosen is None or chosen < wanted.first:
-            raise VersionNotSupported(
-                f"{connection.address} serves no version {wanted.first} to {wanted.last} of {request.name}"
-            )
+    def _look_at_coordinator(self, request: TransactionRequest, connection: Connection) -> None:
+        """Learn whether it can bump epochs: that decides whether an error can be recovered from."""
         bumps = connection.versions.range_of(ApiKey.INIT_PRODUCER_ID)
         if request.coordinator is not None and request.coordinator.kind is CoordinatorKind.TRANSACTION:
             self._manager.can_bump_epoch = bumps is not None and bumps.last >= _BUMPS_EPOCHS_FROM
