@@ -53,6 +53,7 @@ from clients.consumer.subscription_state import (
     NO_OFFSET,
     RESET_TO_EARLIEST,
     RESET_TO_LATEST,
+    TIMER_SLACK,
     FetchPosition,
     Leader,
     Phase,
@@ -133,7 +134,9 @@ class Consumer:
         self._news = asyncio.Event()
         """Set when poll should look at everything again."""
         self._sleepers: set[asyncio.Future[None]] = set()
-        self._is_started = self._is_closed = self._is_polling = False
+        self._is_started = self._is_polling = False
+        self._is_closing = self._is_closed = False
+        """While it is closing, its listener can still commit; nothing can be polled."""
         self._iterated = 0
 
     # Beginning and end
@@ -159,9 +162,9 @@ class Consumer:
 
         A static member does not leave. It ends in its time, done or not; what the listener raises comes out at the end.
         """
-        if self._is_closed:
+        if self._is_closing:
             return
-        self._is_closed = True
+        self._is_closing = True
         self._wake()
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         try:
@@ -176,6 +179,8 @@ class Consumer:
 
     async def _disconnect(self, deadline: float) -> None:
         """What can be said in good order until then; in any case, everything ends."""
+        self._is_closed = True
+        self._wake()
         await self._tasks.stop()
         await self._fetcher.close()
         clusters = [self._cluster.close()] if self._group is None else [self._cluster.close(), self._group.close()]
@@ -269,7 +274,7 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         """The next record. Only records that came out count as consumed, so ``commit`` may be called in between."""
         self._iterated = (self._iterated + 1) % _READ_AHEAD
-        is_quiet = not self._is_closed and not self._news.is_set() and (self._group is None or not self._group.is_due)
+        is_quiet = not self._is_closing and not self._news.is_set() and (self._group is None or not self._group.is_due)
         if self._iterated and is_quiet and (records := self._buffer.take(1)):
             if self._group is not None:
                 self._group.leave_poll(asyncio.get_running_loop().time())
@@ -299,6 +304,8 @@ class Consumer:
         loop = asyncio.get_running_loop()
         while True:
             self._raise_unless_open()
+            if self._is_closing:
+                raise ConsumerClosed("the consumer is being closed")
             if self._group is not None:
                 if self._group.is_due:
                     await self._rebalance(self._group, deadline)
@@ -308,7 +315,7 @@ class Consumer:
                 self._look_around()
             records = self._buffer.take(limit)
             self._fetcher.go_on()
-            if records or loop.time() >= deadline:
+            if records or loop.time() >= deadline - TIMER_SLACK:
                 return records
             await self._sleep_until(deadline)
 

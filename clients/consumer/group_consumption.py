@@ -16,7 +16,7 @@ from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.consumer.offset_commits import OffsetCommits
 from clients.consumer.rebalance_listener import RebalanceListener
 from clients.consumer.rebalances import Rebalances
-from clients.consumer.subscription_state import SubscriptionState
+from clients.consumer.subscription_state import TIMER_SLACK, SubscriptionState
 from clients.errors import ClientError
 from clients.retry import Backoff
 from protocol.topic_partition import TopicPartition
@@ -115,7 +115,7 @@ class GroupConsumption:
 
     def commit_if_due(self, now: float) -> None:
         """Commit what polls have returned, if it is time to: called before a poll returns more."""
-        if now < self.next_commit_at:
+        if now < self.next_commit_at - TIMER_SLACK:
             return
         self.next_commit_at = now + self._config.auto_commit_interval_ms / 1000
         self.commit_soon()

@@ -30,6 +30,7 @@ from clients.consumer.consumer_config import ConsumerConfig
 from clients.consumer.consumer_errors import InstanceFenced
 from clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
 from clients.consumer.member_reactions import HEARTBEAT, JOIN, SYNC, Reaction, reaction
+from clients.consumer.subscription_state import TIMER_SLACK
 from clients.errors import BrokerRefused, ClientError, Refusal, error_code
 from clients.retry import Backoff
 from protocol.errors import ErrorCode
@@ -282,9 +283,10 @@ class GroupMembership:
     def raise_failure(self) -> None:
         """Raise what a heartbeat found. Being fenced is for good; anything else is said once."""
         failure = self.failure
+        if isinstance(failure, InstanceFenced):
+            raise InstanceFenced(*failure.args)
         if failure is not None:
-            if not isinstance(failure, InstanceFenced):
-                self.failure = None
+            self.failure = None
             raise failure
 
     # Heartbeats
@@ -306,7 +308,7 @@ class GroupMembership:
                     return
                 last_success = loop.time()
                 continue
-            if loop.time() >= self.poll_deadline:
+            if loop.time() >= self.poll_deadline - TIMER_SLACK:
                 await self.leave("the application has not polled for max_poll_interval_ms")
                 return
             if await self._is_alive():

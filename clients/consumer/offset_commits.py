@@ -42,6 +42,8 @@ from protocol.topic_partition import TopicPartition
 
 _NEWEST_WITH_TOPIC_NAMES: Final = 9
 """Of OffsetCommit and OffsetFetch; version 10 has topic ids."""
+_UNKNOWN_ATTEMPTS: Final = 8
+"""A topic that is unknown for so long, some seconds, is not new but gone. (Kafka's consumer tries to the end.)"""
 _NOBODY: Final = Generation()
 
 
@@ -81,11 +83,17 @@ class OffsetCommits:
         membership: GroupMembership | None,
     ) -> None:
         attempt = 0
+        left = offsets
         while membership is None or membership.generation is generation:
-            if await self._try(offsets, generation, membership) is ErrorCode.NONE:
+            failed = await self._try(left, generation, membership)
+            if not failed:
                 return
+            unknown = [tp for tp, error in failed.items() if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            if attempt >= _UNKNOWN_ATTEMPTS and len(unknown) == len(failed):
+                raise self._refused(unknown[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             await asyncio.sleep(self._backoff.pause_seconds(attempt))
             attempt += 1
+            left = {topic_partition: offsets[topic_partition] for topic_partition in failed}
         raise _too_late(membership)
 
     async def _try(
@@ -93,8 +101,8 @@ class OffsetCommits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         generation: Generation,
         membership: GroupMembership | None,
-    ) -> ErrorCode:
-        """NONE when it is done, or an error that passes."""
+    ) -> dict[TopicPartition, ErrorCode]:
+        """The partitions that are to be tried again. Raises for those for which that is of no use."""
         request = OffsetCommitRequest(
             group_id=self._link.group_id,
             generation_id_or_member_epoch=generation.generation_id,
@@ -105,14 +113,19 @@ class OffsetCommits:
         try:
             answer = await self._link.ask(request, OffsetCommitResponse, at_most=_NEWEST_WITH_TOPIC_NAMES)
         except NO_ANSWER:
-            return ErrorCode.NETWORK_EXCEPTION
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                error = error_code(partition.error_code)
-                if error is not ErrorCode.NONE:
-                    self._judge(TopicPartition(topic.name, partition.partition_index), error, generation, membership)
-                    return error
-        return ErrorCode.NONE
+            return dict.fromkeys(offsets, ErrorCode.NETWORK_EXCEPTION)
+        failed = {
+            TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
+            for topic in answer.topics
+            for partition in topic.partitions
+            if partition.error_code
+        }
+        for topic_partition, error in failed.items():
+            self._judge(topic_partition, error, generation, membership)
+        return failed
+
+    def _refused(self, partition: TopicPartition, error: ErrorCode) -> BrokerRefused:
+        return BrokerRefused(f"group {self._link.group_id}, {partition}", Refusal(error=error))
 
     def _judge(
         self, partition: TopicPartition, error: ErrorCode, sent: Generation, membership: GroupMembership | None
@@ -122,7 +135,7 @@ class OffsetCommits:
         if to is Reaction.FIND_COORDINATOR:
             self._link.forget()
         elif to is Reaction.FAIL or (membership is None and to is Reaction.REJOIN):
-            raise BrokerRefused(f"group {self._link.group_id}, {partition}", Refusal(error=error))
+            raise self._refused(partition, error)
         elif to is not Reaction.ASK_AGAIN:
             raise self._rejected(to, error, sent, membership)
 

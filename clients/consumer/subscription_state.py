@@ -30,6 +30,8 @@ from protocol.topic_partition import TopicPartition
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 NO_NODE: Final = -1
+TIMER_SLACK: Final = 0.001
+"""Seconds: a loop's timer may go off by a tick of its clock before its time, and what it was set for is due then."""
 
 
 class Phase(Enum):
@@ -260,7 +262,7 @@ class SubscriptionState:
         return {
             topic_partition: partition
             for topic_partition, partition in self._assigned.items()
-            if partition.phase is phase and partition.retry_at <= now and not partition.pending_revocation
+            if partition.phase is phase and partition.retry_at <= now + TIMER_SLACK and not partition.pending_revocation
         }
 
     @property
