@@ -35,6 +35,8 @@ _NO_KRAFT: Final = "the cluster is coordinated by ZooKeeper or by the embedded s
 _KERNEL: Final = "the kernel sizes socket buffers by itself"
 _FORMAT: Final = "there is one message format, version 2"
 _ALONE: Final = "clusters are not served yet"
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SLICES: Final = "what is read at once is small and fixed"
 
 
@@ -167,17 +169,19 @@ class BrokerConfig:
     )
 
     # Replication
-    replica_lag_time_max_ms: int = long(
-        30_000, "A follower that is behind for so long leaves the ISR.", low=1, unused=_ALONE
-    )
-    replica_fetch_max_bytes: int = integer(1 << 20, "What a follower fetches of one partition.", low=0, unused=_ALONE)
-    replica_fetch_response_max_bytes: int = integer(10 << 20, "What a follower fetches at once.", low=0, unused=_ALONE)
-    replica_fetch_min_bytes: int = integer(1, "What a follower waits for.", unused=_ALONE)
-    replica_fetch_wait_max_ms: int = integer(500, "How long a follower's fetch waits.", unused=_ALONE)
-    replica_fetch_backoff_ms: int = integer(1000, "How long a follower rests after an error.", low=0, unused=_ALONE)
-    replica_socket_timeout_ms: int = integer(30_000, "How long a follower waits for an answer.", low=1, unused=_ALONE)
+    replica_lag_time_max_ms: int = long(30_000, "A follower that is behind for so long leaves the ISR.", low=1)
+    replica_fetch_max_bytes: int = integer(1 << 20, "What a follower fetches of one partition.", low=0)
+    replica_fetch_response_max_bytes: int = integer(10 << 20, "What a follower fetches at once.", low=0)
+    replica_fetch_min_bytes: int = integer(1, "What a follower waits for.")
+    replica_fetch_wait_max_ms: int = integer(500, "How long a follower's fetch waits.")
+    replica_fetch_backoff_ms: int = integer(1000, "How long a follower rests at most after errors.", low=0)
+    replica_socket_timeout_ms: int = integer(30_000, "How long a follower waits for an answer.", low=1)
     replica_high_watermark_checkpoint_interval_ms: int = long(5_000, "How often high watermarks are written.", low=1)
-    num_replica_fetchers: int = integer(1, "Connections to each other broker.", low=1, unused=_ALONE)
+    num_replica_fetchers: int = integer(1, "Connections to each other broker.", low=1, unused=_ASYNCIO)
+    replica_selector_class: str | None = string(
+        None, "Where consumers read: at the leader, or at a replica in their rack.",
+        choices=(LEADER_SELECTOR, RACK_AWARE_SELECTOR),
+    )  # fmt: skip
     controlled_shutdown_enable: bool = boolean(
         True, "Whether leadership moves away before a broker stops.", unused=_ALONE
     )

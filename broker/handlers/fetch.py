@@ -1,13 +1,14 @@
-"""Fetch (API key 1): read records for consumers, with sessions (KIP-227) and long polling.
+"""Fetch (API key 1): read records for consumers and followers, with sessions (KIP-227) and long polling.
 
 The work is in ``broker.replication``: ``fetch_session`` keeps what a client fetches, ``fetch_reader`` reads one round,
 ``delayed_fetch`` waits. Here a request becomes parameters, and replies become a response.
 
 Isolation 0 reads below the high watermark, 1 (read committed) below the last stable offset, and then each partition
-names the aborted transactions that the client must skip. There are no other replicas to read from: the preferred read
-replica is always -1.
+names the aborted transactions that the client must skip. From version 11 on a consumer may also read from a follower,
+and is told of one in its own rack if ``replica.selector.class`` says so (KIP-392).
 
-Not served yet: fetches of followers, which are INVALID_REQUEST.
+A follower names itself by its broker id, needs the right to act as a member of the cluster, and sees the log to its
+end. Its request also says what it has: that is how records become replicated.
 
 Versions: 4 is the first with aborted transactions; 5 has log start offsets; 7 sessions; 9 leader epochs (KIP-320); 10
 zstd; 11 racks; 12 is flexible and has diverging epochs; 13 names topics by id; 15 moves the replica id into a struct;
@@ -18,12 +19,13 @@ KAFKA_STORAGE_ERROR and are told NOT_LEADER_OR_FOLLOWER, so that they look for a
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from broker.config import RACK_AWARE_SELECTOR
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.replication.delayed_fetch import DelayedFetch
-from broker.replication.fetch_reader import FetchParams, FetchReader, error_reply
-from broker.replication.fetch_session import FetchContext, replica_id
+from broker.replication.fetch_reader import FetchParams, FetchReader
+from broker.replication.fetch_session import FetchContext, FetchIsolation, replica_epoch, replica_id
 from broker.replication.leader_hint import leader_hint
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
+_FIRST_VERSION_WITH_RACKS: Final = 11
 _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 16
 _LEADERSHIP_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -47,20 +50,11 @@ _LEADERSHIP_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCo
 @handles(ApiKey.FETCH, versions="4-17")
 def handle_fetch(broker: "Broker", context: RequestContext, request: FetchRequest) -> Outcome:
     replicas = broker.replica_manager
-    if replica_id(request) >= 0:
-        return _refused(request, ErrorCode.INVALID_REQUEST)
     now_ms = int(asyncio.get_running_loop().time() * 1000)
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
-    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
-    params = FetchParams(
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=min(request.min_bytes, max_bytes),
-        max_bytes=max_bytes,
-        read_committed=request.isolation_level == _READ_COMMITTED,
-        may_read=lambda topic: broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic),
-    )
+    params = _params(broker, context, request)
     return DelayedFetch(
         fetch,
         params,
@@ -71,17 +65,31 @@ def handle_fetch(broker: "Broker", context: RequestContext, request: FetchReques
     ).start()
 
 
-def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
-    return FetchResponse(
-        error_code=error,
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[error_reply(asked.partition, error) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ],
+def _params(broker: "Broker", context: RequestContext, request: FetchRequest) -> FetchParams:
+    follower = replica_id(request)
+    if follower >= 0:
+        is_broker = broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        return FetchParams(
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            isolation=FetchIsolation.LOG_END,
+            may_read=lambda topic: is_broker,
+            replica_id=follower,
+            replica_epoch=replica_epoch(request),
+        )
+    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    knows_racks = context.api_version >= _FIRST_VERSION_WITH_RACKS
+    selects = knows_racks and broker.config.replica_selector_class == RACK_AWARE_SELECTOR
+    read_committed = request.isolation_level == _READ_COMMITTED
+    return FetchParams(
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        isolation=FetchIsolation.TXN_COMMITTED if read_committed else FetchIsolation.HIGH_WATERMARK,
+        may_read=lambda topic: broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic),
+        reads_followers=knows_racks,
+        rack_id=request.rack_id if selects else "",
     )
 
 
@@ -102,7 +110,7 @@ def _shape(broker: "Broker", context: RequestContext, fetch: FetchContext) -> Fe
             topic = topics[key] = FetchableTopicResponse(topic=position.topic or "", topic_id=position.topic_id)
         topic.partitions.append(reply)
     return FetchResponse(
-        throttle_time_ms=broker.quotas.record_fetch(context, size),
+        throttle_time_ms=0 if fetch.session.privileged else broker.quotas.record_fetch(context, size),
         responses=list(topics.values()),
         node_endpoints=list(endpoints.values()),
     )

@@ -12,13 +12,15 @@ its own maximum.
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
 from broker.replication.fetch_session import NO_SESSION, FetchContext, FetchKind, FetchPosition, FetchSessionCache
 from broker.replication.partition import Spawn
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
+
+_SOON_SECONDS: Final = 0.01
 
 Shape: TypeAlias = Callable[[FetchContext], FetchResponse]
 """Makes the answer out of the replies."""
@@ -78,7 +80,7 @@ class DelayedFetch:
         if attempt.cold:
             self._spawn(self._answer_cold(self._future, attempt), "fetch of cold data")
         else:
-            self._park()
+            self._park(attempt)
         return self._future
 
     def _is_enough(self, attempt: Attempt) -> bool:
@@ -89,7 +91,7 @@ class DelayedFetch:
             or attempt.refused == len(self._context.session.positions)
         )
 
-    def _park(self) -> None:
+    def _park(self, attempt: Attempt) -> None:
         context = self._context
         if context.kind is FetchKind.SESSIONLESS:
             self._reader.watch_all(context)
@@ -98,16 +100,18 @@ class DelayedFetch:
             reply = context.replies.pop(position, None)
             if reply is not None and reply.records and position.watched is not None:
                 position.available = min(len(reply.records), position.max_bytes)
-                position.seen_end = position.watched.visible_end(self._params.read_committed)
+                position.seen_end = position.watched.visible_end(self._params.isolation)
                 self._available += position.available
         context.session.waiting = self
         self._timer = self._loop.call_later(self._params.max_wait_ms / 1000, self._wake)
+        if attempt.has_news:
+            self.hinted()
 
     def progressed(self, position: FetchPosition, base_offset: int, size: int) -> None:
         """More of this partition may be visible; the last append put ``size`` bytes at ``base_offset``."""
         if self._woken or position.watched is None:
             return
-        end = position.watched.visible_end(self._params.read_committed)
+        end = position.watched.visible_end(self._params.isolation)
         if end <= position.seen_end:
             return
         if self._params.min_bytes > 1:
@@ -127,6 +131,13 @@ class DelayedFetch:
         if not self._woken:
             self._woken = True
             self._loop.call_soon(self._wake)
+
+    def hinted(self) -> None:
+        """Answer soon: a follower's high watermark may travel with the next records, but not wait for them long."""
+        assert self._timer is not None
+        if not self._woken and self._timer.when() > self._loop.time() + _SOON_SECONDS:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(_SOON_SECONDS, self._wake)
 
     def _wake(self) -> None:
         self._unpark()

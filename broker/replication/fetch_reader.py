@@ -5,6 +5,9 @@ one consistent moment: no record of an open or aborted transaction without the e
 memory is left to be read off the loop; by then the log may have lost it to retention, or this broker the partition, and
 then the reply says so instead of pairing old records with a newer index.
 
+A fetch of a follower also says how far that follower is, which moves the high watermark before the replies are made.
+Of each request that is noted once, for all partitions that it moves, also those that it has no room for.
+
 Limits, as in Kafka: a whole fetch and each partition have a maximum, but the first batch of a fetch is sent whatever
 its size, or a large batch would stop its consumer for ever. Who begins in the middle of a batch gets the batch.
 """
@@ -13,9 +16,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.replication.fetch_session import FetchContext, FetchKind, FetchPosition
+from broker.replication.fetch_session import FetchContext, FetchIsolation, FetchKind, FetchPosition
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.storage.leader_epoch_cache import UNDEFINED_EPOCH
 from broker.storage.partition_log import ColdRead, FetchedRecords, PartitionLog
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
@@ -38,9 +42,20 @@ class FetchParams(NamedTuple):
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    read_committed: bool
+    isolation: FetchIsolation
     may_read: Callable[[str], bool]
     """Whether the client is authorized to read a topic."""
+    replica_id: int = -1
+    """The broker id of a follower; negative for a consumer."""
+    replica_epoch: int = -1
+    reads_followers: bool = False
+    """Whether a consumer may also be answered by a broker that only follows (KIP-392)."""
+    rack_id: str = ""
+    """Where the consumer is, if it wants to be told of a replica nearby."""
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
 
 
 class UnreadPartition(NamedTuple):
@@ -55,7 +70,7 @@ class UnreadPartition(NamedTuple):
 class Attempt:
     """What one round over the dirty partitions found."""
 
-    __slots__ = ("cold", "must_tell", "refused", "size")
+    __slots__ = ("cold", "has_news", "must_tell", "refused", "size")
 
     def __init__(self) -> None:
         self.size = 0
@@ -63,30 +78,35 @@ class Attempt:
         """Partitions that have an error."""
         self.must_tell = False
         """Something that the client must hear of now, however few bytes there are."""
+        self.has_news = False
+        """Something that it should hear of soon."""
         self.cold: list[UnreadPartition] = []
 
 
 class FetchReader:
     """Reads for one fetch request from the logs of the partitions that this broker leads."""
 
-    __slots__ = ("_authorized", "_params", "_replicas")
+    __slots__ = ("_authorized", "_notes_follower", "_params", "_replicas")
 
     def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
         self._replicas = replicas
         self._params = params
         self._authorized: dict[str, bool] = {}
+        self._notes_follower = params.is_from_follower
 
     def read(self, context: FetchContext) -> Attempt:
         """Visit the dirty partitions until the fetch is full; the replies go into the context."""
         attempt = Attempt()
         session, left = context.session, self._params.max_bytes
-        stops_when_full = context.kind is FetchKind.INCREMENTAL  # Others are told of all their partitions.
+        # Fetches without a session are told of all their partitions; of a follower's request all must be noted.
+        stops_when_full = context.kind is FetchKind.INCREMENTAL and not self._notes_follower
         for position in list(session.dirty):
             if left <= 0 and stops_when_full and attempt.size:
                 break
             size = self._visit(context, position, left, attempt)
             left -= size
             attempt.size += size
+        self._notes_follower = False
         return attempt
 
     async def read_cold(self, context: FetchContext, attempt: Attempt) -> None:
@@ -113,36 +133,34 @@ class FetchReader:
 
     def _visit(self, context: FetchContext, position: FetchPosition, max_bytes: int, attempt: Attempt) -> int:
         """Put a reply into the context; returns how many bytes of records it has, or will have."""
-        read_committed = self._params.read_committed
+        params = self._params
         partition = self._find(position)
         if isinstance(partition, ErrorCode):
             return _refuse(context, position, partition, attempt)
         if context.kind is not FetchKind.SESSIONLESS:
             position.watch(partition)
-        log = partition.led_log
+        log = self._log_of(partition)
         error = partition.check_leader_epoch(position.current_leader_epoch)
         if error or log is None:
             return _refuse(context, position, error or partition.unavailable_error, attempt)
-        high_watermark, last_stable_offset = log.high_watermark, log.last_stable_offset
-        reply = context.replies[position] = PartitionData(
-            partition_index=position.partition_index,
-            high_watermark=high_watermark,
-            last_stable_offset=last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if read_committed else None,
-            records=b"",
-        )
         offset = position.fetch_offset
-        if position.last_fetched_epoch != NO_EPOCH:
-            reply.diverging_epoch = _diverging_epoch(position, log)
-            if reply.diverging_epoch is not None:
-                attempt.must_tell = True
-                return 0
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _refuse(context, position, ErrorCode.OFFSET_OUT_OF_RANGE, attempt)
-        upper_offset = last_stable_offset if read_committed else high_watermark
+        diverging = _divergence(position, log)
+        if diverging is None and not log.log_start_offset <= offset <= log.log_end_offset:
+            diverging = ErrorCode.OFFSET_OUT_OF_RANGE
+        if diverging is None and self._notes_follower:
+            diverging = self._note_follower(partition, position) or None
+        if isinstance(diverging, ErrorCode):
+            return _refuse(context, position, diverging, attempt)
+        reply = context.replies[position] = self._reply(partition, log, position, diverging)
+        if diverging is not None or reply.preferred_read_replica >= 0:
+            attempt.must_tell = True
+            return 0
+        upper_offset = _upper_offset(reply, log, params.isolation)
         if offset >= upper_offset:
+            attempt.has_news |= params.is_from_follower and reply.high_watermark != position.sent_high_watermark
             context.session.quiet(position)
+            return 0
+        if max_bytes <= 0 and params.is_from_follower:
             return 0
         fetched = log.read(
             offset, min(max_bytes, position.max_bytes), upper_offset=upper_offset, min_one_batch=attempt.size == 0
@@ -153,6 +171,40 @@ class FetchReader:
             attempt.cold.append(UnreadPartition(position, partition, log, fetched))
             return min(fetched.size, log.size_between(offset, upper_offset))
         return _fill(reply, log, offset, fetched)
+
+    def _log_of(self, partition: Partition) -> PartitionLog | None:
+        """The log that this fetch may read here."""
+        log = partition.led_log
+        return partition.readable_log if log is None and self._params.reads_followers else log
+
+    def _note_follower(self, partition: Partition, position: FetchPosition) -> ErrorCode:
+        return partition.follower_fetched(
+            self._params.replica_id,
+            end=position.fetch_offset,
+            log_start_offset=position.log_start_offset,
+            broker_epoch=self._params.replica_epoch,
+            knows_epoch=position.current_leader_epoch != NO_EPOCH,
+        )
+
+    def _reply(
+        self, partition: Partition, log: PartitionLog, position: FetchPosition, diverging: EpochEndOffset | None
+    ) -> PartitionData:
+        """All but the records, of one moment."""
+        reply = PartitionData(
+            partition_index=position.partition_index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self._params.isolation is FetchIsolation.TXN_COMMITTED else None,
+            records=b"",
+        )
+        if diverging is not None:
+            reply.diverging_epoch = diverging
+        elif self._params.rack_id:
+            reply.preferred_read_replica = self._replicas.preferred_read_replica(
+                partition, self._params.rack_id, position.fetch_offset
+            )
+        return reply
 
     def _find(self, position: FetchPosition) -> Partition | ErrorCode:
         topic = position.topic
@@ -175,7 +227,7 @@ class FetchReader:
         position, log = unread.position, unread.log
         offset = unread.cold_read.start_offset
         fetched = await log.read_cold(unread.cold_read)
-        if unread.partition.led_log is not log:
+        if self._log_of(unread.partition) is not log:
             fetched = unread.partition.unavailable_error
         elif offset < log.log_start_offset:
             fetched = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -209,9 +261,24 @@ def _fill(reply: PartitionData, log: PartitionLog, offset: int, fetched: Fetched
     return len(fetched.records)
 
 
-def _diverging_epoch(position: FetchPosition, log: PartitionLog) -> EpochEndOffset | None:
+def _upper_offset(reply: PartitionData, log: PartitionLog, isolation: FetchIsolation) -> int:
+    match isolation:
+        case FetchIsolation.HIGH_WATERMARK:
+            return reply.high_watermark
+        case FetchIsolation.TXN_COMMITTED:
+            return reply.last_stable_offset
+        case FetchIsolation.LOG_END:
+            return log.log_end_offset
+
+
+def _divergence(position: FetchPosition, log: PartitionLog) -> EpochEndOffset | ErrorCode | None:
     """Where the fetcher's log and ours part (KIP-595's truncation on fetch); None if they do not."""
-    epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
-    if epoch < position.last_fetched_epoch or end_offset < position.fetch_offset:
+    last_fetched_epoch = position.last_fetched_epoch
+    if last_fetched_epoch == NO_EPOCH:
+        return None
+    epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
+    if epoch == UNDEFINED_EPOCH or position.fetch_offset < log.log_start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if epoch < last_fetched_epoch or end_offset < position.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None

@@ -53,6 +53,16 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _MAX_INT32 else epoch + 1
 
 
+class FetchIsolation(Enum):
+    """Up to where a fetch sees a log."""
+
+    LOG_END = auto()
+    """A follower must have all there is."""
+    HIGH_WATERMARK = auto()
+    TXN_COMMITTED = auto()
+    """Up to the last stable offset."""
+
+
 class Watched(Protocol):
     """A partition as a position sees it."""
 
@@ -60,8 +70,8 @@ class Watched(Protocol):
 
     def remove_watcher(self, position: "FetchPosition") -> None: ...
 
-    def visible_end(self, read_committed: bool) -> int:
-        """The offset below which a consumer of this isolation level may read."""
+    def visible_end(self, isolation: FetchIsolation) -> int:
+        """The offset below which a fetch of this isolation may read."""
 
     def size_between(self, start_offset: int, end_offset: int) -> int:
         """About how many bytes the log has there."""
@@ -76,12 +86,16 @@ class Waiting(Protocol):
     def disturbed(self) -> None:
         """Something other than data changed: answer now."""
 
+    def hinted(self) -> None:
+        """Something changed that should be told soon, if nothing else is told before."""
+
 
 class FetchPosition:
     """One partition of a session: where the client reads, and what it was last told."""
 
     __slots__ = (
         "available",
+        "caught_up_ms",
         "current_leader_epoch",
         "fetch_offset",
         "last_fetched_epoch",
@@ -106,6 +120,8 @@ class FetchPosition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Watched | None = None
+        self.caught_up_ms = -1
+        """Of a follower: when it last fetched and there was nothing more for it. -1: its partition knows it better."""
         self.update(requested)
 
     def update(self, requested: FetchPartition) -> None:
@@ -159,14 +175,18 @@ class FetchSession:
         "last_used_ms",
         "positions",
         "privileged",
+        "replica_epoch",
+        "replica_id",
         "uses_topic_ids",
         "waiting",
     )
 
-    def __init__(self, *, privileged: bool, uses_topic_ids: bool) -> None:
+    def __init__(self, *, replica_id: int, replica_epoch: int = -1, uses_topic_ids: bool) -> None:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
-        self.privileged = privileged
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.privileged = replica_id >= 0
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = 0
         self.last_used_ms = 0
@@ -203,6 +223,18 @@ class FetchSession:
         self.dirty[position] = None
         if self.waiting is not None:
             self.waiting.progressed(position, base_offset, size)
+
+    def appended(self, position: FetchPosition, base_offset: int, size: int) -> None:
+        """A follower has something to fetch; until now it may have had everything."""
+        if position not in self.dirty:
+            position.caught_up_ms = self.last_used_ms
+        self.progressed(position, base_offset, size)
+
+    def high_watermark_moved(self, position: FetchPosition) -> None:
+        """A follower should hear how much is replicated. That can wait until there are records to go with it."""
+        self.dirty[position] = None
+        if self.waiting is not None:
+            self.waiting.hinted()
 
     def disturbed(self, position: FetchPosition) -> None:
         self.dirty[position] = None
@@ -296,11 +328,21 @@ class FetchSessionCache:
         if request.session_id != NO_SESSION:
             self.remove(request.session_id)
         session = FetchSession(
-            privileged=replica_id(request) >= 0, uses_topic_ids=version >= _FIRST_VERSION_WITH_TOPIC_IDS
+            replica_id=replica_id(request),
+            replica_epoch=replica_epoch(request),
+            uses_topic_ids=version >= _FIRST_VERSION_WITH_TOPIC_IDS,
         )
+        if session.privileged:
+            self._remove_former_lives(session)
         session.update(request, topic_name)
         kind = FetchKind.SESSIONLESS if request.session_epoch == FINAL_EPOCH else FetchKind.FULL
         return FetchContext(kind=kind, session=session, expected_epoch=session.epoch, replies={})
+
+    def _remove_former_lives(self, newcomer: FetchSession) -> None:
+        """A broker that has restarted will not come back to its sessions."""
+        for session in list(self._sessions.values()):
+            if session.replica_id == newcomer.replica_id and session.replica_epoch < newcomer.replica_epoch:
+                self.remove(session.id)
 
     def _open_incremental(
         self, request: FetchRequest, version: int, topic_name: TopicName, now_ms: int
@@ -383,3 +425,8 @@ def replica_id(request: FetchRequest) -> int:
     if request.replica_state is not None:
         return request.replica_state.replica_id
     return request.replica_id
+
+
+def replica_epoch(request: FetchRequest) -> int:
+    """Which life of the follower fetches (KIP-903); -1 for consumers, and before version 15."""
+    return -1 if request.replica_state is None else request.replica_state.replica_epoch

@@ -5,27 +5,29 @@ and whatever additions were proposed to the controller and not yet answered (a p
 committed), and not at all while the committed ISR is smaller than `min.insync.replicas`, so that an acknowledged record
 is on that many replicas. A broker that is the only replica is its own maximal ISR, and the same arithmetic holds.
 
-Nothing proposes changes of the ISR yet, because followers do not fetch yet: the maximal ISR is the committed one.
+A follower that is out of the ISR but close behind also holds the high watermark back: else a leader that goes on
+writing would stay ahead of it for ever, and it could never join. Source: Kafka's ``cluster/Partition.scala``.
 """
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
 
-UNKNOWN_OFFSET: Final = -1
-"""The end of a replica that has not fetched from this leader yet."""
+from broker.replication.follower_state import UNKNOWN_OFFSET, FollowerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSyncReplicas:
-    """The committed ISR of a partition among its assigned replicas."""
+    """The ISR of a partition among its assigned replicas, and the one that the controller was asked for."""
 
     replicas: tuple[int, ...]
     isr: frozenset[int]
+    """The committed one."""
+    proposed: frozenset[int] | None = None
+    """The one that the controller was asked for and has not answered; None when there is nothing under way."""
 
     @property
     def maximal_isr(self) -> Set[int]:
-        return self.isr
+        return self.isr if self.proposed is None else self.isr | self.proposed
 
     def effective_min_isr(self, min_insync_replicas: int) -> int:
         """The configured minimum, but never more than the partition has replicas."""
@@ -34,7 +36,55 @@ class InSyncReplicas:
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
         return len(self.isr) < self.effective_min_isr(min_insync_replicas)
 
-    def replicated_end(self, leader_id: int, leader_end: int, follower_ends: Mapping[int, int]) -> int:
-        """The offset below which every member of the maximal ISR has the log."""
-        ends = [follower_ends.get(broker, UNKNOWN_OFFSET) for broker in self.maximal_isr if broker != leader_id]
-        return min([leader_end, *ends])
+    def replicated_end(
+        self, leader_id: int, leader_end: int, followers: Mapping[int, FollowerState], is_alive: Callable[[int], bool]
+    ) -> int:
+        """The offset below which every member of the maximal ISR has the log, and who is about to become one."""
+        end, maximal = leader_end, self.maximal_isr
+        for broker in maximal:
+            if broker != leader_id:
+                follower = followers.get(broker)
+                end = min(end, UNKNOWN_OFFSET if follower is None else follower.end)
+        for broker, follower in followers.items():
+            if follower.end < end and follower.is_close and broker not in maximal and is_alive(broker):
+                end = follower.end
+        return end
+
+    def joining(
+        self,
+        followers: Mapping[int, FollowerState],
+        *,
+        high_watermark: int,
+        epoch_start_offset: int,
+        is_alive: Callable[[int], bool],
+    ) -> frozenset[int]:
+        """Followers out of the ISR that have all that is replicated, and what the leader's epoch began with.
+
+        The second matters while the high watermark lags behind after an election: what lies between was replicated
+        under the former leader, and who lacks it must not be elected (KAFKA-7128).
+        """
+        needed = max(high_watermark, epoch_start_offset)
+        return frozenset(
+            broker
+            for broker, follower in followers.items()
+            if broker not in self.isr and follower.end >= needed and is_alive(broker)
+        )
+
+    def leaving(self, leader_id: int, followers: Mapping[int, FollowerState]) -> frozenset[int]:
+        """Members that were too far behind for too long, when that was last looked at."""
+        return frozenset(
+            broker
+            for broker in self.isr
+            if broker != leader_id and not (broker in followers and followers[broker].is_close)
+        )
+
+    def propose(self, isr: Set[int]) -> "InSyncReplicas":
+        assert self.proposed is None, self
+        return replace(self, proposed=frozenset(isr))
+
+    def withdraw(self) -> "InSyncReplicas":
+        """The controller did not do what it was asked for, and will not."""
+        return replace(self, proposed=None)
+
+    def commit(self, isr: Set[int]) -> "InSyncReplicas":
+        return InSyncReplicas(replicas=self.replicas, isr=frozenset(isr))

@@ -4,6 +4,10 @@
 replicas, and everybody who must hear when data becomes visible. All calls are plain functions on the event loop, so an
 append and all of its effects are one step; nothing can come between the check of leadership and the write.
 
+As leader it learns from the fetches of its followers how far they are (``follower_fetched``), which moves the high
+watermark, and asks the controller to take followers into the ISR, or out of it (``check_followers``). As follower its
+log is written by a ``ReplicaFetcher``, and consumers may read it up to the high watermark that the leader told.
+
 An append, in order: leadership and, for acks=all, enough in-sync replicas; the log's own checks and the write; then the
 high watermark moves if it may, which marks the fetch sessions that watch this partition and releases those who wait for
 replication. Where this broker is the only replica all of that happens before ``append`` returns.
@@ -19,25 +23,27 @@ Invariants:
 * A waiter is called exactly once: when its offset is reached, or with the reason why this broker cannot say any more.
 * Waiters of one partition are called in the order of their offsets.
 * A *term* is an unbroken time as leader. A new leader epoch of the same leader goes on with the term and its waiters.
-
-What is left out for now: followers. The leader's side of their fetches will report their ends (``follower_ends``) and
-call ``advance_high_watermark``; nothing else here changes.
+* Only the controller changes the ISR. What it says in a LeaderAndIsr is newer than the answer to any proposal.
 """
 
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from broker.replication.fetch_session import FetchPosition
+from broker.replication.fetch_session import FetchIsolation, FetchPosition
+from broker.replication.follower_state import FollowerState
 from broker.replication.isr import InSyncReplicas
+from broker.replication.isr_changes import IsrProposal
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.offset_waiters import OffsetWaiters, OnReached
+from broker.replication.replica_host import ReplicaHost
+from broker.replication.replica_host import Spawn as Spawn
 from broker.storage.log_config import NO_LIMIT
 from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, error_of
+from protocol.messages.alter_partition import AlteredPartition
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from protocol.records.record_batch import BatchHeader
-from protocol.schema import ZERO_UUID
+from protocol.schema import ZERO_UUID, Buffer
 from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -46,9 +52,9 @@ NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
 ACKS_ALL: Final = -1
 _TO_HIGH_WATERMARK: Final = -1
+_NOT_DONE: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+"""By these the controller says that the ISR is what this leader thinks, and was not changed."""
 _NOBODY: Final = InSyncReplicas(replicas=(), isr=frozenset())
-
-Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
 
 
 class Partition:
@@ -56,17 +62,20 @@ class Partition:
 
     __slots__ = (
         "_alone",
-        "_broker_id",
+        "_deletion_waiters",
         "_flush_waiters",
         "_flushing",
+        "_follower_watchers",
+        "_following",
+        "_host",
         "_led_log",
+        "_proposal",
         "_replication_waiters",
-        "_spawn",
         "_watchers",
         "bytes_in",
         "bytes_out",
         "epoch_start_offset",
-        "follower_ends",
+        "followers",
         "in_sync",
         "leader_epoch",
         "leader_id",
@@ -78,7 +87,7 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, *, broker_id: int, spawn: Spawn) -> None:
+    def __init__(self, topic_partition: TopicPartition, host: ReplicaHost) -> None:
         self.topic_partition = topic_partition
         self.topic_id = ZERO_UUID
         self.log: PartitionLog | None = None
@@ -86,8 +95,8 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.in_sync = _NOBODY
-        self.follower_ends: dict[int, int] = {}
-        """Log end offsets that the followers reported, by broker."""
+        self.followers: dict[int, FollowerState] = {}
+        """While this broker leads: the other replicas, by broker."""
         self.epoch_start_offset = 0
         """Where this leader epoch began: until the high watermark is there, the end of the log is not known to all."""
         self.term: LeaderTerm | None = None
@@ -96,12 +105,16 @@ class Partition:
         self._led_log: PartitionLog | None = None
         """The log while this broker leads, else None: one look answers both questions on the hot path."""
         self._alone = False
-        self._broker_id = broker_id
-        self._spawn = spawn
+        self._following = False
+        self._host = host
+        self._proposal: IsrProposal | None = None
         self._flushing = False
         self._replication_waiters = OffsetWaiters()
         self._flush_waiters = OffsetWaiters()
+        self._deletion_waiters: OffsetWaiters | None = None
+        """Who waits until all replicas have deleted records; made when it is needed, which is hardly ever."""
         self._watchers: dict[FetchPosition, None] = {}
+        self._follower_watchers: dict[FetchPosition, None] = {}
 
     # Leadership
 
@@ -127,22 +140,28 @@ class Partition:
         return self.in_sync.replicas
 
     @property
+    def readable_log(self) -> PartitionLog | None:
+        """The log, if this broker leads or follows: consumers may read it up to the high watermark (KIP-392)."""
+        return self.log if self._following else self._led_log
+
+    @property
     def unavailable_error(self) -> ErrorCode:
         """What to answer while ``led_log`` is None."""
         return ErrorCode.KAFKA_STORAGE_ERROR if self.failed else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def become_leader(self, state: LeaderAndIsrPartitionState, log: PartitionLog) -> bool:
         """Lead at the epoch of ``state``. Returns whether a new term began."""
-        begins = self._led_log is None
-        if state.leader_epoch > self.leader_epoch:
+        begins, epoch_begins = self._led_log is None, state.leader_epoch > self.leader_epoch
+        if epoch_begins:
             # Followers that have records of a later epoch than ours must find this epoch's start to truncate to.
             log.assign_epoch(state.leader_epoch)
             self.epoch_start_offset = log.log_end_offset
-            self.follower_ends.clear()
         self._take_state(state, log)
         if log.failed:
             return False
+        self._following = False
         self._led_log = log
+        self._take_followers(log, elected=epoch_begins)
         if begins:
             self.term = LeaderTerm(self, log, state.leader_epoch)
         self.advance_high_watermark()
@@ -153,12 +172,15 @@ class Partition:
         """Stop leading, if this broker did. Returns whether a term ended."""
         ended = self.is_leader
         self._take_state(state, log)
+        self._following = not log.failed
         self._end_term(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return ended
 
     def stop(self, error: ErrorCode) -> bool:
         """This broker has no replica any more, or cannot reach it. Returns whether a term ended."""
         ended = self.is_leader
+        self._following = False
+        self._withdraw_proposal()
         self._end_term(error)
         return ended
 
@@ -167,17 +189,134 @@ class Partition:
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
+        self._withdraw_proposal()
         self.in_sync = InSyncReplicas(replicas=tuple(state.replicas), isr=frozenset(state.isr))
-        self._alone = self.in_sync.replicas == (self._broker_id,)
+        self._alone = self.in_sync.replicas == (self._host.broker_id,)
+
+    def _take_followers(self, log: PartitionLog, *, elected: bool) -> None:
+        others = [] if self._alone else [broker for broker in self.replicas if broker != self._host.broker_id]
+        self.followers = {broker: self.followers.get(broker) or FollowerState() for broker in others}
+        if others and elected:
+            now_ms, end = self._host.now_ms(), log.log_end_offset
+            for broker, follower in self.followers.items():
+                follower.elected(leader_end=end, now_ms=now_ms, in_sync=broker in self.isr)
 
     def _end_term(self, error: ErrorCode) -> None:
         if self._led_log is not None:
             self._led_log.producer_state.forget_verifications()
         self._led_log = None
         self.term = None
+        self.followers.clear()
         self._replication_waiters.fail(error)
         self._flush_waiters.fail(error)
+        if self._deletion_waiters is not None:
+            self._deletion_waiters.fail(error)
         self._disturb_watchers()
+
+    # Followers, as their leader sees them
+
+    def follower_fetched(
+        self, replica_id: int, *, end: int, log_start_offset: int, broker_epoch: int, knows_epoch: bool
+    ) -> ErrorCode:
+        """A follower that is not diverged fetches from ``end`` on: so far it has the log.
+
+        ``knows_epoch``: whether it named this leader's epoch; then it may know of an assignment that is newer.
+        """
+        log, follower = self._led_log, self.followers.get(replica_id)
+        if log is None:
+            return self.unavailable_error
+        if follower is None:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if follower.is_stale(broker_epoch):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        now_ms, leader_end = self._host.now_ms(), log.log_end_offset
+        has_moved, has_deleted = end != follower.end, log_start_offset > follower.log_start_offset
+        follower.fetched(
+            end=end,
+            log_start_offset=log_start_offset,
+            leader_end=leader_end,
+            now_ms=now_ms,
+            broker_epoch=broker_epoch,
+        )
+        follower.look(leader_end, now_ms, self._host.replica_lag_time_max_ms)
+        if replica_id not in self.isr:
+            self._propose_expansion(log)
+        if has_moved:
+            self.advance_high_watermark()
+        if has_deleted and self._deletion_waiters:
+            self._deletion_waiters.release(self.low_watermark)
+        return ErrorCode.NONE
+
+    def check_followers(self) -> None:
+        """Look who has fallen behind, or is gone; for a task that does so now and then."""
+        log = self._led_log
+        if log is None or self._alone:
+            return
+        for position in self._follower_watchers:
+            follower = self.followers.get(position.session.replica_id)
+            if follower is not None:
+                follower.caught_up_at(position.caught_up_ms)
+        now_ms = self._host.now_ms()
+        for follower in self.followers.values():
+            follower.look(log.log_end_offset, now_ms, self._host.replica_lag_time_max_ms)
+        leaving = self.in_sync.leaving(self._host.broker_id, self.followers)
+        if leaving and self._proposal is None:
+            logger.info("%s: brokers %s are behind, and leave the ISR", self.topic_partition, sorted(leaving))
+            self._propose(self.isr - leaving)
+        if self._deletion_waiters:
+            self._deletion_waiters.release(self.low_watermark)
+        self.advance_high_watermark()  # Who held it back may be out of the way.
+
+    def _propose_expansion(self, log: PartitionLog) -> None:
+        if self._proposal is not None:
+            return
+        joining = self.in_sync.joining(
+            self.followers,
+            high_watermark=log.high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+            is_alive=self._host.is_alive,
+        )
+        if joining:
+            self._propose(self.isr | joining)
+
+    def _propose(self, isr: frozenset[int]) -> None:
+        self.in_sync = self.in_sync.propose(isr)
+        self._proposal = IsrProposal(
+            self.topic_partition,
+            self.topic_id,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            isr=[(broker, self._epoch_of(broker)) for broker in self.replicas if broker in isr],
+            on_decided=self._isr_decided,
+        )
+        self._host.propose_isr(self._proposal)
+
+    def _epoch_of(self, broker: int) -> int:
+        return self._host.broker_epoch() if broker == self._host.broker_id else self.followers[broker].broker_epoch
+
+    def _isr_decided(self, proposal: IsrProposal, answer: AlteredPartition) -> None:
+        log = self._led_log
+        assert proposal is self._proposal, "a proposal that was withdrawn is not answered"
+        assert log is not None
+        error = error_of(answer.error_code)
+        if error in _NOT_DONE:
+            self._withdraw_proposal()
+        elif error or answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            # What the ISR is now will be in the LeaderAndIsr that is on its way; until then both are counted with.
+            logger.info("%s: the ISR is not what it was thought to be: %s", self.topic_partition, error.name)
+            return
+        else:
+            self._proposal = None
+            self.partition_epoch = answer.partition_epoch
+            self.in_sync = self.in_sync.commit(frozenset(answer.isr))
+            self._propose_expansion(log)
+        self.advance_high_watermark()
+
+    def _withdraw_proposal(self) -> None:
+        if self._proposal is not None:
+            self._proposal.withdrawn = True
+            self._proposal = None
+            self.in_sync = self.in_sync.withdraw()
 
     # Writing
 
@@ -205,29 +344,14 @@ class Partition:
         if not isinstance(info, ErrorCode) and not info.duplicate:
             self.messages_in += header.records_count
             self.bytes_in += header.size
+            if not self._alone:
+                for position in self._follower_watchers:
+                    position.session.appended(position, info.base_offset, header.size)
             flush_interval = log.config.flush_interval_messages
             if flush_interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= flush_interval:
                 self._flush_soon(log)
             self.advance_high_watermark(info.base_offset, header.size)
         return info
-
-    def delete_records(self, offset: int) -> int | ErrorCode:
-        """Move the log's start to ``offset`` (-1: to the high watermark). Returns the lowest start of all replicas."""
-        log = self._led_log
-        if log is None:
-            return self.unavailable_error
-        if log.config.compacts and not log.config.deletes:
-            return ErrorCode.POLICY_VIOLATION
-        if offset == _TO_HIGH_WATERMARK:
-            offset = log.high_watermark
-        if offset < 0:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        error = log.advance_log_start_offset(offset)
-        if error:
-            return error
-        for position in self._watchers:
-            position.session.progressed(position, -1, 0)
-        return log.log_start_offset
 
     def advance_high_watermark(self, base_offset: int = -1, size: int = 0) -> None:
         """Let the high watermark go as far as it may; an append that caused this says what it wrote."""
@@ -237,12 +361,14 @@ class Partition:
         if not self._alone:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 return
-            end = self.in_sync.replicated_end(self._broker_id, end, self.follower_ends)
+            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_alive)
         if end <= log.high_watermark:
             return
         log.update_high_watermark(end)
         for position in self._watchers:
             position.session.progressed(position, base_offset, size)
+        for position in self._follower_watchers:
+            position.session.high_watermark_moved(position)
         if self._replication_waiters:
             self._replication_waiters.release(end)
 
@@ -258,13 +384,23 @@ class Partition:
         if self._led_log is None:
             callback(self.unavailable_error)
         elif self.is_acknowledged(end_offset, required_acks):
-            callback(ErrorCode.NONE)
+            callback(self._shortage if required_acks == ACKS_ALL else ErrorCode.NONE)
         else:
             self._waiters(required_acks).add(end_offset, callback)
 
     def when_replicated(self, end_offset: int, callback: OnReached) -> None:
         """``when_acknowledged`` for acks=all."""
         self.when_acknowledged(end_offset, ACKS_ALL, callback)
+
+    @property
+    def _shortage(self) -> ErrorCode:
+        """Whether what is replicated is on fewer replicas than the topic asks for: the ISR shrank after the append."""
+        log = self._led_log
+        if log is None or self._alone:
+            return ErrorCode.NONE
+        minimum = self.in_sync.effective_min_isr(log.config.min_insync_replicas)
+        enough = len(self.in_sync.maximal_isr) >= minimum
+        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def forget_waiter(self, required_acks: int, callback: OnReached) -> None:
         self._waiters(required_acks).forget(callback)
@@ -275,7 +411,7 @@ class Partition:
     def _flush_soon(self, log: PartitionLog) -> None:
         if not self._flushing:
             self._flushing = True
-            self._spawn(self._flush(log), f"flush of {self.topic_partition}")
+            self._host.spawn(self._flush(log), f"flush of {self.topic_partition}")
 
     async def _flush(self, log: PartitionLog) -> None:
         """Starts in the next turn of the loop, so that all appends of this one share the fsync."""
@@ -291,31 +427,99 @@ class Partition:
         finally:
             self._flushing = False
 
+    # Deleting
+
+    def delete_records(self, offset: int) -> int | ErrorCode:
+        """Move the log's start to ``offset`` (-1: to the high watermark). Returns the lowest start of all replicas."""
+        log = self._led_log
+        if log is None:
+            return self.unavailable_error
+        if log.config.compacts and not log.config.deletes:
+            return ErrorCode.POLICY_VIOLATION
+        if offset == _TO_HIGH_WATERMARK:
+            offset = log.high_watermark
+        if offset < 0:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        error = log.advance_log_start_offset(offset)
+        if error:
+            return error
+        for position in (*self._watchers, *self._follower_watchers):
+            position.session.progressed(position, -1, 0)
+        return self.low_watermark
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest start of the logs of all live replicas; -1 while one has not told."""
+        assert self._led_log is not None
+        starts = (
+            follower.log_start_offset for broker, follower in self.followers.items() if self._host.is_alive(broker)
+        )
+        return min([self._led_log.log_start_offset, *starts])
+
+    def when_deleted(self, offset: int, callback: OnReached) -> None:
+        """Call back once: when no live replica has records below ``offset`` any more, or with why not."""
+        if self._led_log is None:
+            callback(self.unavailable_error)
+        elif self.low_watermark >= offset:
+            callback(ErrorCode.NONE)
+        else:
+            if self._deletion_waiters is None:
+                self._deletion_waiters = OffsetWaiters()
+            self._deletion_waiters.add(offset, callback)
+
+    def forget_deletion_waiter(self, callback: OnReached) -> None:
+        if self._deletion_waiters is not None:
+            self._deletion_waiters.forget(callback)
+
+    # Following
+
+    def append_as_follower(self, records: Buffer, *, high_watermark: int, log_start_offset: int) -> ErrorCode:
+        """Take what the leader of the present epoch answered: records from this log's end on, and its offsets."""
+        log = self.log
+        assert log is not None
+        assert self._following
+        if len(records):
+            appended = log.append_as_follower(records, self.leader_epoch)
+            if isinstance(appended, ErrorCode):
+                return appended
+        # A new leader may not know yet how much is replicated; this one, who does, need not forget it.
+        high_watermark = min(high_watermark, log.log_end_offset)
+        if high_watermark > log.high_watermark:
+            log.update_high_watermark(high_watermark)
+            for position in self._watchers:
+                position.session.progressed(position, -1, 0)
+        if log_start_offset > log.log_start_offset:
+            return log.advance_log_start_offset(min(log_start_offset, log.high_watermark))
+        return ErrorCode.NONE
+
     # Reading
 
     @property
     def watcher_count(self) -> int:
-        return len(self._watchers)
+        return len(self._watchers) + len(self._follower_watchers)
 
     def add_watcher(self, position: FetchPosition) -> None:
-        self._watchers[position] = None
+        (self._follower_watchers if position.session.privileged else self._watchers)[position] = None
 
     def remove_watcher(self, position: FetchPosition) -> None:
-        self._watchers.pop(position, None)
+        (self._follower_watchers if position.session.privileged else self._watchers).pop(position, None)
 
-    def visible_end(self, read_committed: bool) -> int:
-        """The offset below which a consumer of this isolation level may read."""
-        log = self._led_log
+    def visible_end(self, isolation: FetchIsolation) -> int:
+        """The offset below which a fetch of this isolation may read."""
+        log = self.readable_log
         if log is None:
             return 0
-        return log.last_stable_offset if read_committed else log.high_watermark
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return log.high_watermark
+        return log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset
 
     def size_between(self, start_offset: int, end_offset: int) -> int:
         """About how many bytes the log has there."""
-        return 0 if self._led_log is None else self._led_log.size_between(start_offset, end_offset)
+        log = self.readable_log
+        return 0 if log is None else log.size_between(start_offset, end_offset)
 
     def _disturb_watchers(self) -> None:
-        for position in self._watchers:
+        for position in (*self._watchers, *self._follower_watchers):
             position.session.disturbed(position)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:

@@ -12,17 +12,21 @@ High watermarks are written to ``replication-offset-checkpoint`` every few secon
 what it may show before its followers have reported. A log that fails (an I/O error) takes its partition out of service
 here, with KAFKA_STORAGE_ERROR for everybody who waits, and is reported once.
 
-What is left out for now: followers. A partition of which another broker is leader keeps its log and does not fetch.
+Partitions that another broker leads are handed to whoever fetches for them (``Fetchers``); a broker that is alone has
+none such. Members of a cluster also look now and then which followers have fallen behind (``run_isr_checks``).
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.isr_changes import IsrProposal
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.partition import NO_EPOCH, Partition, Spawn
+from broker.replication.preferred_replica import preferred_read_replica
+from broker.replication.replica_host import ReplicaHost, loop_ms
 from broker.replication.transaction_markers import MarkerWrite, OnOffsetsMarker, OnWritten
 from broker.storage.checkpoints import OffsetCheckpoint
 from broker.storage.log_config import LogConfig
@@ -54,6 +58,16 @@ OnResigned: TypeAlias = Callable[[TopicPartition], None]
 OnStorageFailure: TypeAlias = Callable[[TopicPartition], None]
 
 
+class Fetchers(Protocol):
+    """Who copies what other brokers lead."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the partition's leader, at its present epoch, until told otherwise."""
+
+    def unfollow(self, topic_partition: TopicPartition) -> None:
+        """Touch the partition no more. No effect if it is not followed."""
+
+
 class ReplicaManager:
     """Owns every `Partition` of this broker."""
 
@@ -68,6 +82,7 @@ class ReplicaManager:
         fetch_sessions: FetchSessionCache,
         spawn: Spawn,
         wall_clock: WallClock,
+        monotonic_ms: Callable[[], int] = loop_ms,
         on_elected: OnElected,
         on_resigned: OnResigned,
         on_offsets_marker: OnOffsetsMarker,
@@ -76,6 +91,8 @@ class ReplicaManager:
         self.fetch_sessions = fetch_sessions
         self.spawn = spawn
         self._broker_id = broker_id
+        self._host = ReplicaHost(broker_id=broker_id, spawn=spawn, now_ms=monotonic_ms)
+        self._fetchers: Fetchers | None = None
         self._log_manager = log_manager
         self._high_watermarks = high_watermarks
         self._checkpointed = high_watermarks.read() or {}
@@ -89,6 +106,22 @@ class ReplicaManager:
         self._controller_epoch = -1
         self._partitions: dict[tuple[str, int], Partition] = {}
         log_manager.on_log_failure = self._log_failed
+
+    def join_cluster(
+        self,
+        *,
+        fetchers: Fetchers,
+        propose_isr: Callable[[IsrProposal], None],
+        broker_epoch: Callable[[], int],
+        replica_lag_time_max_ms: int,
+    ) -> None:
+        """From now on there are other brokers. Before the first order of a controller."""
+        self._fetchers = fetchers
+        host = self._host
+        host.propose_isr = propose_isr
+        host.broker_epoch = broker_epoch
+        host.replica_lag_time_max_ms = replica_lag_time_max_ms
+        host.is_alive = lambda broker_id: broker_id in self._metadata.image.brokers
 
     # Finding partitions
 
@@ -126,6 +159,10 @@ class ReplicaManager:
         if partition.leader_id <= NO_LEADER:
             return None
         return LeaderAndEpoch(partition.leader_id, partition.leader_epoch)
+
+    def preferred_read_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        """A follower near to a consumer; -1 if it should read here."""
+        return preferred_read_replica(partition, self._metadata.image.brokers, self._broker_id, rack_id, offset)
 
     # The controller's orders
 
@@ -188,7 +225,7 @@ class ReplicaManager:
             if topic_id != log.topic_id and topic_id != ZERO_UUID and log.topic_id is not None:
                 return ErrorCode.INCONSISTENT_TOPIC_ID
         partition = self._partitions.get(topic_partition)
-        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+        if partition is not None and not _is_newer(state, partition):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
@@ -198,14 +235,17 @@ class ReplicaManager:
         log = self._log_of(topic_partition, None if topic_id == ZERO_UUID else topic_id)
         partition = self._partitions.get(topic_partition)
         if partition is None:
-            partition = Partition(topic_partition, broker_id=self._broker_id, spawn=self.spawn)
+            partition = Partition(topic_partition, self._host)
             self._partitions[topic_partition] = partition
         partition.topic_id = log.topic_id or ZERO_UUID
         if state.leader == self._broker_id:
+            self._unfollow(topic_partition)
             if partition.become_leader(state, log):
                 self._tell_elected(partition)
-        elif partition.become_follower(state, log):
-            self._tell_resigned(partition)
+        else:
+            if partition.become_follower(state, log):
+                self._tell_resigned(partition)
+            self._follow(partition)
         return ErrorCode.KAFKA_STORAGE_ERROR if log.failed else ErrorCode.NONE
 
     def _log_of(self, topic_partition: TopicPartition, topic_id: bytes | None) -> PartitionLog:
@@ -218,6 +258,18 @@ class ReplicaManager:
         if checkpointed is not None:
             log.update_high_watermark(min(max(checkpointed, log.high_watermark), log.log_end_offset))
         return log
+
+    def _follow(self, partition: Partition) -> None:
+        if self._fetchers is None:
+            return
+        if partition.leader_id > NO_LEADER and not partition.failed:
+            self._fetchers.follow(partition)
+        else:
+            self._fetchers.unfollow(partition.topic_partition)
+
+    def _unfollow(self, topic_partition: TopicPartition) -> None:
+        if self._fetchers is not None:
+            self._fetchers.unfollow(topic_partition)
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         if not self._obeys(request.controller_id, request.controller_epoch, "StopReplica"):
@@ -239,8 +291,10 @@ class ReplicaManager:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
-            if delete:
-                del self._partitions[topic_partition]
+            del self._partitions[topic_partition]
+            self._unfollow(topic_partition)
+            if partition.log is not None:
+                self._checkpointed[topic_partition] = partition.log.high_watermark
             if partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
                 self._tell_resigned(partition)
         if delete:
@@ -271,11 +325,21 @@ class ReplicaManager:
         topic_partition = log.topic_partition
         if self._log_manager.get(topic_partition) is not log:
             return  # Deleted meanwhile.
+        self._unfollow(topic_partition)
         partition = self._partitions.get(topic_partition)
         if partition is not None and partition.stop(ErrorCode.KAFKA_STORAGE_ERROR):
             logger.error("%s is out of service: its log failed", topic_partition)
             self._tell_resigned(partition)
         self._on_storage_failure(topic_partition)
+
+    # In-sync replicas
+
+    async def run_isr_checks(self) -> None:
+        """Look who has fallen behind, for ever; for a task of the broker's supervisor."""
+        while True:
+            await asyncio.sleep(self._host.replica_lag_time_max_ms / 2000)
+            for partition in list(self._partitions.values()):
+                partition.check_followers()
 
     # High watermarks
 
@@ -299,6 +363,13 @@ class ReplicaManager:
         """Answer fetches that wait, and remember the high watermarks."""
         self.fetch_sessions.close()
         await self.checkpoint_high_watermarks()
+
+
+def _is_newer(state: LeaderAndIsrPartitionState, known: Partition) -> bool:
+    """Whether an order tells more than is known. The ISR may change without an election."""
+    if state.leader_epoch != known.leader_epoch:
+        return state.leader_epoch > known.leader_epoch
+    return state.leader == known.leader_id and state.partition_epoch > known.partition_epoch
 
 
 def _stopped(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:

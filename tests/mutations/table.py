@@ -519,8 +519,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B38", _READER,
-        "        upper_offset = last_stable_offset if read_committed else high_watermark\n",
-        "        upper_offset = high_watermark\n",
+        "            return reply.last_stable_offset\n",
+        "            return reply.high_watermark\n",
         f"{_TEST_FETCH}::test_committed_records_and_no_others_are_read_while_others_are_written",
     ),
     Mutation(
@@ -531,8 +531,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B39", _PARTITION,
-        "        return log.last_stable_offset if read_committed else log.high_watermark\n",
-        "        return log.high_watermark\n",
+        "        return log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset\n",
+        "        return log.high_watermark if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset\n",
         f"{_TEST_FETCH}::test_a_waiting_read_committed_fetch_counts_bytes_below_the_last_stable_offset",
     ),
     Mutation(
@@ -629,7 +629,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B60", _PARTITION,
-        "            end = self.in_sync.replicated_end(self._broker_id, end, self.follower_ends)\n",
+        "            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_alive)\n",
         "",
         f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
     ),

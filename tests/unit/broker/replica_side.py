@@ -27,6 +27,7 @@ from broker.storage.partition_log import AppendInfo, AppendOrigin
 from broker.supervisor import Supervisor
 from coordinator.controller.cluster_image import MetadataCache
 from coordinator.transaction.coordinator import TransactionCoordinator
+from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -100,6 +101,7 @@ class ReplicaSide:
             fetch_sessions=FetchSessionCache(slots=slots, rng=Random(2)),
             spawn=self.supervisor.spawn,
             wall_clock=self.wall_clock,
+            monotonic_ms=self.wall_clock,
             on_elected=self.elected.__setitem__,
             on_resigned=self.resigned.append,
             on_offsets_marker=self._on_offsets_marker,
@@ -219,6 +221,13 @@ class ReplicaSide:
         info = self.partition(topic, index).append(view, header, origin=origin, required_acks=1)
         assert isinstance(info, AppendInfo), info
         return info
+
+    def follower_fetched(self, end: int, topic: str = "t", index: int = 0, *, replica_id: int = OTHER) -> None:
+        """A follower fetches from its log's end on."""
+        error = self.partition(topic, index).follower_fetched(
+            replica_id, end=end, log_start_offset=0, broker_epoch=-1, knows_epoch=True
+        )
+        assert error is ErrorCode.NONE, error
 
     # Requests
 

@@ -321,18 +321,34 @@ async def test_topics_that_the_client_may_not_read_are_refused() -> None:
     assert read(broker, fetch((0, 0), max_wait_ms=1000)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def follow(*partitions: tuple[int, int], version: int = 15, epoch: int = -1, **fields: Any) -> FetchRequest:
+    """A follower's fetch."""
+    request = fetch(*partitions, **fields)
+    if version < 15:
+        request.replica_id = OTHER
+    else:
+        request.replica_state = ReplicaState(replica_id=OTHER, replica_epoch=epoch)
+    return request
+
+
 @pytest.mark.parametrize("version", [12, 15])
 @in_virtual_time
-async def test_followers_are_not_served_yet(version: int) -> None:
-    broker = led()
-    request = fetch((0, 0))
-    if version < 15:
-        request.replica_id = 2
-    else:
-        request.replica_state = ReplicaState(replica_id=2)
-    response = broker.answer(handle_fetch, request, version)
-    assert response.error_code == ErrorCode.INVALID_REQUEST
-    assert [reply.error_code for reply in replies(response).values()] == [ErrorCode.INVALID_REQUEST]
+async def test_a_follower_reads_to_the_end_and_that_is_how_records_become_replicated(version: int) -> None:
+    broker = ReplicaSide()
+    broker.lead(replicas=(ME, OTHER))
+    broker.append(batch(b"a", b"b"))
+    reply = read(broker, follow((0, 0), version=version), version)
+    assert (reply.error_code, reply.high_watermark, len(reply.records)) == (0, 0, len(batch(b"a", b"b")))
+    reply = read(broker, follow((0, 2), version=version), version)
+    assert (reply.high_watermark, len(reply.records)) == (2, 0)
+
+
+@in_virtual_time
+async def test_who_is_no_broker_does_not_fetch_as_one() -> None:
+    broker = ReplicaSide()
+    broker.lead(replicas=(ME, OTHER))
+    broker.authorizer = OnlyTopics("t")
+    assert read(broker, follow((0, 0)), 15).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 # Waiting
@@ -450,8 +466,7 @@ async def test_a_fetch_waits_for_replication() -> None:
     answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
     broker.append(batch(b"a"))
     assert await still_waits(answer)
-    broker.partition().follower_ends[OTHER] = 1
-    broker.partition().advance_high_watermark()
+    broker.follower_fetched(1)
     assert values(replies(await answer)[0]) == [b"a"]
 
 
@@ -459,10 +474,10 @@ async def test_a_fetch_waits_for_replication() -> None:
 async def test_a_change_of_leader_answers_a_waiting_fetch() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
-    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), 16)
+    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000, leader_epoch=0), 16)
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
     reply = replies(await answer)[0]
-    assert reply.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert reply.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert reply.current_leader == LeaderIdAndEpoch(leader_id=OTHER, leader_epoch=1)
 
 
@@ -616,8 +631,7 @@ async def test_a_new_high_watermark_is_told_without_records() -> None:
     broker.lead(replicas=(ME, OTHER))
     broker.append(batch(b"a"))
     session_id = await new_session(broker, (0, 1))
-    broker.partition().follower_ends[OTHER] = 1
-    broker.partition().advance_high_watermark()
+    broker.follower_fetched(1)
     response = broker.answer(handle_fetch, fetch(session=(session_id, 1)), NAMES)
     assert (replies(response)[0].high_watermark, replies(response)[0].records) == (1, b"")
     assert replies(broker.answer(handle_fetch, fetch(session=(session_id, 2)), NAMES)) == {}
@@ -803,7 +817,7 @@ async def test_a_cold_read_of_a_lost_partition_is_an_error() -> None:
     broker.lead(replicas=(ME, OTHER), isr=(ME,))
     broker.append(batch(b"a"))
     gate = cold(broker)
-    answer = broker.call(handle_fetch, fetch((0, 0)), NAMES)
+    answer = broker.call(handle_fetch, fetch((0, 0)), 10)
     await end_of_turn()
     broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
     gate.set()

@@ -129,8 +129,7 @@ def test_right_after_an_election_the_end_is_not_known(timestamp: int) -> None:
     assert found(broker, asked(timestamp), 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert offset(broker, asked(EARLIEST))[0] == 0
     assert offset(broker, asked(LATEST, replica_id=DEBUGGER))[0] == 1
-    broker.partition().follower_ends[OTHER] = 1
-    broker.partition().advance_high_watermark()
+    broker.follower_fetched(1)
     assert offset(broker, asked(timestamp))[0] == (1 if timestamp == LATEST else 0)
 
 

@@ -298,8 +298,7 @@ async def test_acks_all_waits_for_the_followers() -> None:
     assert isinstance(answer, asyncio.Future)
     assert values(stored(broker)) == [b"a"]
     assert not answer.done()
-    broker.partition().follower_ends[OTHER] = 1
-    broker.partition().advance_high_watermark()
+    broker.follower_fetched(1)
     assert (only(await answer).error_code, only(await answer).base_offset) == (0, 0)
 
 
@@ -312,8 +311,7 @@ async def test_acks_all_waits_for_every_partition() -> None:
     answer = broker.call(handle_produce, request, 9)
     for index in (0, 1):
         assert not answer.done()
-        broker.partition("t", index).follower_ends[OTHER] = 1
-        broker.partition("t", index).advance_high_watermark()
+        broker.follower_fetched(1, "t", index)
     assert [p.error_code for p in partitions(await answer)] == [0, 0, 0]
 
 
@@ -327,8 +325,7 @@ async def test_acks_all_times_out() -> None:
     answer = await broker.call(handle_produce, request, 9)
     assert [p.error_code for p in partitions(answer)] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
     assert asyncio.get_running_loop().time() - began == pytest.approx(1.5)
-    broker.partition().follower_ends[OTHER] = 1
-    broker.partition().advance_high_watermark()
+    broker.follower_fetched(1)
     assert next(partitions(answer)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -364,8 +361,7 @@ async def test_a_connection_that_has_gone_waits_no_more() -> None:
     answer = broker.call(handle_produce, produce(("t", 0, batch()), acks=-1), 9)
     answer.cancel()
     await end_of_turn()
-    broker.partition().follower_ends[OTHER] = 1
-    broker.partition().advance_high_watermark()
+    broker.follower_fetched(1)
     assert answer.cancelled()
 
 

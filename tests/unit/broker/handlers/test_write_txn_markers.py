@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.write_txn_markers import handle_write_txn_markers
+from broker.replication.fetch_session import FetchIsolation
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -82,13 +83,13 @@ async def test_a_marker_ends_a_transaction_in_each_partition(version: int, commi
     broker.lead("t", 2)
     for index in (0, 1):
         broker.append(transactional(), index=index)
-        assert broker.partition("t", index).visible_end(True) == 0
+        assert broker.partition("t", index).visible_end(FetchIsolation.TXN_COMMITTED) == 0
     request = markers(("t", 0), ("t", 1), commit=commit, coordinator_epoch=4)
     response = await call(broker, request, version)
     assert errors(response) == [ErrorCode.NONE] * 2
     assert response.markers[0].producer_id == 1
     for index in (0, 1):
-        assert broker.partition("t", index).visible_end(True) == 2
+        assert broker.partition("t", index).visible_end(FetchIsolation.TXN_COMMITTED) == 2
         assert written(broker, "t", index) == [(1, 0, commit, 4)]
 
 
@@ -123,7 +124,7 @@ async def test_an_older_coordinator_is_fenced() -> None:
     broker.append(transactional(sequence=1))
     response = await call(broker, markers(("t", 0), coordinator_epoch=4))
     assert errors(response) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-    assert broker.partition().visible_end(True) == 2
+    assert broker.partition().visible_end(FetchIsolation.TXN_COMMITTED) == 2
 
 
 @in_virtual_time
@@ -132,7 +133,7 @@ async def test_an_older_producer_epoch_is_refused() -> None:
     broker.lead()
     broker.append(transactional(epoch=3))
     assert errors(await call(broker, markers(("t", 0), epoch=2))) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert broker.partition().visible_end(True) == 0
+    assert broker.partition().visible_end(FetchIsolation.TXN_COMMITTED) == 0
 
 
 @in_virtual_time
@@ -141,7 +142,7 @@ async def test_a_newer_producer_epoch_ends_the_transaction_and_fences() -> None:
     broker.lead()
     broker.append(transactional(epoch=3))
     assert errors(await call(broker, markers(("t", 0), epoch=4, commit=False))) == [ErrorCode.NONE]
-    assert broker.partition().visible_end(True) == 2
+    assert broker.partition().visible_end(FetchIsolation.TXN_COMMITTED) == 2
 
 
 @in_virtual_time
@@ -152,10 +153,10 @@ async def test_a_marker_of_version_2_with_the_present_epoch_is_refused() -> None
     broker.append(transactional(epoch=3))
     first = markers(("t", 0), epoch=4, transaction_version=2)
     assert errors(await call(broker, first, 2)) == [ErrorCode.NONE]
-    assert broker.partition().visible_end(True) == 2
+    assert broker.partition().visible_end(FetchIsolation.TXN_COMMITTED) == 2
     broker.append(transactional(epoch=4))
     assert errors(await call(broker, first, 2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert broker.partition().visible_end(True) == 2
+    assert broker.partition().visible_end(FetchIsolation.TXN_COMMITTED) == 2
     second = markers(("t", 0), epoch=5, commit=False, transaction_version=2)
     assert errors(await call(broker, second, 2)) == [ErrorCode.NONE]
     assert written(broker) == [(1, 4, True, 0), (1, 5, False, 0)]
@@ -220,8 +221,7 @@ async def test_the_answer_waits_for_replication() -> None:
     assert isinstance(answer, asyncio.Future)
     for index in (0, 1):
         assert not answer.done()
-        broker.partition("t", index).follower_ends[OTHER] = 1
-        broker.partition("t", index).advance_high_watermark()
+        broker.follower_fetched(1, "t", index)
     assert errors(await answer) == [ErrorCode.NONE] * 2
 
 

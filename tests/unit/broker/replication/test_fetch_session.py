@@ -16,6 +16,7 @@ from broker.replication.fetch_session import (
     next_epoch,
 )
 from broker.replication.partition import Partition
+from broker.replication.replica_host import ReplicaHost
 from broker.supervisor import Supervisor
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -199,7 +200,7 @@ def test_only_what_changed_is_dirty(cache: FetchSessionCache) -> None:
 
 
 def test_a_forgotten_partition_is_watched_no_more(cache: FetchSessionCache) -> None:
-    partition = Partition(TopicPartition("t", 0), broker_id=1, spawn=Supervisor().spawn)
+    partition = Partition(TopicPartition("t", 0), ReplicaHost(broker_id=1, spawn=Supervisor().spawn))
     context = opened(cache, fetch(0, 1))
     forgotten, kept = context.session.positions.values()
     for position in (forgotten, kept, kept):

@@ -1,10 +1,18 @@
 import pytest
 
+from broker.replication.follower_state import FollowerState
 from broker.replication.isr import InSyncReplicas
 
 
 def in_sync(replicas: tuple[int, ...], *isr: int) -> InSyncReplicas:
     return InSyncReplicas(replicas=replicas, isr=frozenset(isr))
+
+
+def at(end: int, *, close: bool = False) -> FollowerState:
+    follower = FollowerState()
+    follower.end = end
+    follower.is_close = close
+    return follower
 
 
 @pytest.mark.parametrize(
@@ -39,4 +47,5 @@ def test_replicated_is_what_every_in_sync_replica_has(
     isr: tuple[int, ...], follower_ends: dict[int, int], expected: int
 ) -> None:
     """B60: an offset counts only when it is on every ISR member; one that never fetched has nothing."""
-    assert in_sync((1, 2, 3), *isr).replicated_end(1, 100, follower_ends) == expected
+    followers = {broker: at(end) for broker, end in follower_ends.items()}
+    assert in_sync((1, 2, 3), *isr).replicated_end(1, 100, followers, lambda _: True) == expected

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from broker.replication.fetch_session import FetchIsolation
 from broker.replication.partition import ACKS_ALL, Partition
+from broker.replication.replica_host import ReplicaHost
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from broker.supervisor import Supervisor
@@ -31,7 +33,9 @@ class Fixture:
         self.disk.make_dirs("/data/t-0")
         self.supervisor = Supervisor()
         self.config = config or LogConfig()
-        self.partition = Partition(TopicPartition("t", 0), broker_id=ME, spawn=self.supervisor.spawn)
+        self.now_ms = 0
+        self.host = ReplicaHost(broker_id=ME, spawn=self.supervisor.spawn, now_ms=lambda: self.now_ms)
+        self.partition = Partition(TopicPartition("t", 0), self.host)
         self.log = PartitionLog.open(
             self.disk, "/data/t-0", TopicPartition("t", 0), self.config, wall_clock=lambda: 1_000
         )
@@ -49,6 +53,12 @@ class Fixture:
         if leader == ME:
             return self.partition.become_leader(state, self.log)
         return self.partition.become_follower(state, self.log)
+
+    def fetched(self, end: int, replica_id: int = OTHER, *, log_start_offset: int = 0, epoch: int = -1) -> ErrorCode:
+        """A follower fetches from its log's end on."""
+        return self.partition.follower_fetched(
+            replica_id, end=end, log_start_offset=log_start_offset, broker_epoch=epoch, knows_epoch=True
+        )
 
     def append(
         self, data: bytearray | None = None, *, acks: int = 1, origin: AppendOrigin = AppendOrigin.CLIENT
@@ -125,12 +135,10 @@ def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
     fixture.append(batch(b"a", b"b"), acks=ACKS_ALL)
     fixture.partition.when_replicated(2, noted(calls))
     assert fixture.log.high_watermark == 0
-    fixture.partition.follower_ends[OTHER] = 1
-    fixture.partition.advance_high_watermark()
+    fixture.fetched(1)
     assert fixture.log.high_watermark == 1
     assert calls == []
-    fixture.partition.follower_ends[OTHER] = 2
-    fixture.partition.advance_high_watermark()
+    fixture.fetched(2)
     assert calls == [ErrorCode.NONE]
 
 
@@ -172,8 +180,7 @@ def test_the_end_is_not_settled_until_the_new_epoch_is_replicated() -> None:
     fixture.append()
     fixture.lead(1, replicas=(ME, OTHER), isr=(ME, OTHER))
     assert not fixture.partition.end_is_settled
-    fixture.partition.follower_ends[OTHER] = 1
-    fixture.partition.advance_high_watermark()
+    fixture.fetched(1)
     assert fixture.partition.end_is_settled
 
 
@@ -347,14 +354,13 @@ def test_a_duplicate_waits_for_the_original_to_be_replicated() -> None:
 def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
     fixture = Fixture()
     fixture.lead(replicas=(ME, OTHER), isr=(ME, OTHER))
-    fixture.partition.follower_ends[OTHER] = 0
+    fixture.fetched(0)
     fixture.append(batch(producer_id=7, epoch=0, sequence=0, transactional=True))
     fixture.append(marker(7, commit=True), origin=AppendOrigin.COORDINATOR)
     for follower_end, visible in [(1, 0), (2, 2)]:
-        fixture.partition.follower_ends[OTHER] = follower_end
-        fixture.partition.advance_high_watermark()
-        assert fixture.partition.visible_end(False) == follower_end
-        assert fixture.partition.visible_end(True) == visible
+        fixture.fetched(follower_end)
+        assert fixture.partition.visible_end(FetchIsolation.HIGH_WATERMARK) == follower_end
+        assert fixture.partition.visible_end(FetchIsolation.TXN_COMMITTED) == visible
 
 
 @pytest.mark.parametrize(

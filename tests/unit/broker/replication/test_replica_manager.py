@@ -226,8 +226,7 @@ async def test_high_watermarks_survive_a_restart() -> None:
     broker.lead("t", replicas=(ME, OTHER))
     broker.append(batch(b"a"))
     broker.append(batch(b"b"))
-    broker.partition().follower_ends[OTHER] = 1
-    broker.partition().advance_high_watermark()
+    broker.follower_fetched(1)
     await broker.replica_manager.stop()
     again = broker.restarted()
     again.lead("t", epoch=1, replicas=(ME, OTHER))
@@ -242,8 +241,7 @@ async def test_a_checkpoint_keeps_what_the_controller_has_not_spoken_of() -> Non
     broker = ReplicaSide()
     broker.lead("t", replicas=(ME, OTHER))
     broker.append(batch(b"a"))
-    broker.partition().follower_ends[OTHER] = 1
-    broker.partition().advance_high_watermark()
+    broker.follower_fetched(1)
     await broker.replica_manager.stop()
     once = broker.restarted()
     await once.replica_manager.checkpoint_high_watermarks()

@@ -1,0 +1,142 @@
+"""One partition that this broker copies from its leader: what to ask, and what to do with the answer. No I/O but the
+log's own.
+
+A follower's log must become a prefix of its leader's. What it has beyond that was never replicated, and is found by
+leader epochs (KIP-101, KIP-279): the fetch names the epoch of the last batch here, the leader answers where that epoch,
+or the largest below it, ends in its own log, and the follower cuts off what lies beyond the place where both agree.
+Where the two logs have different epochs that takes several rounds, each of which lowers the last epoch here. The high
+watermark plays no part: it may lag behind on either side.
+
+An offset that the leader has no more, because it deleted what is old, makes the follower forget everything and begin
+where the leader's log begins.
+"""
+
+import logging
+from typing import NamedTuple
+
+from broker.replication.partition import NO_EPOCH, Partition
+from broker.storage.leader_epoch_cache import UNDEFINED_EPOCH_OFFSET
+from broker.storage.partition_log import PartitionLog
+from protocol.errors import ErrorCode, error_of
+from protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
+
+logger = logging.getLogger(__name__)
+
+
+class Position(NamedTuple):
+    """What a fetch says of a partition."""
+
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+class FollowedPartition:
+    """A partition while it follows one leader at one epoch. Another epoch is another object."""
+
+    __slots__ = ("attempts", "leader_epoch", "log", "partition", "resting", "told", "told_in")
+
+    def __init__(self, partition: Partition) -> None:
+        assert partition.log is not None
+        self.partition = partition
+        self.log: PartitionLog = partition.log
+        self.leader_epoch = partition.leader_epoch
+        self.told: Position | None = None
+        """What the leader was told last."""
+        self.told_in = 0
+        """The number of the request that told it."""
+        self.resting = False
+        """Whether it is left out of fetches for a while, after an error."""
+        self.attempts = 0
+        """Fetches in a row that ended with an error."""
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        return self.partition.topic_id, self.partition.topic_partition.partition
+
+    def position(self) -> Position:
+        """Where the log is now."""
+        latest = self.log.latest_epoch
+        last_fetched_epoch = NO_EPOCH if latest is None else latest
+        return Position(self.leader_epoch, self.log.log_end_offset, last_fetched_epoch, self.log.log_start_offset)
+
+    def tell(self, request_number: int, max_bytes: int) -> FetchPartition:
+        """Its part of a request."""
+        position = self.told = self.position()
+        self.told_in = request_number
+        return FetchPartition(
+            partition=self.partition.topic_partition.partition,
+            current_leader_epoch=position.leader_epoch,
+            fetch_offset=position.fetch_offset,
+            last_fetched_epoch=position.last_fetched_epoch,
+            log_start_offset=position.log_start_offset,
+            partition_max_bytes=max_bytes,
+        )
+
+    def is_answered_by(self, request_number: int) -> bool:
+        """Whether the answer to a request is about the log as it is now."""
+        return (
+            not self.resting
+            and self.told is not None
+            and self.told_in <= request_number
+            and self.told.fetch_offset == self.log.log_end_offset
+        )
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the leader should be told something."""
+        return not self.resting and self.told != self.position()
+
+    # What the leader answered
+
+    def take(self, reply: PartitionData) -> ErrorCode:
+        """Make the log follow. NONE, or why nothing was done."""
+        error = error_of(reply.error_code)
+        if error:
+            return error
+        if reply.diverging_epoch is not None:
+            self._truncate_to(_common_end(self.log, reply.diverging_epoch))
+            return ErrorCode.KAFKA_STORAGE_ERROR if self.log.failed else ErrorCode.NONE
+        records = reply.records
+        assert not isinstance(records, list)  # That is for answers to be sent.
+        error = self.partition.append_as_follower(
+            b"" if records is None else records,
+            high_watermark=reply.high_watermark,
+            log_start_offset=reply.log_start_offset,
+        )
+        if not error:
+            self.attempts = 0
+        return error
+
+    def reset(self, leader_start_offset: int, leader_end_offset: int) -> None:
+        """The leader has nothing at this log's end: it lost its own end, or deleted what is there."""
+        if leader_end_offset < self.log.log_end_offset:
+            self._truncate_to(leader_end_offset)
+        elif leader_start_offset > self.log.log_end_offset:
+            logger.warning("%s begins anew at offset %d", self.partition.topic_partition, leader_start_offset)
+            self.log.truncate_fully_and_start_at(leader_start_offset)
+
+    def _truncate_to(self, offset: int) -> None:
+        log, name = self.log, self.partition.topic_partition
+        if offset < log.high_watermark:
+            logger.warning("%s is cut to offset %d, below its high watermark %d", name, offset, log.high_watermark)
+        else:
+            logger.info("%s is cut from offset %d to %d", name, log.log_end_offset, offset)
+        log.truncate_to(offset)
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether its policy asks for an fsync before the leader is told of what was appended."""
+        log = self.log
+        return not log.failed and log.log_end_offset - log.flushed_offset >= log.config.flush_interval_messages
+
+
+def _common_end(log: PartitionLog, leaders: EpochEndOffset) -> int:
+    """Up to where a log can agree with its leader's, in which the last epoch of this log, or one below, so ends."""
+    epoch, end_offset = log.end_offset_for_epoch(leaders.epoch)
+    if end_offset == UNDEFINED_EPOCH_OFFSET:
+        end_offset = log.log_end_offset
+    if epoch == leaders.epoch:
+        end_offset = min(end_offset, leaders.end_offset)
+    return min(end_offset, log.log_end_offset)

@@ -1,0 +1,74 @@
+"""What a leader knows of one follower of one partition: how far it is, and when it was as far as the leader. Pure.
+
+A follower tells its log's end by the offset from which it fetches. It counts as caught up while its end is that of the
+leader, and for a while after it last was: a fetch that reaches the leader's end of now is caught up now, and one that
+reaches the end that the leader had at the fetch before was caught up then. So a follower of a busy partition, which
+never fetches from the very end, is not mistaken for a slow one. Source: Kafka's ``cluster/Replica.scala``.
+
+Times are milliseconds of the event loop's clock.
+"""
+
+from typing import Final
+
+UNKNOWN_OFFSET: Final = -1
+"""The end of a replica that has not fetched from this leader yet."""
+UNKNOWN_EPOCH: Final = -1
+"""The broker epoch of one that has not, or does not say (Fetch before version 15)."""
+_NEVER: Final = -(1 << 62)
+
+
+class FollowerState:
+    """One follower; changed by its fetches and by elections."""
+
+    __slots__ = (
+        "_last_fetch_ms",
+        "_last_leader_end",
+        "broker_epoch",
+        "end",
+        "is_close",
+        "last_caught_up_ms",
+        "log_start_offset",
+    )
+
+    def __init__(self) -> None:
+        self.end = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.broker_epoch = UNKNOWN_EPOCH
+        self.is_close = False
+        """Whether it was caught up when that was last looked at."""
+        self.last_caught_up_ms = _NEVER
+        self._last_fetch_ms = _NEVER
+        self._last_leader_end = UNKNOWN_OFFSET
+
+    def elected(self, *, leader_end: int, now_ms: int, in_sync: bool) -> None:
+        """The leader was elected, perhaps once more. As far as the ISR says, the follower is caught up.
+
+        What is known of its end stays: the log of who follows the same leader is the beginning of that leader's.
+        """
+        self._last_leader_end = leader_end
+        self._last_fetch_ms = self.last_caught_up_ms = now_ms if in_sync else _NEVER
+        self.is_close = in_sync
+
+    def fetched(self, *, end: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int) -> None:
+        """It fetches from ``end`` on while the leader's log ends at ``leader_end``."""
+        if end >= leader_end:
+            self.caught_up_at(now_ms)
+        elif end >= self._last_leader_end:
+            self.caught_up_at(self._last_fetch_ms)
+        self.end = end
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
+        self._last_leader_end = max(leader_end, self._last_leader_end)
+        self._last_fetch_ms = now_ms
+
+    def caught_up_at(self, time_ms: int) -> None:
+        self.last_caught_up_ms = max(self.last_caught_up_ms, time_ms)
+
+    def look(self, leader_end: int, now_ms: int, lag_ms: int) -> bool:
+        """Whether it is caught up, or was ``lag_ms`` ago; remembers the answer."""
+        self.is_close = self.end == leader_end or now_ms - self.last_caught_up_ms <= lag_ms
+        return self.is_close
+
+    def is_stale(self, broker_epoch: int) -> bool:
+        """Whether a fetch with this broker epoch comes from a former life of the follower (KIP-903)."""
+        return broker_epoch != UNKNOWN_EPOCH and broker_epoch < self.broker_epoch

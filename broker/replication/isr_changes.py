@@ -1,0 +1,177 @@
+"""Changes of in-sync replicas on their way to the controller (AlterPartition, KIP-497).
+
+A leader never changes an ISR by itself. It makes an `IsrProposal`, and until that is decided it counts with both, the
+old ISR and the new one. Proposals of one turn of the loop, and all that come up while an answer is awaited, travel
+together: one request is under way at a time.
+
+A request that is not answered, or not by the controller, is repeated for as long as its proposals are still wanted;
+asking twice does no harm, since the controller answers a change that is already made as if it made it. A proposal is
+withdrawn when a LeaderAndIsr says something newer: whatever is answered to it then means nothing (KAFKA-12686).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from coordinator.controller.cluster_image import NO_CONTROLLER
+from coordinator.ports import BrokerChannel
+from protocol.errors import ErrorCode, error_of
+from protocol.messages.alter_partition import (
+    AlteredPartition,
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    BrokerState,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 0.05
+_DECIDED: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.INELIGIBLE_REPLICA,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""Answers that stay the same however often the question is repeated."""
+
+
+class IsrProposal:
+    """One change that a leader asks for."""
+
+    __slots__ = ("isr", "leader_epoch", "on_decided", "partition_epoch", "topic_id", "topic_partition", "withdrawn")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: Iterable[tuple[int, int]],
+        on_decided: "OnDecided",
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.isr = tuple(isr)
+        """(broker id, epoch of that life of it which the leader knows to be in sync), -1 for an unknown epoch."""
+        self.on_decided = on_decided
+        self.withdrawn = False
+
+
+OnDecided: TypeAlias = Callable[[IsrProposal, AlteredPartition], None]
+
+
+def propose_to_nobody(proposal: IsrProposal) -> None:
+    """A broker that is alone has no followers, and so nothing to propose."""
+    raise AssertionError(f"{proposal.topic_partition} has followers, and nobody to ask about them")
+
+
+class AlterPartitionSender:
+    """Sends the proposals of this broker's partitions."""
+
+    def __init__(
+        self,
+        channel: BrokerChannel,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        controller_id: Callable[[], int],
+    ) -> None:
+        self._channel = channel
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._controller_id = controller_id
+        self._waiting: dict[IsrProposal, None] = {}
+        self._busy = False
+        """Whether a request, or its repetition, or the beginning of one, is under way."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def submit(self, proposal: IsrProposal) -> None:
+        """Ask the controller; ``proposal.on_decided`` is called once, unless the proposal is withdrawn before."""
+        self._waiting[proposal] = None
+        if not self._busy and not self._stopped:
+            self._busy = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _send(self) -> None:
+        self._busy = False
+        proposals = [proposal for proposal in self._waiting if not proposal.withdrawn]
+        self._waiting.clear()
+        if not proposals or self._stopped:
+            return
+        self._busy = True
+        controller_id = self._controller_id()
+        if controller_id == NO_CONTROLLER:
+            self._repeat(proposals)
+            return
+        request = _request(self._broker_id, self._broker_epoch(), proposals)
+        self._channel.send(controller_id, request, lambda response: self._take(proposals, response))
+
+    def _take(self, proposals: list[IsrProposal], response: Message | None) -> None:
+        if self._stopped:
+            return
+        error = error_of(response.error_code) if isinstance(response, AlterPartitionResponse) else None
+        if not isinstance(response, AlterPartitionResponse) or error:
+            logger.info("The controller did not decide on %d changes of ISRs: %s", len(proposals), error)
+            self._repeat(proposals)
+            return
+        answers = {
+            (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
+        }
+        undecided = []
+        for proposal in proposals:
+            answer = answers.get((proposal.topic_id, proposal.topic_partition.partition))
+            if answer is None or error_of(answer.error_code) not in _DECIDED:
+                undecided.append(proposal)
+            elif not proposal.withdrawn:
+                proposal.on_decided(proposal, answer)
+        if undecided:
+            self._repeat(undecided)
+        else:
+            self._send()
+
+    def _repeat(self, proposals: list[IsrProposal]) -> None:
+        self._waiting = dict.fromkeys(proposals) | self._waiting
+        self._timer = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._send)
+
+
+def _request(broker_id: int, broker_epoch: int, proposals: list[IsrProposal]) -> AlterPartitionRequest:
+    topics: dict[bytes, AlterPartitionTopic] = {}
+    for proposal in proposals:
+        topic = topics.setdefault(
+            proposal.topic_id,
+            AlterPartitionTopic(topic_name=proposal.topic_partition.topic, topic_id=proposal.topic_id),
+        )
+        topic.partitions.append(
+            AlterPartitionData(
+                partition_index=proposal.topic_partition.partition,
+                leader_epoch=proposal.leader_epoch,
+                new_isr=[broker for broker, _ in proposal.isr],
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=broker, broker_epoch=epoch) for broker, epoch in proposal.isr
+                ],
+                partition_epoch=proposal.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values()))

@@ -1,0 +1,281 @@
+"""Copying what other brokers lead: one task and one connection for each of them.
+
+A `ReplicaFetcher` fetches all partitions that one leader leads, in one fetch session: request, answer, append, next
+request. With ``flush.messages`` the appended records are synced before the next request tells the leader of them, since
+telling is what makes them count as replicated.
+
+Whatever goes wrong with one partition rests that partition for a while, longer each time, and touches no other. After
+an election a follower is often faster than its new leader, which then does not know the epoch yet: so the first rests
+are short. A partition whose epoch is older than the leader's is dropped until the controller has told the new one, and
+one whose log fails for good. When the connection is lost all wait, and an order of the controller ends the waiting.
+
+`ReplicaFetchers` has the fetchers of all leaders, and moves partitions between them as the controller says.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from broker.replication.followed_partition import FollowedPartition
+from broker.replication.follower_session import FetcherSettings, FollowerSession
+from broker.replication.partition import Partition
+from broker.replication.replica_host import Spawn
+from clients.connection import Address, Connection, connect
+from clients.errors import ClientError
+from protocol.errors import ErrorCode, error_of
+from protocol.messages.fetch import FetchResponse, PartitionData
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_FIRST_REST_MS: Final = 20
+_CONNECT_SECONDS: Final = 2.0
+_FIRST_FETCH_VERSION: Final = 15
+"""The first that says which life of the follower fetches."""
+_LATEST_TIMESTAMP: Final = -1
+_EARLIEST_TIMESTAMP: Final = -2
+_PASSING: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID}
+)
+"""Errors of every election and creation: the leader has not heard of it yet."""
+
+
+class ReplicaFetcher:
+    """Copies from one leader."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        settings: FetcherSettings,
+        *,
+        address_of: Callable[[int], Address | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.leader_id = leader_id
+        self._settings = settings
+        self._address_of = address_of
+        self._broker_epoch = broker_epoch
+        self._session = FollowerSession(settings)
+        self._under_way: deque[asyncio.Future[FetchResponse]] = deque()
+        self._unflushed: dict[FollowedPartition, None] = {}
+        self._news = asyncio.Event()
+        """Set when there may be something to do."""
+        self._attempts = 0
+        """To connect, in a row and in vain."""
+
+    def __len__(self) -> int:
+        return len(self._session)
+
+    def follow(self, partition: Partition) -> None:
+        self._unflushed[self._session.add(partition)] = None
+        self._news.set()
+
+    def unfollow(self, topic_partition: TopicPartition) -> None:
+        followed = self._session.remove(topic_partition)
+        if followed is not None:
+            self._unflushed.pop(followed, None)
+
+    async def run(self) -> None:
+        """Fetch for ever; for a task of the broker's supervisor."""
+        while True:
+            if not len(self._session):
+                await self._wait(None)
+                continue
+            connection = await self._connect()
+            if connection is None:
+                self._attempts += 1
+                await self._wait(_rest_ms(self._attempts, self._settings.backoff_ms) / 1000)
+                continue
+            self._attempts = 0
+            try:
+                await self._fetch(connection)
+            except ClientError as error:
+                logger.info("Fetching from broker %d ended: %s", self.leader_id, error)
+            finally:
+                connection.close()
+                self._under_way.clear()
+                self._session.connection_lost()
+
+    async def _wait(self, seconds: float | None) -> None:
+        """Until there are news, or for some time."""
+        self._news.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    async def _connect(self) -> Connection | None:
+        address = self._address_of(self.leader_id)
+        if address is None:
+            return None
+        try:
+            seconds = self._settings.socket_timeout_ms / 1000
+            return await connect(address, connect_seconds=_CONNECT_SECONDS, request_seconds=seconds)
+        except ClientError as error:
+            logger.info("Broker %d, a leader, cannot be reached: %s", self.leader_id, error)
+            return None
+
+    # Fetching
+
+    async def _fetch(self, connection: Connection) -> None:
+        while True:
+            self._news.clear()
+            while self._under_way and self._under_way[0].done():
+                await self._take(connection, self._under_way.popleft().result())
+            await self._flush()
+            if self._session.may_send:
+                self._send(connection)
+            if not (self._under_way and self._under_way[0].done()):
+                await self._news.wait()
+
+    def _send(self, connection: Connection) -> None:
+        request = self._session.next_request(self._broker_epoch())
+        if request is not None:
+            answer = connection.send(request, FetchResponse, at_least=_FIRST_FETCH_VERSION)
+            answer.add_done_callback(lambda _: self._news.set())
+            self._under_way.append(answer)
+
+    async def _take(self, connection: Connection, response: FetchResponse) -> None:
+        out_of_range = []
+        for followed, reply in self._session.answer(response):
+            error = self._take_reply(followed, reply)
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                out_of_range.append(followed)
+            elif error:
+                self._rest(followed, error)
+            else:
+                self._changed(followed)
+        for followed in out_of_range:
+            await self._reset(connection, followed)
+
+    def _take_reply(self, followed: FollowedPartition, reply: PartitionData) -> ErrorCode:
+        try:
+            return followed.take(reply)
+        except Exception:
+            logger.exception("%s is not followed any more", followed.partition.topic_partition)
+            self.unfollow(followed.partition.topic_partition)
+            return ErrorCode.NONE
+
+    def _changed(self, followed: FollowedPartition) -> None:
+        if self._session.is_followed(followed):
+            self._unflushed[followed] = None
+            self._session.note(followed)
+
+    async def _flush(self) -> None:
+        """Sync what was appended where that is asked for, before the leader is told of it."""
+        due = [followed for followed in self._unflushed if followed.needs_flush]
+        self._unflushed.clear()
+        if due:
+            async with asyncio.TaskGroup() as group:
+                for followed in due:
+                    group.create_task(followed.log.flush_off_loop())
+
+    async def _reset(self, connection: Connection, followed: FollowedPartition) -> None:
+        """Ask where the leader's log begins and ends, and begin anew there."""
+        ended_at = followed.log.log_end_offset
+        latest = connection.send(self._offsets_request(followed, _LATEST_TIMESTAMP), ListOffsetsResponse)
+        earliest = connection.send(self._offsets_request(followed, _EARLIEST_TIMESTAMP), ListOffsetsResponse)
+        end, start = _only_offset(await latest), _only_offset(await earliest)
+        if not self._session.is_followed(followed) or followed.log.log_end_offset != ended_at:
+            return
+        if isinstance(end, ErrorCode) or isinstance(start, ErrorCode):
+            self._rest(followed, end if isinstance(end, ErrorCode) else ErrorCode.OFFSET_OUT_OF_RANGE)
+            return
+        followed.reset(start, end)
+        if followed.has_news:
+            self._changed(followed)
+        else:
+            self._rest(followed, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    def _offsets_request(self, followed: FollowedPartition, timestamp: int) -> ListOffsetsRequest:
+        topic, index = followed.partition.topic_partition
+        asked = ListOffsetsPartition(
+            partition_index=index, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
+        )
+        return ListOffsetsRequest(
+            replica_id=self._settings.replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+        )
+
+    # Errors of one partition
+
+    def _rest(self, followed: FollowedPartition, error: ErrorCode) -> None:
+        name = followed.partition.topic_partition
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            logger.info("%s waits for the controller: broker %d knows a newer epoch", name, self.leader_id)
+            self.unfollow(name)
+            return
+        if followed.log.failed or not self._session.is_followed(followed):
+            self.unfollow(name)
+            return
+        followed.attempts += 1
+        level = logging.DEBUG if error in _PASSING else logging.WARNING
+        logger.log(level, "%s cannot be fetched from broker %d: %s", name, self.leader_id, error.name)
+        self._session.rest(followed)
+        rest_ms = _rest_ms(followed.attempts, self._settings.backoff_ms)
+        asyncio.get_running_loop().call_later(rest_ms / 1000, self._resume, followed)
+
+    def _resume(self, followed: FollowedPartition) -> None:
+        if self._session.is_followed(followed):
+            self._session.resume(followed)
+            self._news.set()
+
+
+class ReplicaFetchers:
+    """Implements ``replica_manager.Fetchers`` for a member of a cluster."""
+
+    def __init__(
+        self,
+        settings: FetcherSettings,
+        *,
+        address_of: Callable[[int], Address | None],
+        broker_epoch: Callable[[], int],
+        spawn: Spawn,
+    ) -> None:
+        """``address_of`` tells where another broker listens for brokers; None if that is not known."""
+        self._settings = settings
+        self._address_of = address_of
+        self._broker_epoch = broker_epoch
+        self._spawn = spawn
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def follow(self, partition: Partition) -> None:
+        name, leader_id = partition.topic_partition, partition.leader_id
+        if self._leaders.get(name, leader_id) != leader_id:
+            self.unfollow(name)
+        self._leaders[name] = leader_id
+        self._fetcher(leader_id).follow(partition)
+
+    def unfollow(self, topic_partition: TopicPartition) -> None:
+        leader_id = self._leaders.pop(topic_partition, None)
+        if leader_id is not None:
+            self._fetchers[leader_id].unfollow(topic_partition)
+
+    def _fetcher(self, leader_id: int) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = ReplicaFetcher(
+                leader_id, self._settings, address_of=self._address_of, broker_epoch=self._broker_epoch
+            )
+            self._spawn(fetcher.run(), f"replica fetcher of broker {leader_id}")
+        return fetcher
+
+
+def _rest_ms(attempts: int, longest_ms: int) -> int:
+    """How long to rest after so many attempts in vain."""
+    return min(_FIRST_REST_MS << min(attempts - 1, 16), longest_ms)
+
+
+def _only_offset(response: ListOffsetsResponse) -> int | ErrorCode:
+    """The one offset that was asked for."""
+    ((found,),) = (topic.partitions for topic in response.topics)
+    return error_of(found.error_code) if found.error_code else found.offset

@@ -1,0 +1,36 @@
+"""What all partitions of one broker share: who it is, its clock, and whom it asks.
+
+A broker that is alone has no followers, so it looks nobody up and proposes nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from broker.replication.isr_changes import IsrProposal, propose_to_nobody
+
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
+
+
+def loop_ms() -> int:
+    """Milliseconds of the running loop's clock."""
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+def _is_anybody_alive(broker_id: int) -> bool:
+    return True
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ReplicaHost:
+    """One broker, as its partitions see it."""
+
+    broker_id: int
+    spawn: Spawn
+    now_ms: Callable[[], int] = loop_ms
+    broker_epoch: Callable[[], int] = lambda: -1
+    is_alive: Callable[[int], bool] = _is_anybody_alive
+    """Whether another broker is a live member of the cluster, as far as this one knows."""
+    replica_lag_time_max_ms: int = 30_000
+    propose_isr: Callable[[IsrProposal], None] = propose_to_nobody
