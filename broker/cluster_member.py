@@ -8,8 +8,10 @@ import logging
 from typing import Final
 
 from broker.broker_channel import ClusterChannel
+from broker.cluster_replication import ClusterReplication
 from broker.config import BrokerConfig
 from broker.local_channel import LocalChannel
+from broker.replication.replica_manager import ReplicaManager
 from broker.supervisor import Supervisor
 from clients.connection import Address
 from coordinator.controller.cluster_image import MetadataCache, MetadataChange
@@ -38,11 +40,14 @@ class ClusterMember:
         supervisor: Supervisor,
     ) -> None:
         """``listener_name``: of the listener over which brokers reach each other."""
+        self._config = config
         self._broker_id = broker_id
+        self._supervisor = supervisor
         self._session_seconds = config.zookeeper_session_timeout_ms / 1000
         self._metadata = metadata
         self._listener_name = listener_name
         self._controller: Controller | None = None
+        self._replication: ClusterReplication | None = None
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         metadata.add_listener(self._on_metadata_change)
         self.channel = ClusterChannel(
@@ -57,9 +62,18 @@ class ClusterMember:
         """Wait until what a former life of this broker has left behind is gone. Raises ``BrokerIdTaken``."""
         await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE)
 
-    def follow(self, controller: Controller) -> None:
-        """Work with this broker's controller from now on."""
+    def follow(self, controller: Controller, replicas: ReplicaManager) -> None:
+        """Work with this broker's controller from now on, and replicate with the others."""
         self._controller = controller
+        self._replication = ClusterReplication(
+            self._config,
+            replicas,
+            controller,
+            broker_id=self._broker_id,
+            channel=self.channel,
+            address_of=self._address_of,
+            spawn=self._supervisor.spawn,
+        )
 
     async def until_told(self) -> None:
         """Wait until a controller has told this broker of the cluster: before that, its answers would be of no use."""
@@ -70,6 +84,8 @@ class ClusterMember:
             logger.warning("No controller has spoken to this broker yet; it goes on without knowing the cluster")
 
     def close(self) -> None:
+        if self._replication is not None:
+            self._replication.stop()
         self.channel.close()
 
     def _on_metadata_change(self, change: MetadataChange) -> None:

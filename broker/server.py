@@ -176,7 +176,7 @@ class _Start:
         monitor = await self._open_monitor()
 
         controller = self._controller(broker_id, store, channel, listeners)
-        await self._join(controller, store, member)
+        await self._join(controller, store, member, replicas)
         for name, work in self._background(logs, replicas, controller, producer_ids):
             supervisor.spawn(work, name)
         coordinators.start()
@@ -276,11 +276,17 @@ class _Start:
             supervisor=self._supervisor,
         )
 
-    async def _join(self, controller: Controller, store: MetadataStore, member: "ClusterMember | None") -> None:
+    async def _join(
+        self,
+        controller: Controller,
+        store: MetadataStore,
+        member: "ClusterMember | None",
+        replicas: ReplicaManager,
+    ) -> None:
         self._running = controller
         if member is not None:
             await member.await_free_id(_session_of(store))
-            member.follow(controller)
+            member.follow(controller, replicas)
         await controller.start()
 
     # The parts
