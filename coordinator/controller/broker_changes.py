@@ -5,15 +5,13 @@ before went and came: both happen, in that order, so that it leaves every ISR th
 """
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordinator.controller.cluster_loading import read_brokers
 from coordinator.controller.cluster_state import LiveBroker
-from coordinator.controller.leadership import UncleanAllowed, elect
+from coordinator.controller.leadership import UncleanAllowed, elect, tell
 from coordinator.controller.reign import Reign
 from coordinator.metadata_store.store import Watch
-from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +55,10 @@ async def _on_stopped(reign: Reign, changes: BrokerChanges, unclean_allowed: Unc
     logger.info("Brokers that are gone: %s", sorted(changes.stopped))
     concerned = [p for broker_id in sorted(changes.stopped) for p in reign.state.partitions_on(broker_id)]
     for broker_id in changes.stopped:
-        del reign.state.brokers[broker_id]
+        reign.state.remove_broker(broker_id)
         reign.forget(broker_id)
     elected = await elect(reign, dict.fromkeys(concerned), unclean_allowed)
-    _tell(reign, elected, concerned)
+    tell(reign, elected, concerned)
 
 
 async def _on_started(reign: Reign, changes: BrokerChanges, unclean_allowed: UncleanAllowed) -> None:
@@ -70,14 +68,4 @@ async def _on_started(reign: Reign, changes: BrokerChanges, unclean_allowed: Unc
     everything = reign.requests()
     everything.tell_metadata(reign.state.partitions(), changes.started)
     reign.send(everything)
-    _tell(reign, concerned, concerned)
-
-
-def _tell(reign: Reign, leadership: Iterable[TopicPartition], metadata: Iterable[TopicPartition]) -> None:
-    """Tell leaderships to their replicas, and to all brokers who is alive and what partitions look like now."""
-    requests = reign.requests()
-    for partition in leadership:
-        if reign.state.state(partition) is not None and partition.topic not in reign.state.topics_to_delete:
-            requests.tell_leadership(partition, reign.state.replicas(partition).replicas)
-    requests.tell_metadata(metadata, reign.state.brokers)
-    reign.send(requests)
+    tell(reign, concerned, concerned)

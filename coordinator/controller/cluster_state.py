@@ -4,7 +4,7 @@ It is read from the metadata store when a controller's reign begins, changes onl
 change, and is dropped when the reign ends. Decisions read it; only ``Reign`` and what it runs write it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coordinator.controller import topic_name
@@ -45,6 +45,10 @@ class ClusterState:
     """All of it."""
 
     brokers: dict[int, LiveBroker] = field(default_factory=dict)
+    suspects: set[int] = field(default_factory=set)
+    """Registered brokers that cannot be reached."""
+    leaving: set[int] = field(default_factory=set)
+    """Registered brokers that are about to stop."""
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_to_delete: dict[str, None] = field(default_factory=dict)
     """Topics whose deletion was accepted and is not finished, oldest first."""
@@ -74,6 +78,23 @@ class ClusterState:
         return [
             BrokerAndRack(broker_id, self.brokers[broker_id].registration.rack) for broker_id in sorted(self.brokers)
         ]
+
+    def remove_broker(self, broker_id: int) -> None:
+        """It is not registered any more. What was thought of it says nothing about its next life."""
+        del self.brokers[broker_id]
+        self.suspects.discard(broker_id)
+        self.leaving.discard(broker_id)
+
+    def reliable_brokers(self) -> set[int]:
+        """The brokers that are up, and by all that is known will stay so."""
+        return self.brokers.keys() - self.suspects - self.leaving
+
+    def usable_brokers(self, replicas: Collection[int]) -> Collection[int]:
+        """The brokers among which a partition may have its leader and its ISR, given those that could lead it.
+
+        Suspects and those that leave are passed over, but only where somebody else can take their place."""
+        reliable = self.reliable_brokers()
+        return self.brokers.keys() if reliable.isdisjoint(replicas) else reliable
 
     def replicas(self, partition: TopicPartition) -> ReplicaAssignment:
         return self.topics[partition.topic].assignment.partitions[partition.partition]

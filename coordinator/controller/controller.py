@@ -6,8 +6,14 @@ the code is the same. All that a controller does happens in one task (``run``), 
 * when a session of the metadata store begins: register the broker, read the dynamic configuration, stand for election;
 * when the election is won: read the cluster, give every partition the leader that it needs, tell everything to all
   brokers, go on with deletions;
-* when brokers come or go: elect leaders, tell those that are concerned;
-* what clients ask: create and delete topics, add partitions, finalise feature levels.
+* when brokers come or go, or cannot be reached: elect leaders, tell those that are concerned;
+* what leaders ask: change who is in sync; what a broker asks that is about to stop: lead its partitions elsewhere;
+* what clients ask: create, delete and move topics, add partitions, elect leaders, finalise feature levels.
+
+*Suspects.* A broker whose connection broke, and that cannot be connected to again, is most likely gone, long before the
+metadata store gives up its session. It is passed over, in one go, wherever another in-sync replica is up; epochs and
+conditional writes make that safe if it was wrong. It is trusted again as soon as it accepts LeaderAndIsr. In the same
+way a controller that cannot be reached is replaced.
 
 When the session ends, a write is refused because another controller was elected, or anything unforeseen happens, the
 reign ends at once and with it whatever was known; the next one reads it all again. Whoever waits for an answer then is
@@ -22,21 +28,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
+from coordinator.controller.alter_partition import alter_partition
 from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from coordinator.controller.broker_changes import follow_broker_changes
 from coordinator.controller.cluster_image import NO_CONTROLLER
 from coordinator.controller.cluster_loading import load_cluster
 from coordinator.controller.config_changes import ConfigValidator
 from coordinator.controller.config_repository import ConfigRepository
-from coordinator.controller.controller_election import Defeat, Victory, stand
+from coordinator.controller.controlled_shutdown import move_leaderships_away
+from coordinator.controller.controller_election import Defeat, Verdict, Victory, stand, take_over
 from coordinator.controller.event_queue import EventQueue
 from coordinator.controller.feature_changes import FeatureUpdate, ensure_features, update_features
 from coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION, FinalizedFeatureCache
-from coordinator.controller.leadership import elect, tell_all, tell_everything
+from coordinator.controller.leader_elections import ElectionType, balance_leaders, elect_leaders
+from coordinator.controller.leadership import elect, tell, tell_all, tell_everything
 from coordinator.controller.membership import prepare, register
+from coordinator.controller.office import Office
+from coordinator.controller.reassignments import Targets
 from coordinator.controller.reign import ControllerMoved, Reign
+from coordinator.controller.suspicion import SuspicionLimit
 from coordinator.controller.topic_changes import create_partitions, create_topics
-from coordinator.controller.topic_deletion import TopicDeletions
 from coordinator.controller.topic_plan import (
     NewPartitions,
     NewTopic,
@@ -47,13 +58,16 @@ from coordinator.controller.topic_plan import (
 )
 from coordinator.metadata_store import paths
 from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
-from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, TopicAssignment
+from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, ReplicaAssignment, TopicAssignment
 from coordinator.ports import BrokerChannel, WallClock
 from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataResponse
 from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -77,6 +91,10 @@ class ControllerSettings:
         default_factory=lambda: {TRANSACTION_VERSION: SUPPORTED_FEATURES[TRANSACTION_VERSION][1]}
     )
     """The levels that a new cluster begins with."""
+    balance_seconds: float | None = None
+    """How often leadership returns to preferred replicas by itself; None: never."""
+    tolerated_imbalance_percentage: int = 10
+    """Of the partitions that a broker should lead, how many may be led by others."""
 
 
 class Controller:
@@ -103,8 +121,9 @@ class Controller:
         self._wall_clock = wall_clock
         self._rng = rng
         self._queue = EventQueue()
-        self._reign: Reign | None = None
-        self._deletions: TopicDeletions | None = None
+        self._office: Office | None = None
+        self._suspicions = SuspicionLimit()
+        self._balance: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._retry_seconds = _FIRST_RETRY_SECONDS
         self.controller_id = NO_CONTROLLER
@@ -118,11 +137,11 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        return self._reign is not None and self._reign.is_active
+        return self._office is not None and self._office.reign.is_active
 
     def endpoint_of(self, broker_id: int) -> RegisteredEndpoint | None:
         """Where a broker listens for brokers, if this controller reigns and the broker is registered."""
-        broker = None if self._reign is None else self._reign.state.brokers.get(broker_id)
+        broker = None if self._office is None else self._office.reign.state.brokers.get(broker_id)
         endpoints = () if broker is None else broker.registration.endpoints
         wanted = self._settings.listener_name
         return next((endpoint for endpoint in endpoints if endpoint.listener == wanted), None)
@@ -169,14 +188,18 @@ class Controller:
         session = self._store.session
         if session is None or self.is_active:
             return
-        match await stand(session, self.broker_id, self._wall_clock(), self._controller_changed):
+        verdict = await stand(session, self.broker_id, self._wall_clock(), self._controller_changed)
+        await self._accept(session, verdict, ())
+
+    async def _accept(self, session: Session, verdict: Verdict, suspects: Sequence[int]) -> None:
+        match verdict:
             case Defeat(controller_id=controller_id):
                 self.controller_id = controller_id
             case Victory() as victory:
-                await self._begin_reign(session, victory)
+                await self._begin_reign(session, victory, suspects)
         self._retry_seconds = _FIRST_RETRY_SECONDS
 
-    async def _begin_reign(self, session: Session, victory: Victory) -> None:
+    async def _begin_reign(self, session: Session, victory: Victory, suspects: Sequence[int]) -> None:
         self._resign()
         logger.info("Broker %d is the controller, epoch %d", self.broker_id, victory.epoch)
         reign = Reign(
@@ -188,9 +211,10 @@ class Controller:
             on_response=self._on_response,
             on_caught_up=self._on_caught_up,
         )
-        self._reign, self._deletions = reign, TopicDeletions(reign)
+        office = self._office = Office.of(reign)
         self.controller_id = self.broker_id
         await load_cluster(reign.session, reign.state, self._brokers_changed)
+        reign.state.suspects.update(reign.state.brokers.keys() & set(suspects))
         await ensure_features(reign, self._features, self._settings.features, self._features_changed)
         # Brokers must know each other before they are told who leads what.
         requests = reign.requests()
@@ -199,16 +223,17 @@ class Controller:
         await elect(reign, reign.state.partitions(), self._unclean_allowed)
         remaining = [topic for topic in reign.state.topics if topic not in reign.state.topics_to_delete]
         tell_all(reign, reign.state.partitions(remaining))
-        await self._deletions.carry_on(reign.state.topics_to_delete)
+        await office.carry_on()
+        self._balance_later()
 
     def _resign(self) -> None:
         """Stop being the controller, if this is one."""
-        if self._reign is None or self._deletions is None:
-            return
-        self._reign.end()
-        self._deletions.end()
-        self._reign = self._deletions = None
-        self.controller_id = NO_CONTROLLER
+        if self._balance is not None:
+            self._balance.cancel()
+        if self._office is not None:
+            self._office.end()
+            self._office = None
+            self.controller_id = NO_CONTROLLER
 
     def _on_failure(self, error: Exception) -> None:
         """A piece of work failed: nothing that is known can be relied on, so begin anew."""
@@ -244,10 +269,16 @@ class Controller:
         self._queue.hint("brokers changed", self._follow_brokers)
 
     async def _follow_brokers(self) -> None:
-        if self._reign is not None and self._deletions is not None:
-            changes = await follow_broker_changes(self._reign, self._brokers_changed, self._unclean_allowed)
-            if changes.started:
-                await self._deletions.carry_on(self._reign.state.topics_to_delete)
+        office = self._office
+        if office is None:
+            return
+        changes = await follow_broker_changes(office.reign, self._brokers_changed, self._unclean_allowed)
+        for broker_id in changes.stopped:
+            self._suspicions.forget(broker_id)
+        for broker_id in changes.started:
+            office.reassignments.tell_again(broker_id)
+        if changes.started:
+            await office.carry_on()
 
     def _configs_changed(self) -> None:
         self._queue.hint("configurations changed", self._follow_configs)
@@ -269,11 +300,65 @@ class Controller:
         override = self._configs.topic_overrides(topic).get(_UNCLEAN_KEY)
         return self._settings.unclean_leader_election if override is None else override.strip().lower() == "true"
 
+    # Brokers that cannot be reached
+
+    def report_unreachable(self, broker_id: int) -> None:
+        """A connection to a broker broke, and it cannot be connected to again."""
+        self._queue.hint(f"suspect broker {broker_id}", partial(self._suspect, broker_id))
+
+    async def _suspect(self, broker_id: int) -> None:
+        now = asyncio.get_running_loop().time()
+        if broker_id == self.broker_id or not self._suspicions.allows(broker_id, now):
+            return
+        if self._office is not None:
+            if broker_id in self._office.reign.state.brokers.keys() - self._office.reign.state.suspects:
+                self._suspicions.note(broker_id, now)
+                await self._pass_over(self._office.reign, broker_id)
+        elif broker_id == self.controller_id:
+            self._suspicions.note(broker_id, now)
+            await self._take_over(broker_id)
+
+    async def _pass_over(self, reign: Reign, broker_id: int) -> None:
+        logger.warning("Broker %d cannot be reached: others lead its partitions, where they can", broker_id)
+        reign.state.suspects.add(broker_id)
+        elected = await elect(reign, list(reign.state.partitions_on(broker_id)), self._unclean_allowed)
+        tell(reign, elected, elected)
+
+    async def _take_over(self, controller_id: int) -> None:
+        session = self._store.session
+        if session is None:
+            return
+        logger.warning("The controller, broker %d, cannot be reached: standing for election", controller_id)
+        changed = self._controller_changed
+        verdict = await take_over(session, self.broker_id, controller_id, self._wall_clock(), changed)
+        await self._accept(session, verdict, [controller_id])
+
+    def _trust(self, broker_id: int) -> None:
+        if self._office is not None and broker_id in self._office.reign.state.suspects:
+            logger.info("Broker %d can be reached again", broker_id)
+            self._office.reign.state.suspects.discard(broker_id)
+
+    # Leadership that returns by itself
+
+    def _balance_later(self) -> None:
+        if self._settings.balance_seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._balance = loop.call_later(self._settings.balance_seconds, self._balance_now)
+
+    def _balance_now(self) -> None:
+        self._queue.hint("balance leaders", self._balance_leaders)
+        self._balance_later()
+
+    async def _balance_leaders(self) -> None:
+        if self._office is not None:
+            await balance_leaders(self._office.reign, self._settings.tolerated_imbalance_percentage)
+
     # Answers of brokers
 
     def _on_response(self, broker_id: int, request: Message, response: Message) -> None:
         match response:
             case LeaderAndIsrResponse(error_code=0, topics=topics):
+                self._trust(broker_id)
                 errors = [error for topic in topics for error in topic.partition_errors if error.error_code]
                 # Whoever is told something again already knows it.
                 if any(error.error_code != ErrorCode.STALE_CONTROLLER_EPOCH for error in errors):
@@ -281,32 +366,90 @@ class Controller:
             case UpdateMetadataResponse(error_code=0):
                 pass
             case _ if isinstance(request, StopReplicaRequest):
-                if self._deletions is not None and self._deletions.on_response(broker_id, request, response):
-                    self._queue.hint("finish deletions", self._deletions.finish_what_is_deleted)
+                self._on_stopped(broker_id, request, response)
             case _:
                 logger.warning("Broker %d answered %s with %s", broker_id, type(request).__name__, response)
+
+    def _on_stopped(self, broker_id: int, request: StopReplicaRequest, response: Message) -> None:
+        if self._office is not None:
+            self._office.reassignments.on_response(broker_id, request, response)
+            if self._office.deletions.on_response(broker_id, request, response):
+                self._queue.hint("finish deletions", self._office.deletions.finish_what_is_deleted)
 
     def _on_caught_up(self, broker_id: int) -> None:
         self._queue.hint(f"tell broker {broker_id} everything", partial(self._tell_everything, broker_id))
 
     async def _tell_everything(self, broker_id: int) -> None:
-        if self._reign is not None and self._deletions is not None and broker_id in self._reign.state.brokers:
-            tell_everything(self._reign, [broker_id])
-            await self._deletions.carry_on(self._reign.state.topics_to_delete)
+        office = self._office
+        if office is None or broker_id not in office.reign.state.brokers:
+            return
+        tell_everything(office.reign, [broker_id])
+        if not any(office.reign.state.partitions_on(broker_id)):
+            self._trust(broker_id)  # There is nothing that it could accept.
+        office.reassignments.tell_again(broker_id)
+        await office.carry_on()
+
+    # What brokers ask
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Change who is in sync, as leaders propose."""
+
+        async def alter(office: Office) -> AlterPartitionResponse:
+            altered = await alter_partition(office.reign, request)
+            await office.reassignments.finish(altered.partitions)
+            return altered.response
+
+        return await self._as_controller(alter, AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Lead the partitions of a broker that is about to stop elsewhere."""
+
+        async def move(office: Office) -> ControlledShutdownResponse:
+            return await move_leaderships_away(office.reign, request, self._unclean_allowed)
+
+        return await self._as_controller(move, ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER))
 
     # What clients ask
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None, election: ElectionType
+    ) -> dict[TopicPartition, ApiError] | ApiError:
+        """Hold elections for these partitions, or for all; the error of each, or of the whole request."""
+
+        async def elect_now(office: Office) -> dict[TopicPartition, ApiError] | ApiError:
+            return await elect_leaders(office.reign, partitions, election)
+
+        return await self._as_controller(elect_now, NOT_CONTROLLER)
+
+    async def alter_reassignments(
+        self, targets: Targets, *, may_resize: bool = True
+    ) -> dict[TopicPartition, ApiError] | ApiError:
+        """Begin, redirect or take back moves of partitions; the error of each, or of the whole request."""
+
+        async def alter(office: Office) -> dict[TopicPartition, ApiError] | ApiError:
+            return await office.reassignments.alter(targets, may_resize=may_resize)
+
+        return await self._as_controller(alter, NOT_CONTROLLER)
+
+    async def reassignments(self) -> dict[TopicPartition, ReplicaAssignment] | ApiError:
+        """The partitions that are being moved."""
+
+        async def look(office: Office) -> dict[TopicPartition, ReplicaAssignment] | ApiError:
+            return office.reassignments.under_way()
+
+        return await self._as_controller(look, NOT_CONTROLLER)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicPlan | ApiError]:
         """Create topics, or only check that they could be; what they are, or why not, in the order of the topics."""
 
-        async def create(reign: Reign, _: TopicDeletions) -> list[TopicPlan | ApiError]:
-            planned = plan_topics(topics, reign.state, self._settings.defaults, self._validator, self._rng)
+        async def create(office: Office) -> list[TopicPlan | ApiError]:
+            planned = plan_topics(topics, office.reign.state, self._settings.defaults, self._validator, self._rng)
             if validate_only:
                 return planned
             plans = [plan for plan in planned if isinstance(plan, TopicPlan)]
-            created = iter(await create_topics(reign, plans, self._configs, self._unclean_allowed))
+            created = iter(await create_topics(office.reign, plans, self._configs, self._unclean_allowed))
             results: list[TopicPlan | ApiError] = []
             for plan in planned:
                 error = next(created) if isinstance(plan, TopicPlan) else plan
@@ -318,10 +461,12 @@ class Controller:
     async def delete_topics(self, topics: Sequence[str], *, timeout_seconds: float) -> list[ApiError]:
         """Delete topics by name, and wait until nothing is left of them."""
 
-        async def begin(reign: Reign, deletions: TopicDeletions) -> list[ApiError | asyncio.Future[bool]]:
-            existing = [topic for topic in dict.fromkeys(topics) if topic in reign.state.topics]
-            waiting = {topic: deletions.finished(topic) for topic in existing}
-            await deletions.begin([topic for topic in existing if topic not in reign.state.topics_to_delete])
+        async def begin(office: Office) -> list[ApiError | asyncio.Future[bool]]:
+            existing = [topic for topic in dict.fromkeys(topics) if topic in office.reign.state.topics]
+            waiting = {topic: office.deletions.finished(topic) for topic in existing}
+            await office.deletions.begin(
+                [topic for topic in existing if topic not in office.reign.state.topics_to_delete]
+            )
             return [waiting.get(topic, _unknown_topic(topic)) for topic in topics]
 
         refused: list[ApiError | asyncio.Future[bool]] = [NOT_CONTROLLER for _ in topics]
@@ -336,13 +481,13 @@ class Controller:
     ) -> list[ApiError]:
         """Add partitions to topics; the errors are in the order of the requests, which name different topics."""
 
-        async def create(reign: Reign, _: TopicDeletions) -> list[ApiError]:
-            planned = {request.topic: plan_partitions(request, reign.state) for request in requests}
+        async def create(office: Office) -> list[ApiError]:
+            planned = {request.topic: plan_partitions(request, office.reign.state) for request in requests}
             good = {topic: plan for topic, plan in planned.items() if isinstance(plan, TopicAssignment)}
             if validate_only:
                 created = dict.fromkeys(good, NO_ERROR)
             else:
-                created = await create_partitions(reign, good, self._unclean_allowed)
+                created = await create_partitions(office.reign, good, self._unclean_allowed)
             return [_error_of(planned[request.topic], created.get(request.topic)) for request in requests]
 
         return await self._as_controller(create, [NOT_CONTROLLER for _ in requests])
@@ -352,9 +497,9 @@ class Controller:
     ) -> list[ApiError]:
         """Finalise other levels of features; the errors are in the order of the updates, of different features."""
 
-        async def update(reign: Reign, _: TopicDeletions) -> list[ApiError]:
+        async def update(office: Office) -> list[ApiError]:
             return await update_features(
-                reign,
+                office.reign,
                 self._features,
                 updates,
                 self._features_changed,
@@ -364,13 +509,11 @@ class Controller:
 
         return await self._as_controller(update, [NOT_CONTROLLER for _ in updates])
 
-    async def _as_controller(self, work: Callable[[Reign, TopicDeletions], Awaitable[T]], refused: T) -> T:
+    async def _as_controller(self, work: Callable[[Office], Awaitable[T]], refused: T) -> T:
         """Run a piece of work while in office; ``refused`` is the answer of a broker that is not, or is so no more."""
 
         async def in_office() -> T:
-            if self._reign is None or self._deletions is None:
-                return refused
-            return await work(self._reign, self._deletions)
+            return refused if self._office is None else await work(self._office)
 
         if not self.is_active:
             return refused

@@ -3,13 +3,17 @@
 Winning creates that znode and raises ``/controller_epoch`` in one multi, so that the version of the epoch belongs to
 exactly one victory. A victory whose answer was lost is not taken for one: the znode, recognised by its session, is
 removed and the election is held again, at the price of an epoch.
+
+A controller that cannot be reached need not be waited for: ``take_over`` removes its znode and wins in the same multi,
+which fails if anybody has been elected since. Should the controller be well, it has lost its epoch, and changes
+nothing.
 """
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, MultiFailed, Operation, Session, SetData, Watch
+from coordinator.metadata_store.store import Create, Delete, MultiFailed, Operation, Session, SetData, Watch, Znode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +48,35 @@ async def stand(session: Session, broker_id: int, now_ms: int, changed: Watch) -
             return victory
 
 
+async def take_over(session: Session, broker_id: int, suspect_id: int, now_ms: int, changed: Watch) -> Verdict:
+    """Be elected in the place of a broker that cannot be reached, if that one still is the controller."""
+    # The epoch is read first: an election between the two reads changes it.
+    epoch = await session.get(paths.CONTROLLER_EPOCH)
+    controller = await session.get(paths.CONTROLLER, changed)
+    if epoch is not None and controller is not None and znodes.decode_controller(controller.data) == suspect_id:
+        removal = Delete(path=paths.CONTROLLER, version=controller.stat.version)
+        victory = await _win(session, broker_id, now_ms, epoch, [removal])
+        if victory is not None:
+            return victory
+    return await stand(session, broker_id, now_ms, changed)
+
+
 async def _try_to_win(session: Session, broker_id: int, now_ms: int) -> Victory | None:
-    znode = await session.get(paths.CONTROLLER_EPOCH)
+    return await _win(session, broker_id, now_ms, await session.get(paths.CONTROLLER_EPOCH), [])
+
+
+async def _win(
+    session: Session, broker_id: int, now_ms: int, znode: Znode | None, first: list[Operation]
+) -> Victory | None:
     epoch = 1 if znode is None else znodes.decode_controller_epoch(znode.data) + 1
     data = znodes.encode_controller_epoch(epoch)
     raise_epoch: Operation = Create(path=paths.CONTROLLER_EPOCH, data=data)
     if znode is not None:
         raise_epoch = SetData(path=paths.CONTROLLER_EPOCH, data=data, version=znode.stat.version)
     take_office = Create(path=paths.CONTROLLER, data=znodes.encode_controller(broker_id, now_ms), ephemeral=True)
-    result = await session.multi([take_office, raise_epoch])
+    result = await session.multi([*first, take_office, raise_epoch])
     if isinstance(result, MultiFailed):
         return None
-    stat = result[1].stat
+    stat = result[-1].stat
     assert stat is not None, "a create or a set has a stat"
     return Victory(epoch=epoch, epoch_version=stat.version)

@@ -48,6 +48,16 @@ def next_state(
     return _elected(state, leader, isr_up, controller_epoch)
 
 
+def preferred_state(
+    state: PartitionState, replicas: Sequence[int], reliable: Collection[int], controller_epoch: int
+) -> PartitionState | None:
+    """The state in which the preferred replica leads; None if it does already, or is not fit to."""
+    preferred = replicas[0]
+    if preferred == state.leader or preferred not in state.isr or preferred not in reliable:
+        return None
+    return _elected(state, preferred, state.isr, controller_epoch)
+
+
 def _without_in_sync_replicas(
     state: PartitionState,
     replicas: Sequence[int],

@@ -5,7 +5,7 @@ was decided on, many in one multi. A state that somebody changed meanwhile is re
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from coordinator.controller.cluster_state import VersionedState
@@ -21,6 +21,9 @@ _T = TypeVar("_T")
 
 UncleanAllowed: TypeAlias = Callable[[str], bool]
 """Whether a topic may be led by a replica that is not in sync."""
+
+Decide: TypeAlias = Callable[[TopicPartition], PartitionState | None]
+"""The state that a partition must get; None if it can stay as it is."""
 
 PARTITIONS_PER_MULTI: Final = 200
 """Keeps a multi well below the megabyte that ZooKeeper takes."""
@@ -38,19 +41,20 @@ async def elect(
     reign: Reign, partitions: Iterable[TopicPartition], unclean_allowed: UncleanAllowed
 ) -> list[TopicPartition]:
     """Give every partition the state that it needs now. Returns those whose state changed."""
+    return await change_states(reign, partitions, lambda partition: _decide(reign, partition, unclean_allowed))
+
+
+async def change_states(reign: Reign, partitions: Iterable[TopicPartition], decide: Decide) -> list[TopicPartition]:
+    """Write what is decided of each partition, unless it is being deleted. Returns those whose state changed."""
     remaining = [partition for partition in partitions if not _is_being_deleted(reign, partition)]
     changed: list[TopicPartition] = []
     for _ in range(_ATTEMPTS):
         if not remaining:
             return changed
-        decided = {
-            partition: state
-            for partition in remaining
-            if (state := _decide(reign, partition, unclean_allowed)) is not None
-        }
+        decided = {partition: state for partition in remaining if (state := decide(partition)) is not None}
         remaining = await _write(reign, decided)
         changed += [partition for partition in decided if partition not in remaining]
-        await _read_again(reign, remaining)
+        await read_again(reign, remaining)
     logger.error("Gave up electing leaders of %s: their states cannot be written", ", ".join(map(str, remaining)))
     return changed
 
@@ -60,14 +64,13 @@ def _is_being_deleted(reign: Reign, partition: TopicPartition) -> bool:
 
 
 def _decide(reign: Reign, partition: TopicPartition, unclean_allowed: UncleanAllowed) -> PartitionState | None:
-    replicas, up = reign.state.replicas(partition).replicas, reign.state.brokers.keys()
-    versioned = reign.state.state(partition)
+    replicas, versioned = reign.state.replicas(partition).replicas, reign.state.state(partition)
     if versioned is None:
-        return initial_state(replicas, up, reign.epoch)
+        return initial_state(replicas, reign.state.usable_brokers(replicas), reign.epoch)
     return next_state(
         versioned.state,
         replicas,
-        up,
+        reign.state.usable_brokers(versioned.state.isr),
         reign.epoch,
         leader_restarted=reign.state.leader_restarted(versioned),
         unclean_allowed=unclean_allowed(partition.topic),
@@ -115,7 +118,10 @@ async def _existing_parents(reign: Reign, partitions: Sequence[TopicPartition]) 
 
 
 def remember(
-    reign: Reign, partitions: Sequence[TopicPartition], states: dict[TopicPartition, PartitionState], done: list[Done]
+    reign: Reign,
+    partitions: Sequence[TopicPartition],
+    states: Mapping[TopicPartition, PartitionState],
+    done: list[Done],
 ) -> None:
     """Take into the reign's knowledge what a multi wrote."""
     stats = {entry.path: entry.stat for entry in done}
@@ -126,7 +132,8 @@ def remember(
         reign.state.put_state(partition, versioned)
 
 
-async def _read_again(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
+async def read_again(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
+    """Learn the states that somebody else has written."""
     found = await reign.session.get_many([paths.partition_state(partition) for partition in partitions])
     for partition, znode in zip(partitions, found, strict=True):
         if znode is not None:
@@ -137,6 +144,16 @@ def versioned_state(znode: Znode) -> VersionedState:
     return VersionedState(
         state=znodes.decode_partition_state(znode.data), version=znode.stat.version, mzxid=znode.stat.mzxid
     )
+
+
+def tell(reign: Reign, leadership: Iterable[TopicPartition], metadata: Iterable[TopicPartition]) -> None:
+    """Tell leaderships to their replicas, and to all brokers who is alive and what partitions look like now."""
+    requests = reign.requests()
+    for partition in leadership:
+        if reign.state.state(partition) is not None and not _is_being_deleted(reign, partition):
+            requests.tell_leadership(partition, reign.state.replicas(partition).replicas)
+    requests.tell_metadata(metadata, reign.state.brokers)
+    reign.send(requests)
 
 
 def tell_all(reign: Reign, partitions: Iterable[TopicPartition], *, are_new: bool = False) -> None:
@@ -157,6 +174,6 @@ def tell_everything(reign: Reign, broker_ids: Collection[int]) -> None:
     leaderships = reign.requests()
     for broker_id in broker_ids:
         for partition in reign.state.partitions_on(broker_id):
-            if reign.state.state(partition) is not None and partition.topic not in reign.state.topics_to_delete:
+            if reign.state.state(partition) is not None and not _is_being_deleted(reign, partition):
                 leaderships.tell_leadership(partition, [broker_id])
     reign.send(leaderships)

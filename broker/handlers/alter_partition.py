@@ -1,0 +1,24 @@
+"""AlterPartition (API key 56): the leaders of another broker ask for changes of their in-sync replicas.
+
+Only the controller decides; another broker answers NOT_CONTROLLER. The connection's next request need not wait.
+
+Versions: 2 names topics by id; 3 tells the epoch of each replica, so that one that restarted is told apart (KIP-903).
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.control_plane import why_not_a_broker
+from broker.dispatch import Outcome, RequestContext, handles
+from protocol.api_keys import ApiKey
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+@handles(ApiKey.ALTER_PARTITION, versions="2-3")
+def handle_alter_partition(broker: "Broker", context: RequestContext, request: AlterPartitionRequest) -> Outcome:
+    error = why_not_a_broker(broker, context)
+    if error:
+        return AlterPartitionResponse(error_code=error)
+    return broker.supervisor.spawn(broker.controller.alter_partition(request), "alter partitions")

@@ -1,0 +1,89 @@
+"""AlterPartition as the controller answers it: from the message to proposals, and from their outcomes to the message.
+
+What is decided lies in ``isr_changes``. All brokers hear of what was written, also of what had been written before, in
+case whoever asked has missed it.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from coordinator.controller.cluster_state import VersionedState
+from coordinator.controller.isr_changes import UNKNOWN_EPOCH, IsrProposal, Outcome, alter_isr
+from coordinator.controller.reign import Reign
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from protocol.topic_partition import TopicPartition
+
+
+class Altered(NamedTuple):
+    """The answer, and the partitions that were asked about."""
+
+    response: AlterPartitionResponse
+    partitions: Collection[TopicPartition]
+
+
+async def alter_partition(reign: Reign, request: AlterPartitionRequest) -> Altered:
+    """Answer a leader. Versions 2 and later: topics are named by id."""
+    broker = reign.state.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return Altered(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), ())
+    proposals: dict[TopicPartition, IsrProposal] = {}
+    for topic in request.topics:
+        name = reign.state.topic_names.get(topic.topic_id)
+        if name is not None:
+            for data in topic.partitions:
+                proposals[TopicPartition(name, data.partition_index)] = _proposal(request.broker_id, data)
+    outcomes = await alter_isr(reign, proposals)
+    requests = reign.requests()
+    requests.tell_metadata(
+        [p for p, outcome in outcomes.items() if isinstance(outcome, VersionedState)], reign.state.brokers
+    )
+    reign.send(requests)
+    return Altered(_response(reign, request, outcomes), proposals.keys())
+
+
+def _proposal(leader: int, data: AlterPartitionData) -> IsrProposal:
+    isr = {state.broker_id: state.broker_epoch for state in data.new_isr_with_epochs}
+    return IsrProposal(
+        leader=leader,
+        leader_epoch=data.leader_epoch,
+        partition_epoch=data.partition_epoch,
+        isr=isr | dict.fromkeys(data.new_isr, UNKNOWN_EPOCH),
+        leader_recovery_state=data.leader_recovery_state,
+    )
+
+
+def _response(
+    reign: Reign, request: AlterPartitionRequest, outcomes: dict[TopicPartition, Outcome]
+) -> AlterPartitionResponse:
+    topics = []
+    for topic in request.topics:
+        name = reign.state.topic_names.get(topic.topic_id)
+        partitions = [
+            AlteredPartition(partition_index=data.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+            if name is None
+            else _altered(data.partition_index, outcomes[TopicPartition(name, data.partition_index)])
+            for data in topic.partitions
+        ]
+        topics.append(AlteredTopic(topic_id=topic.topic_id, partitions=partitions))
+    return AlterPartitionResponse(topics=topics)
+
+
+def _altered(index: int, outcome: Outcome) -> AlteredPartition:
+    if isinstance(outcome, ErrorCode):
+        return AlteredPartition(partition_index=index, error_code=outcome)
+    state = outcome.state
+    return AlteredPartition(
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        leader_recovery_state=int(state.leader_recovery_state),
+        partition_epoch=outcome.version,
+    )

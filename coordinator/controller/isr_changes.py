@@ -1,0 +1,151 @@
+"""Changes of in-sync replicas that leaders ask for (AlterPartition), decided and written.
+
+A leader knows who keeps up with it; the controller knows who is alive and who leads. So the leader proposes and the
+controller decides, each partition on its own, with Apache Kafka's answers:
+
+* a proposal of an older leader epoch is FENCED_LEADER_EPOCH; one of a newer one than is known here says that this is
+  not the controller any more (NOT_CONTROLLER);
+* what is so already is a success, whatever it was proposed on, because the first answer may have been lost;
+* a proposal on an older state than the present one is INVALID_UPDATE_VERSION: the leader will hear of the newer one;
+* a replica that is not alive, that restarted since the leader heard of it (KIP-903), or that would come back although
+  it is suspected to be gone, is an INELIGIBLE_REPLICA.
+
+What is written is conditional on the version of the state's znode, so a leader and an election never overwrite each
+other.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from coordinator.controller.cluster_state import ClusterState, VersionedState
+from coordinator.controller.leadership import chunks, read_again, remember
+from coordinator.controller.reign import Reign
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import MultiFailed, SetData
+from coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposal:
+    """What a leader wants the state of one partition to be."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    """Of the state that the leader knows."""
+    isr: Mapping[int, int]
+    """The epoch of each broker that shall be in sync, or -1 where the leader does not know it."""
+    leader_recovery_state: int = LeaderRecoveryState.RECOVERED
+
+
+Outcome: TypeAlias = VersionedState | ErrorCode
+"""The state that holds now, or why the proposal was refused."""
+
+
+async def alter_isr(reign: Reign, proposals: Mapping[TopicPartition, IsrProposal]) -> dict[TopicPartition, Outcome]:
+    """Decide and write; every proposal has an outcome. What was written is known here, and told to nobody yet."""
+    outcomes: dict[TopicPartition, Outcome] = {}
+    accepted: dict[TopicPartition, PartitionState] = {}
+    for partition, proposal in proposals.items():
+        decided = decide(proposal, partition, reign.state, reign.epoch)
+        if isinstance(decided, PartitionState):
+            accepted[partition] = decided
+        else:
+            outcomes[partition] = decided
+    refused = await _write(reign, accepted)
+    for partition in accepted:
+        state = reign.state.state(partition)
+        if partition in refused or state is None:
+            logger.info("The state of %s has changed: its leader's proposal is refused", partition)
+            outcomes[partition] = ErrorCode.INVALID_UPDATE_VERSION
+        else:
+            outcomes[partition] = state
+    return outcomes
+
+
+def decide(
+    proposal: IsrProposal, partition: TopicPartition, cluster: ClusterState, controller_epoch: int
+) -> PartitionState | Outcome:
+    """The state to write, or the outcome if nothing is to be written."""
+    current = cluster.state(partition)
+    if current is None or partition.topic in cluster.topics_to_delete:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    state = current.state
+    if proposal.partition_epoch > current.version or proposal.leader_epoch > state.leader_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < state.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if proposal.leader != state.leader or not _makes_sense(proposal, state, cluster.replicas(partition).replicas):
+        return ErrorCode.INVALID_REQUEST
+    if proposal.isr.keys() == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
+        return current
+    if proposal.partition_epoch < current.version:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    ineligible = [broker for broker, epoch in proposal.isr.items() if not _is_eligible(broker, epoch, state, cluster)]
+    if ineligible:
+        logger.info("%s cannot have brokers %s in its ISR now", partition, ineligible)
+        return ErrorCode.INELIGIBLE_REPLICA
+    return replace(
+        state,
+        isr=tuple(proposal.isr),
+        controller_epoch=controller_epoch,
+        leader_recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
+    )
+
+
+def _makes_sense(proposal: IsrProposal, state: PartitionState, replicas: Sequence[int]) -> bool:
+    if proposal.leader not in proposal.isr or not proposal.isr.keys() <= set(replicas):
+        return False
+    if proposal.leader_recovery_state == LeaderRecoveryState.RECOVERING:
+        return len(proposal.isr) == 1 and state.leader_recovery_state is LeaderRecoveryState.RECOVERING
+    return proposal.leader_recovery_state == LeaderRecoveryState.RECOVERED
+
+
+def _is_eligible(broker_id: int, epoch: int, state: PartitionState, cluster: ClusterState) -> bool:
+    broker = cluster.brokers.get(broker_id)
+    if broker is None or epoch not in (UNKNOWN_EPOCH, broker.epoch):
+        return False
+    return broker_id in state.isr or broker_id in cluster.reliable_brokers()
+
+
+async def _write(reign: Reign, accepted: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
+    """Write states, many at once; returns those that somebody else's write came before."""
+    together = list(chunks(list(accepted)))
+    alone: list[TopicPartition] = []
+    for group, written in zip(together, await _commit(reign, accepted, together), strict=True):
+        if not written:
+            alone += group
+    if not alone:
+        return []
+    singles = [[partition] for partition in alone]
+    results = await _commit(reign, accepted, singles)
+    refused = [partition for partition, written in zip(alone, results, strict=True) if not written]
+    await read_again(reign, refused)
+    return refused
+
+
+async def _commit(
+    reign: Reign, states: Mapping[TopicPartition, PartitionState], groups: Sequence[Sequence[TopicPartition]]
+) -> list[bool]:
+    """For each group, whether all of it was written; else nothing of it was."""
+    results = await reign.commit_many([[_set(reign, p, states[p]) for p in group] for group in groups])
+    for group, result in zip(groups, results, strict=True):
+        if not isinstance(result, MultiFailed):
+            remember(reign, group, states, result)
+    return [not isinstance(result, MultiFailed) for result in results]
+
+
+def _set(reign: Reign, partition: TopicPartition, state: PartitionState) -> SetData:
+    known = reign.state.state(partition)
+    assert known is not None, "only a state that is known is changed"
+    return SetData(
+        path=paths.partition_state(partition), data=znodes.encode_partition_state(state), version=known.version
+    )

@@ -1,0 +1,121 @@
+"""Elections that somebody asks for (ElectLeaders, KIP-460), and those that bring leadership back where it belongs.
+
+The first replica of a partition is its *preferred* leader: if every partition has that, load is spread as the
+assignment spread it. After a broker has been away its partitions are led by others. A *preferred* election gives them
+back, when the broker is in sync again; it happens by itself when too large a share of what a broker should lead is led
+by others (``leader.imbalance.per.broker.percentage``). An *unclean* election finds a leader for partitions that have
+none, among replicas that may lack acknowledged records, and only when it is asked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import IntEnum
+
+from coordinator.controller.api_error import NO_ERROR, ApiError
+from coordinator.controller.election import next_state, preferred_state
+from coordinator.controller.leadership import Decide, change_states, tell
+from coordinator.controller.reign import Reign
+from coordinator.metadata_store.znodes import PartitionState
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+
+class ElectionType(IntEnum):
+    """By Kafka's numbers."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+_FAILURES = {
+    ElectionType.PREFERRED: ApiError(
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader is not alive and in sync."
+    ),
+    ElectionType.UNCLEAN: ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica is alive."),
+}
+
+
+async def elect_leaders(
+    reign: Reign, partitions: Iterable[TopicPartition] | None, election: ElectionType
+) -> dict[TopicPartition, ApiError]:
+    """Hold elections for these partitions; for all (None), those that need none are left out of the result."""
+    asked = list(reign.state.partitions()) if partitions is None else list(dict.fromkeys(partitions))
+    results = {partition: _why_not(reign, partition, election) for partition in asked}
+    needed = [partition for partition, error in results.items() if error == NO_ERROR]
+    decide = _preferred(reign) if election is ElectionType.PREFERRED else _unclean(reign)
+    elected = await change_states(reign, needed, decide)
+    tell(reign, elected, elected)
+    results |= dict.fromkeys([p for p in needed if not _has_leader(reign, p, election)], _FAILURES[election])
+    if partitions is None:
+        return {p: error for p, error in results.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
+    return results
+
+
+def _why_not(reign: Reign, partition: TopicPartition, election: ElectionType) -> ApiError:
+    """Why no election is held for the partition, or NO_ERROR."""
+    if partition.topic in reign.state.topics_to_delete:
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+    if reign.state.state(partition) is None:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if _has_leader(reign, partition, election):
+        return ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    return NO_ERROR
+
+
+def _has_leader(reign: Reign, partition: TopicPartition, election: ElectionType) -> bool:
+    """Whether the partition has the leader that the election is about."""
+    versioned = reign.state.state(partition)
+    if versioned is None:
+        return False
+    if election is ElectionType.PREFERRED:
+        return versioned.state.leader == reign.state.replicas(partition).replicas[0]
+    return versioned.state.leader in reign.state.brokers
+
+
+def _preferred(reign: Reign) -> Decide:
+    reliable = reign.state.reliable_brokers()
+
+    def decide(partition: TopicPartition) -> PartitionState | None:
+        versioned = reign.state.state(partition)
+        if versioned is None:
+            return None
+        return preferred_state(versioned.state, reign.state.replicas(partition).replicas, reliable, reign.epoch)
+
+    return decide
+
+
+def _unclean(reign: Reign) -> Decide:
+    def decide(partition: TopicPartition) -> PartitionState | None:
+        versioned = reign.state.state(partition)
+        if versioned is None:
+            return None
+        return next_state(
+            versioned.state,
+            reign.state.replicas(partition).replicas,
+            reign.state.brokers.keys(),
+            reign.epoch,
+            leader_restarted=False,
+            unclean_allowed=True,
+        )
+
+    return decide
+
+
+async def balance_leaders(reign: Reign, tolerated_percentage: int) -> None:
+    """Hold preferred elections for the partitions of brokers that lead too little of what they should."""
+    preferred: dict[TopicPartition, int] = {
+        partition: reign.state.replicas(partition).replicas[0]
+        for partition in reign.state.partitions()
+        if partition.topic not in reign.state.topics_to_delete and reign.state.state(partition) is not None
+    }
+    elsewhere = [p for p in preferred if not _has_leader(reign, p, ElectionType.PREFERRED)]
+    wanted, missing = Counter(preferred.values()), Counter(preferred[partition] for partition in elsewhere)
+    unbalanced = {broker for broker in missing if missing[broker] * 100 > wanted[broker] * tolerated_percentage}
+    moving = [p for p in elsewhere if preferred[p] in unbalanced and not _is_being_reassigned(reign, p)]
+    elected = await change_states(reign, moving, _preferred(reign))
+    tell(reign, elected, elected)
+
+
+def _is_being_reassigned(reign: Reign, partition: TopicPartition) -> bool:
+    assignment = reign.state.replicas(partition)
+    return bool(assignment.adding or assignment.removing)

@@ -1,0 +1,29 @@
+"""What a controller has while it is in office, and loses with it."""
+
+from dataclasses import dataclass
+
+from coordinator.controller.reassignments import Reassignments
+from coordinator.controller.reign import Reign
+from coordinator.controller.topic_deletion import TopicDeletions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Office:
+    """A reign, and the work in it that takes longer than one step."""
+
+    reign: Reign
+    deletions: TopicDeletions
+    reassignments: Reassignments
+
+    @classmethod
+    def of(cls, reign: Reign) -> "Office":
+        return cls(reign=reign, deletions=TopicDeletions(reign), reassignments=Reassignments(reign))
+
+    async def carry_on(self) -> None:
+        """Tell brokers again what they still have to do, and complete what has been done meanwhile."""
+        await self.deletions.carry_on(self.reign.state.topics_to_delete)
+        await self.reassignments.finish(self.reassignments.under_way())
+
+    def end(self) -> None:
+        self.reign.end()
+        self.deletions.end()

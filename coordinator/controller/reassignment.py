@@ -1,0 +1,106 @@
+"""Moving a partition to other brokers: what its assignment goes through. Pure.
+
+While a partition moves, its assignment names the replicas that it shall have (*target*) and those that it had
+(*origin*): ``replicas`` has all of them, the target's first, ``adding`` those that are only in the target, ``removing``
+those that are only in the origin. The move is complete when every replica of the target is in sync: then the others go.
+Another target may be given at any time, and the origin stays what it was before the first; given as target, it is the
+way back. (KIP-455, Kafka's ``ReplicaAssignment``.)
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from coordinator.controller.api_error import ApiError
+from coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
+from protocol.errors import ErrorCode
+
+NOT_IN_PROGRESS = ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+
+
+def is_moving(assignment: ReplicaAssignment) -> bool:
+    return bool(assignment.adding or assignment.removing)
+
+
+def origin_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
+    return tuple(replica for replica in assignment.replicas if replica not in assignment.adding)
+
+
+def target_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
+    return tuple(replica for replica in assignment.replicas if replica not in assignment.removing)
+
+
+def reassigned(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
+    """The assignment on the way to the target."""
+    origin = origin_of(assignment)
+    replicas = tuple(dict.fromkeys((*target, *origin)))
+    return ReplicaAssignment(
+        replicas=replicas,
+        adding=tuple(replica for replica in replicas if replica not in origin),
+        removing=tuple(replica for replica in replicas if replica not in target),
+    )
+
+
+def plan(
+    assignment: ReplicaAssignment, target: Sequence[int] | None, live: Collection[int], *, may_resize: bool = True
+) -> ReplicaAssignment | ApiError:
+    """The assignment that a client's request leads to; without a target the move under way is taken back."""
+    if target is None:
+        return reassigned(assignment, origin_of(assignment)) if is_moving(assignment) else NOT_IN_PROGRESS
+    if not target:
+        return _invalid("Empty replica list specified in partition reassignment.")
+    if len(set(target)) < len(target):
+        return _invalid(f"Duplicate replica ids in partition reassignment replica list: {list(target)}")
+    if any(replica < 0 for replica in target):
+        return _invalid(f"Invalid broker id in replica list: {list(target)}")
+    planned = reassigned(assignment, target)
+    if not set(planned.adding) <= set(live):
+        return _invalid(f"Replica assignment has brokers that are not alive. Replica list: {list(target)}")
+    if not may_resize and len(target) != len(origin_of(assignment)):
+        return ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {len(origin_of(assignment))} to {len(target)}",
+        )
+    return planned
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def is_complete(assignment: ReplicaAssignment, state: PartitionState) -> bool:
+    return set(target_of(assignment)) <= set(state.isr)
+
+
+def begun_state(
+    state: PartitionState, assignment: ReplicaAssignment, usable: Collection[int], controller_epoch: int
+) -> PartitionState | None:
+    """The state while the partition moves: a new leader epoch, so that every replica hears of the new assignment.
+
+    Replicas that an earlier move was adding, and that this one does not have, are out of sync at once; None if no other
+    in-sync replica could lead then."""
+    isr = tuple(replica for replica in state.isr if replica in assignment.replicas)
+    leader = _leader_among(state, isr, assignment.replicas, usable)
+    return None if leader is None else _with(state, leader, isr, controller_epoch)
+
+
+def completed_state(
+    state: PartitionState, target: Sequence[int], usable: Collection[int], controller_epoch: int
+) -> PartitionState | None:
+    """The state of a partition that has arrived. None while no replica of the target is fit to lead."""
+    isr = tuple(replica for replica in state.isr if replica in target)
+    leader = _leader_among(state, isr, target, usable)
+    return None if leader is None else _with(state, leader, isr, controller_epoch)
+
+
+def _leader_among(
+    state: PartitionState, isr: Sequence[int], replicas: Sequence[int], usable: Collection[int]
+) -> int | None:
+    if state.leader in isr:
+        return state.leader
+    return next((replica for replica in replicas if replica in isr and replica in usable), None)
+
+
+def _with(state: PartitionState, leader: int, isr: tuple[int, ...], controller_epoch: int) -> PartitionState:
+    return replace(
+        state, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch
+    )
