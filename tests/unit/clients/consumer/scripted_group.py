@@ -1,0 +1,133 @@
+"""A coordinator that answers as it is told to, with a group of one member behind it."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from clients.consumer import Consumer, RebalanceListener
+from clients.consumer.embedded_protocol import encode_assignment
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.unit.clients.consumer.scripted_log import Leader, Told, connected
+from tests.unit.clients.scripted_broker import Answer
+
+MEMBER = "member-1"
+
+
+class GroupBroker(Leader):
+    """Leads ``orders`` and coordinates the group. ``answers`` holds what to answer to the next requests of a class."""
+
+    def __init__(self, *, leads: bool = True, batches: int = 1) -> None:
+        super().__init__(1, batches)
+        self.leads = leads
+        self.generation = 0
+        self.assignment = [TopicPartition("orders", 0)]
+        self.answers: dict[type[Message], list[Answer]] = {}
+        for cls, script in (
+            (FindCoordinatorRequest, self._find),
+            (JoinGroupRequest, self._join),
+            (SyncGroupRequest, self._sync),
+            (HeartbeatRequest, lambda _: HeartbeatResponse()),
+            (LeaveGroupRequest, lambda _: LeaveGroupResponse()),
+            (OffsetFetchRequest, lambda _: OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="group")])),
+            (OffsetCommitRequest, lambda request: committed(request)),
+        ):
+            self.script[cls] = self._scripted(cls, script)
+
+    def _scripted(self, cls: type[Message], usual: Any) -> Any:
+        def respond(request: Message) -> Answer:
+            waiting = self.answers.get(cls)
+            if waiting:
+                told = waiting.pop(0)
+                return told(request) if callable(told) else told
+            answered: Answer = usual(request)
+            return answered
+
+        return respond
+
+    def _find(self, request: Message) -> FindCoordinatorResponse:
+        found = Coordinator(key="group", node_id=1, host=self.address.host, port=self.address.port)
+        return FindCoordinatorResponse(coordinators=[found])
+
+    def _join(self, request: Message) -> JoinGroupResponse:
+        assert isinstance(request, JoinGroupRequest)
+        if not request.member_id:
+            return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=MEMBER)
+        self.generation += 1
+        metadata = request.protocols[0].metadata
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type="consumer",
+            protocol_name=request.protocols[0].name,
+            leader=request.member_id if self.leads else "somebody",
+            member_id=request.member_id,
+            members=[JoinGroupResponseMember(member_id=request.member_id, metadata=metadata)] if self.leads else [],
+        )
+
+    def _sync(self, request: Message) -> SyncGroupResponse:
+        assert isinstance(request, SyncGroupRequest)
+        return SyncGroupResponse(
+            protocol_type="consumer",
+            protocol_name=request.protocol_name,
+            assignment=encode_assignment(self.assignment),
+        )
+
+    def joins(self) -> list[JoinGroupRequest]:
+        return [request for request in self.requests if isinstance(request, JoinGroupRequest)]
+
+
+def committed(request: Message, error: ErrorCode = ErrorCode.NONE) -> OffsetCommitResponse:
+    """The same for every partition that is in the request."""
+    assert isinstance(request, OffsetCommitRequest)
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+class Noting(RebalanceListener):
+    """Notes what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[TopicPartition]]] = []
+
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self.told.append(("revoked", list(partitions)))
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.told.append(("assigned", list(partitions)))
+
+    async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.told.append(("lost", list(partitions)))
+
+
+@asynccontextmanager
+async def subscribed(
+    broker: GroupBroker, listener: RebalanceListener | None = None, **settings: Any
+) -> AsyncIterator[Consumer]:
+    """A consumer that subscribes to ``orders`` and has not polled yet."""
+    defaults = {"group_id": "group", "auto_offset_reset": "earliest"}
+    async with connected(broker, told=Told([1, 1]), **{**defaults, **settings}) as consumer:
+        consumer.subscribe(["orders"], listener)
+        yield consumer

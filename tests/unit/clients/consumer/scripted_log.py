@@ -1,0 +1,166 @@
+"""Leaders of partitions, as a script for ``ScriptedBroker``: logs in memory, fetch sessions as a broker keeps them."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from clients.connection import Address
+from clients.consumer import Consumer, ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.unit.clients.consumer.fetched import ORDERS, batch
+from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker
+
+TOPIC_ID = bytes(range(1, 17))
+SESSION = 77
+
+
+class Leader(ScriptedBroker):
+    """A broker with logs of topic ``orders``, batches of two records. Without news, it lets fetches wait."""
+
+    def __init__(self, node_id: int = 1, batches: int = 0, batches_at_once: int = 1) -> None:
+        super().__init__({FetchRequest: self._fetch, ListOffsetsRequest: self._list_offsets}, node_id)
+        self.batches = {0: batches}
+        self.batches_at_once = batches_at_once
+        self.fetches: list[FetchRequest] = []
+        self.refusals: list[Answer | PartitionData] = []
+        """What to answer to the next fetches instead."""
+        self._session: dict[int, int] = {}
+
+    def _fetch(self, request: Message) -> Answer:
+        assert isinstance(request, FetchRequest)
+        self.fetches.append(request)
+        if request.session_epoch == -1:
+            return FetchResponse()
+        if request.session_epoch == 0:
+            self._session = {}
+        for topic in request.topics:
+            self._session |= {partition.partition: partition.fetch_offset for partition in topic.partitions}
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                del self._session[index]
+        if self.refusals:
+            refusal = self.refusals.pop(0)
+            return answer(request, [refusal]) if isinstance(refusal, PartitionData) else refusal
+        data = [self._data(index, offset) for index, offset in self._session.items()]
+        is_full = request.session_epoch == 0
+        if not is_full:
+            data = [each for each in data if each.records]
+        return answer(request, data) if is_full or data else Reaction.SILENCE
+
+    def _data(self, index: int, offset: int) -> PartitionData:
+        first, end = offset // 2, self.batches.get(index, 0)
+        numbers = range(first, min(end, first + self.batches_at_once))
+        records = b"".join(batch(2 * number, epoch=0) for number in numbers)
+        return PartitionData(partition_index=index, records=records, high_watermark=2 * end, last_stable_offset=2 * end)
+
+    def _list_offsets(self, request: Message) -> ListOffsetsResponse:
+        assert isinstance(request, ListOffsetsRequest)
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ListOffsetsPartitionResponse(
+                            partition_index=asked.partition_index,
+                            offset=0 if asked.timestamp == -2 else 2 * self.batches.get(asked.partition_index, 0),
+                        )
+                        for asked in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+def answer(request: FetchRequest, data: Sequence[PartitionData], session_id: int = SESSION) -> FetchResponse:
+    """By id or by name, as was asked; an answer without a topic asks for none."""
+    topic = FetchableTopicResponse(topic="orders", topic_id=TOPIC_ID, partitions=list(data))
+    return FetchResponse(session_id=session_id, responses=[topic] if data else [])
+
+
+class Told:
+    """What all brokers tell of the cluster: the leaders of the partitions of ``orders``, each with its epoch."""
+
+    def __init__(self, leaders: Iterable[int], *, epoch: int = 0, topic_id: bytes = TOPIC_ID) -> None:
+        self.leaders = list(leaders)
+        self.epoch = epoch
+        self.topic_id = topic_id
+        self.addresses: dict[int, Address] = {}
+        self.asked = 0
+
+    def __call__(self, request: Message) -> MetadataResponse:
+        assert isinstance(request, MetadataRequest)
+        self.asked += bool(request.topics)
+        partitions = [
+            MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=self.epoch)
+            for index, leader in enumerate(self.leaders)
+        ]
+        orders = MetadataResponseTopic(name="orders", topic_id=self.topic_id, partitions=partitions)
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=n, host=a.host, port=a.port) for n, a in self.addresses.items()],
+            controller_id=1,
+            topics=[orders] if request.topics else [],
+        )
+
+
+@asynccontextmanager
+async def reading(
+    *brokers: ScriptedBroker, told: Told, partitions: Sequence[TopicPartition] = (ORDERS,), **settings: Any
+) -> AsyncIterator[Consumer]:
+    """A consumer that reads the partitions from offset 0."""
+    async with connected(*brokers, told=told, **settings) as consumer:
+        consumer.assign(partitions)
+        for partition in partitions:
+            consumer.seek(partition, 0)
+        yield consumer
+
+
+@asynccontextmanager
+async def connected(*brokers: ScriptedBroker, told: Told, **settings: Any) -> AsyncIterator[Consumer]:
+    """A consumer of scripted brokers; the first is the bootstrap."""
+    told.addresses = {broker.node_id: await broker.start() for broker in brokers}
+    for broker in brokers:
+        broker.script[MetadataRequest] = told
+        broker.script.setdefault(OffsetForLeaderEpochRequest, Reaction.CLOSE)
+    config = ConsumerConfig(bootstrap=str(brokers[0].address), **settings)
+    async with Consumer(config, rng=Random(1), wall_clock=lambda: 0) as consumer:
+        yield consumer
+    for broker in brokers:
+        broker.stop()
+
+
+def offsets_of(request: FetchRequest) -> dict[int, int]:
+    return {partition.partition: partition.fetch_offset for topic in request.topics for partition in topic.partitions}
+
+
+def ends(end_epoch: int, end_offset: int, error: ErrorCode = ErrorCode.NONE) -> OffsetForLeaderEpochResponse:
+    """What a leader says of the end of an epoch of ``orders-0``."""
+    end = EpochEndOffset(partition=0, error_code=error, leader_epoch=end_epoch, end_offset=end_offset)
+    return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="orders", partitions=[end])])
+
+
+def refused(error: ErrorCode, **fields: Any) -> PartitionData:
+    return PartitionData(partition_index=0, error_code=error, **fields)
