@@ -66,8 +66,8 @@ _UNKNOWN_OFFSET: Final = -1
 
 _ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
 """Where a batch has the byte with the attributes that are in use."""
-_PRODUCER_ID: Final = slice(43, 51)
-"""Where a batch has its producer id."""
+_PRODUCER: Final = slice(43, 53)
+"""Where a batch has its producer id and epoch."""
 
 _NO_ERRORS: Final[Errors] = {}
 
@@ -240,21 +240,21 @@ def _refusal(broker: "Broker", context: RequestContext, request: ProduceRequest)
     """What is wrong with the request as a whole."""
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
-    producer_ids: set[int] | None = None
+    producers: set[bytes] | None = None
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
             if isinstance(records, memoryview) and _is_transactional(records):
-                producer_ids = producer_ids or set()
-                producer_ids.add(int.from_bytes(records[_PRODUCER_ID], "big", signed=True))
-    if producer_ids is None:
+                producers = producers or set()
+                producers.add(bytes(records[_PRODUCER]))
+    if producers is None:
         return ErrorCode.NONE
     transactional_id = request.transactional_id
     if transactional_id is None or not broker.authorizer.authorize(
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     ):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producer_ids) > 1 else ErrorCode.NONE
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producers) > 1 else ErrorCode.NONE
 
 
 def _may_write(broker: "Broker", context: RequestContext, topic: str) -> bool:

@@ -254,8 +254,8 @@ def test_a_topic_that_the_client_may_not_write_is_refused(broker: ReplicaSide) -
     assert [p.error_code for p in partitions(answer)] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE]
 
 
-def transactional(producer_id: int = 3, sequence: int = 0) -> bytearray:
-    return batch(producer_id=producer_id, epoch=0, sequence=sequence, transactional=True)
+def transactional(producer_id: int = 3, sequence: int = 0, epoch: int = 0) -> bytearray:
+    return batch(producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True)
 
 
 def test_a_transactional_batch_needs_a_transactional_id(broker: ReplicaSide) -> None:
@@ -275,8 +275,10 @@ def test_a_transactional_id_must_be_authorized(broker: ReplicaSide) -> None:
         assert error(broker.answer(handle_produce, request, 9)) is expected
 
 
-def test_one_request_carries_one_transactional_producer(broker: ReplicaSide) -> None:
-    request = produce(("t", 0, transactional(3)), ("t", 1, transactional(4)), transactional_id="x")
+@pytest.mark.parametrize("other", [transactional(4), transactional(3, epoch=1)])
+def test_one_request_carries_one_transactional_producer(broker: ReplicaSide, other: bytearray) -> None:
+    """B02: its coordinator is asked about one id and epoch, so a batch of another one would enter unasked."""
+    request = produce(("t", 0, transactional(3)), ("t", 1, other), transactional_id="x")
     answer = broker.answer(handle_produce, request, 9)
     assert {p.error_code for p in partitions(answer)} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert stored(broker) == stored(broker, "t", 1) == b""
