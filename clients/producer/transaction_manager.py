@@ -418,8 +418,6 @@ class TransactionManager:
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether the first batch in a partition's queue may leave now."""
-        if self.state is State.FATAL_ERROR:
-            return False
         if self.is_transactional and batch.topic_partition not in self._partitions:
             return False
         return self.sequences.may_send(batch)
