@@ -68,8 +68,9 @@ def produce_error(error: ErrorCode, operation: TransactionSupportedOperation) ->
     """For a batch. CONCURRENT_TRANSACTIONS is told as it is to clients of version 2, which meet it often.
 
     OPERATION_NOT_ATTEMPTED: another partition of the same request could not be added; this one may be, the next time.
+    UNKNOWN_SERVER_ERROR: the coordinator failed; to a producer that would be the end of its idempotence.
     """
-    if error in UNREACHABLE or error is ErrorCode.OPERATION_NOT_ATTEMPTED:
+    if error in UNREACHABLE or error in (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_SERVER_ERROR):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.adds_partitions:
         return ErrorCode.NOT_ENOUGH_REPLICAS
