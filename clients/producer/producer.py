@@ -17,6 +17,8 @@ A transactional producer (one with a ``transactional_id``) sends inside of trans
     try:
         ...  # send, send_offsets_to_transaction
         await producer.commit_transaction()
+    except OperationTimedOut:
+        raise  # What was asked for may still happen: call the same again, or close this producer.
     except ClientError as error:
         if error.is_fatal:
             raise  # Fenced, for example: close this producer.
