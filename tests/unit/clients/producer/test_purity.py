@@ -1,0 +1,33 @@
+"""What decides has no loop, socket, clock or chance of its own."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import clients.producer
+
+PURE = (
+    "batch_delivery",
+    "partition_sequences",
+    "partitioner",
+    "producer_batch",
+    "producer_config",
+    "producer_id_and_epoch",
+    "producer_sequences",
+    "record_accumulator",
+    "record_metadata",
+    "transaction_manager",
+    "transaction_requests",
+    "transactional_result",
+)
+BANNED = {"asyncio", "socket", "time", "os", "logging"}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_it_imports_nothing_that_acts(name: str) -> None:
+    tree = ast.parse((Path(clients.producer.__file__).parent / f"{name}.py").read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not {module.split(".")[0] for module in imported} & BANNED
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)]
