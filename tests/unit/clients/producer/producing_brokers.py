@@ -210,3 +210,11 @@ class Stage:
         """The brokers are up, and a producer is connected."""
         async with self.playing(), self.producer(**settings) as producer:
             yield producer
+
+    @asynccontextmanager
+    async def transacting(self, **settings: Any) -> AsyncIterator[Producer]:
+        """The brokers are up, and a producer has begun a transaction."""
+        async with self.producing(transactional_id="id", **settings) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            yield producer

@@ -562,9 +562,7 @@ async def test_closing_has_an_end_and_fails_what_is_left() -> None:
 @in_virtual_time
 async def test_closing_tells_who_waits_for_a_transaction() -> None:
     stage = Stage(partitions=1, transaction_version=2)
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         stage.broker.script[TxnOffsetCommitRequest] = Reaction.HOLD
         offsets = asyncio.ensure_future(producer.send_offsets_to_transaction(OFFSETS, GROUP))  # noqa: TID251
         await asyncio.sleep(1)
@@ -663,9 +661,7 @@ async def test_a_broker_without_version_2_costs_the_transaction_only() -> None:
     """KIP-890: a cluster that is being upgraded."""
     stage = Stage(partitions=1, transaction_version=2)
     stage.broker.versions[ApiKey.PRODUCE] = Versions(3, 11)
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         future = await producer.send(TOPIC, b"value")
         with pytest.raises(TransactionAbortable):
             await producer.commit_transaction()
@@ -676,9 +672,7 @@ async def test_a_broker_without_version_2_costs_the_transaction_only() -> None:
 @in_virtual_time
 async def test_an_abort_takes_back_what_was_not_sent() -> None:
     stage = Stage(partitions=1, transaction_version=2)
-    async with stage.producing(transactional_id="id", linger_ms=60_000) as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting(linger_ms=60_000) as producer:
         future = await producer.send(TOPIC, b"value")
         await producer.abort_transaction()
         assert isinstance(future.exception(), TransactionAborted)
@@ -739,9 +733,7 @@ def test_no_call_of_a_transaction_waits_for_ever_and_each_may_be_called_again(ca
 @in_virtual_time
 async def test_a_commit_that_is_cancelled_goes_on() -> None:
     stage = Stage(partitions=1, transaction_version=2)
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         await producer.send(TOPIC, b"value")
         stage.broker.script[EndTxnRequest] = Reaction.HOLD
         committing = asyncio.ensure_future(producer.commit_transaction())  # noqa: TID251
@@ -762,9 +754,7 @@ async def test_a_lost_answer_to_an_end_is_asked_for_again() -> None:
     stage = Stage(partitions=1, transaction_version=2)
     answers: list[Answer] = [Reaction.CLOSE]
     stage.broker.script[EndTxnRequest] = lambda request: answers.pop() if answers else stage.end_txn()
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         await producer.send(TOPIC, b"value")
         await producer.commit_transaction()
     assert ends(stage) == [True, True]
@@ -775,9 +765,7 @@ async def test_a_lost_answer_to_an_end_is_asked_for_again() -> None:
 @in_virtual_time
 async def test_a_producer_that_was_fenced_says_so_everywhere() -> None:
     stage = Stage(partitions=1, transaction_version=2)
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         future = await producer.send(TOPIC, b"value")
         stage.broker.script[EndTxnRequest] = EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
         with pytest.raises(ProducerFenced):
@@ -794,9 +782,7 @@ async def test_a_producer_that_was_fenced_says_so_everywhere() -> None:
 @in_virtual_time
 async def test_when_a_call_raises_the_records_have_failed() -> None:
     stage = Stage(partitions=1, transaction_version=1)
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         stage.broker.script[AddPartitionsToTxnRequest] = Reaction.HOLD
         future = await producer.send(TOPIC, b"value")
         asyncio.get_running_loop().call_later(1, stage.broker.release, fenced)
@@ -819,9 +805,7 @@ async def test_a_member_that_lost_its_partitions_cannot_commit_their_offsets() -
     stage.broker.script[TxnOffsetCommitRequest] = lambda request: stage.commit_offsets(
         request, ErrorCode.ILLEGAL_GENERATION
     )
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         with pytest.raises(CommitFailed) as raised:
             await producer.send_offsets_to_transaction(OFFSETS, GROUP)
         assert raised.value.is_abortable
@@ -849,15 +833,11 @@ async def test_an_id_that_is_refused_can_be_asked_for_again() -> None:
 @in_virtual_time
 async def test_closing_aborts_what_is_open_and_finishes_what_was_begun() -> None:
     stage = Stage(partitions=1, transaction_version=2)
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         await producer.send(TOPIC, b"value")
     assert ends(stage) == [False]
     stage = Stage(partitions=1, transaction_version=2)
-    async with stage.producing(transactional_id="id") as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
+    async with stage.transacting() as producer:
         await producer.send(TOPIC, b"value")
         committing = asyncio.ensure_future(producer.commit_transaction())  # noqa: TID251
         await asyncio.sleep(0)
