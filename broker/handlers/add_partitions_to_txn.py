@@ -7,6 +7,8 @@ retry without end; so the coordinator says when it is time for INVALID_TOPIC_EXC
 Versions 4 and 5 are for brokers (KIP-890), for many transactions at once. With ``verify_only`` the leader of
 a partition asks whether a producer of the first protocol has added it; otherwise it adds it for a producer of the
 second, which has only sent its batch. The request needs CLUSTER_ACTION; what the producers may do the leader knows.
+While it waits it holds up nothing behind it: markers and the controller's orders come over the same connection, and
+what it waits for may be one of them.
 
 All or nothing, for each transaction: if one partition cannot be added, it gets its error and the others
 OPERATION_NOT_ATTEMPTED.
@@ -16,7 +18,6 @@ flexible. 5 says that its sender knows TRANSACTION_ABORTABLE; as in Kafka, 4 is 
 """
 
 import asyncio
-from collections.abc import Coroutine
 from types import CoroutineType
 from typing import TYPE_CHECKING, Final
 
@@ -145,14 +146,14 @@ def _topic_results(topics: list[AddPartitionsToTxnTopic], errors: _Errors) -> li
 
 def _handle_brokers_request(
     broker: "Broker", context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Coroutine[object, object, AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]:
     if not broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     answers = [_add_or_verify(broker, transaction) for transaction in request.transactions]
     results = [answer for answer in answers if isinstance(answer, AddPartitionsToTxnResult)]
     if len(results) == len(answers):
         return AddPartitionsToTxnResponse(results_by_transaction=results)
-    return _when_all_are_answered(answers)
+    return broker.supervisor.spawn(_when_all_are_answered(answers), "add partitions to transactions")
 
 
 def _add_or_verify(broker: "Broker", transaction: AddPartitionsToTxnTransaction) -> Answer[AddPartitionsToTxnResult]:

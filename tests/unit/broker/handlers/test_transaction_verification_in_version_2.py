@@ -11,6 +11,11 @@ from broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.framing import parse_response
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.txn_offset_commit import (
@@ -19,6 +24,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, ask, settle
 from tests.unit.broker.handlers.transactional_producer import (
@@ -129,6 +135,44 @@ async def test_five_produces_in_flight_of_which_the_first_waits_for_the_transact
         assert [(one.error_code, one.base_offset) for one in told] == [(0, offset) for offset in range(2, 7)]
         client.transport.close()
         await client.lost
+
+
+async def test_the_question_of_a_broker_that_waits_holds_up_no_request_behind_it() -> None:
+    """Markers and the orders of the controller come over the same connection, and it may be one of them that is waited
+    for."""
+    async with transactional_broker(oncelog_end_txn_answer_ms="30000") as (broker, producer):
+        both = producer.request((0, producer.batch(0)), (1, producer.batch(0)))
+        assert await producer.errors(both, ADDS) == [ErrorCode.NONE] * 2
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_connection(FrameClient, "127.0.0.1", broker.listeners.bound[0].port)
+        async with without_leader(broker, 1):
+            ended = asyncio.create_task(producer.end_by_version_2())  # noqa: TID251
+            await settle()
+            client.send((0, question(producer.id, producer.epoch + 1), 5), (1, marker_of_somebody_else(), 2))
+            await settle()
+            assert log_of(broker).log_end_offset == 3, "the batch, its marker, and that of somebody else"
+            assert client.frames == []
+        assert await client.correlation_ids(2) == [0, 1]
+        await ended
+        assert partitions_in_transaction(broker) == {T0}
+        client.transport.close()
+        await client.lost
+
+
+def question(producer_id: int, epoch: int) -> AddPartitionsToTxnRequest:
+    """Of a broker on which a producer writes to the first partition."""
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=TXN,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+    )
+    return AddPartitionsToTxnRequest(transactions=[transaction])
+
+
+def marker_of_somebody_else() -> WriteTxnMarkersRequest:
+    topics = [WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
+    return WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=999_999, producer_epoch=1, topics=topics)])
 
 
 async def test_a_broker_that_stops_leaves_nobody_waiting() -> None:

@@ -17,6 +17,7 @@ from broker.handlers.end_txn import handle_end_txn
 from broker.handlers.init_producer_id import handle_init_producer_id
 from broker.handlers.list_transactions import handle_list_transactions
 from broker.security.authorizer import Operation, ResourceType
+from broker.supervisor import Supervisor
 from coordinator.controller.cluster_image import MetadataCache
 from coordinator.runtime import partition_for
 from coordinator.transaction.state import ProducerIdAndEpoch
@@ -73,6 +74,7 @@ class Side:
             metadata=self.metadata,
             authorizer=self.rules,
             config=BrokerConfig(),
+            supervisor=Supervisor(),
         )
         self.create("invoices", 2)
 
