@@ -341,10 +341,9 @@ class Consumer:
     async def _sleep_until(self, deadline: float) -> None:
         """Until there is news, or until something is to be done by time alone."""
         commit_at = math.inf if self._group is None else self._group.next_commit_at
-        retry_at = self._subscription.next_retry_at
-        until = min(deadline, commit_at, math.inf if retry_at is None else retry_at)
+        until = min(deadline, commit_at, self._subscription.next_retry_at)
         try:
-            async with asyncio.timeout_at(None if until == math.inf else until):
+            async with asyncio.timeout_at(_finite(until)):
                 await self._news.wait()
         except TimeoutError:
             if until < deadline:
@@ -406,7 +405,7 @@ class Consumer:
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.add(sleeper)
         try:
-            async with asyncio.timeout_at(self._subscription.next_retry_at):
+            async with asyncio.timeout_at(_finite(self._subscription.next_retry_at)):
                 await sleeper
         except TimeoutError:
             pass
@@ -524,6 +523,7 @@ class Consumer:
 
     def _leaders_changed(self) -> None:
         self._subscription.follow_leaders(self._leader_of)
+        self._lookup.leaders_changed()
         self._wake()
 
     def _leader_of(self, topic_partition: TopicPartition) -> Leader:
@@ -555,3 +555,8 @@ class Consumer:
                 yield
         except TimeoutError:
             raise OperationTimedOut(f"no answer within {seconds:g} s") from None
+
+
+def _finite(when: float) -> float | None:
+    """For a loop's timer, which knows no infinity."""
+    return None if when == math.inf else when

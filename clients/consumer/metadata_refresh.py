@@ -18,8 +18,8 @@ from protocol.messages.metadata import MetadataResponse
 
 _log = logging.getLogger(__name__)
 
-_SETTLE_SECONDS: Final = 0.02
-"""Requests that come together are one question."""
+_LEAST_SECONDS: Final = 0.02
+"""Between two questions: what is requested meanwhile is one."""
 
 
 class MetadataRefresh:
@@ -62,10 +62,13 @@ class MetadataRefresh:
         attempt = 0
         while True:
             await self._wait_until_due()
-            await asyncio.sleep(self._backoff.pause_seconds(attempt - 1) if attempt else _SETTLE_SECONDS)
             is_settled = await self._ask()
-            attempt = 0 if is_settled else attempt + 1
-            if not is_settled:
+            if is_settled:
+                attempt = 0
+                await asyncio.sleep(_LEAST_SECONDS)
+            else:
+                await asyncio.sleep(self._backoff.pause_seconds(attempt))
+                attempt += 1
                 self._requested.set()
 
     async def _wait_until_due(self) -> None:

@@ -9,6 +9,7 @@ The rules are those of Kafka's ``OffsetFetcher.java`` and ``OffsetFetcherUtils.j
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -81,6 +82,8 @@ class PositionLookup:
         self._failure: ClientError | None = None
         self._failures = 0
         """In a row: how long to wait before the next question."""
+        self._leaderless: set[TopicPartition] = set()
+        """What cannot be asked about before there is metadata."""
 
     def raise_failure(self) -> None:
         """Raise what the application must hear of, once."""
@@ -111,8 +114,15 @@ class PositionLookup:
             if node_id in self._cluster.brokers:
                 by_leader.setdefault(node_id, {})[topic_partition] = partition
             else:
-                self._ask_later([topic_partition])
+                self._leaderless.add(topic_partition)
+                partition.retry_at = math.inf
+                self._request_metadata()
         return by_leader
+
+    def leaders_changed(self) -> None:
+        """There is new metadata."""
+        leaderless, self._leaderless = self._leaderless, set()
+        self._subscription.retry_later(leaderless, 0.0)
 
     def _begin(self, partitions: Collection[TopicPartition], question: Awaitable[None], name: str) -> None:
         """Not to be asked again before this question must have been answered."""

@@ -16,6 +16,7 @@ committed. It moves past what is never returned, too: markers, aborted records, 
 The rules are those of Kafka's ``SubscriptionState.java``.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -271,11 +272,11 @@ class SubscriptionState:
         return all(partition.phase is Phase.FETCHING for partition in self._assigned.values())
 
     @property
-    def next_retry_at(self) -> float | None:
-        """When the first of the partitions without a good position may be asked about; None if all have one."""
+    def next_retry_at(self) -> float:
+        """When the first of the partitions without a good position may be asked about; never if all have one."""
         partitions = self._assigned.values()
         waiting = [p.retry_at for p in partitions if p.phase is not Phase.FETCHING and not p.pending_revocation]
-        return min(waiting, default=None)
+        return min(waiting, default=math.inf)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What there is to commit: the good positions."""
