@@ -5,9 +5,13 @@ A connection is made when the first request for a broker comes, and then kept. R
 they were given, answers come back in that order. Nothing is repeated here: when a connection ends, whoever waits for an
 answer is told that it will not come, because only the asker knows whether asking again makes sense.
 
-*Suspicion.* The end of a connection that was in use says that its broker may be gone. It is tried at once to connect
+*Watching.* The end of a connection that was in use says that its broker may be gone. It is tried at once to connect
 again; if that fails within a moment, ``on_unreachable`` is called. That is only a suspicion: the metadata store says
-who is alive, and until it does, whoever acts on a suspicion must be safe if it was wrong.
+who is alive, and until it does, whoever acts on a suspicion must be safe if it was wrong. A broker that is *watched* is
+connected to all the time, and asked something small twice a second: one that does not answer for two seconds (longer
+while it has much to do for us) counts as a broken connection. Unanswered questions are counted, not timed, so that a
+process which was itself stopped for a while suspects nobody. While a watched broker cannot be connected to,
+``on_unreachable`` is called again and again.
 
 While a broker cannot be reached, a new attempt is made at most every ``_PAUSE_SECONDS``; requests given in between fail
 at once.
@@ -20,10 +24,13 @@ from typing import Final, NamedTuple
 
 from broker.local_channel import LocalChannel
 from broker.replication.partition import Spawn
-from clients.connection import Address, Connection, connect
+from clients import VERSION
+from clients.connection import SOFTWARE_NAME, Address, Connection, connect
 from clients.errors import ClientError
 from coordinator.ports import OnResponse
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -36,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 _RESPONSES: Final[dict[type[Message], type[Message]]] = {
     AddPartitionsToTxnRequest: AddPartitionsToTxnResponse,
+    AlterPartitionRequest: AlterPartitionResponse,
     ControlledShutdownRequest: ControlledShutdownResponse,
     CreateTopicsRequest: CreateTopicsResponse,
     LeaderAndIsrRequest: LeaderAndIsrResponse,
@@ -49,9 +57,16 @@ _LOWEST_VERSIONS: Final[dict[type[Message], int]] = {AddPartitionsToTxnRequest: 
 """Of requests whose older versions are for clients, and have no room for what a broker says."""
 
 _CONNECT_SECONDS: Final = 2.0
-_RECONNECT_SECONDS: Final = 0.1
+_RECONNECT_SECONDS: Final = (0.1, 0.4)
+"""Of the attempts after a connection broke. A refusal needs no second one."""
 _PAUSE_SECONDS: Final = 0.05
-_REQUEST_SECONDS: Final = 30.0
+_WATCH_PAUSE_SECONDS: Final = 0.25
+_PATIENCE_SECONDS: Final = 1.0
+"""A watched broker that was never connected to may still be starting."""
+_HEARTBEAT_SECONDS: Final = 0.5
+_MOST_MISSED: Final = 4
+_PARTITIONS_PER_HEARTBEAT: Final = 50
+"""What a broker that does nothing else may take between two heartbeats to open or delete logs."""
 _MOST_WAITING: Final = 10_000
 """Requests that wait for a connection to be made."""
 
@@ -72,6 +87,7 @@ class ClusterChannel:
         address_of: Callable[[int], Address | None],
         spawn: Spawn,
         on_unreachable: Callable[[int], None],
+        request_timeout_ms: int = 30_000,
     ) -> None:
         """``address_of`` tells where another broker listens for brokers; None if that is not known."""
         self._broker_id = broker_id
@@ -79,6 +95,7 @@ class ClusterChannel:
         self._address_of = address_of
         self._spawn = spawn
         self._on_unreachable = on_unreachable
+        self._request_seconds = request_timeout_ms / 1000
         self._links: dict[int, _Link] = {}
         self._closed = False
 
@@ -91,9 +108,13 @@ class ClusterChannel:
             self._link(broker_id).send(_Question(request, on_response))
 
     def watch(self, broker_id: int) -> None:
-        """Keep a connection to a broker from now on, so that its end is noticed."""
-        if broker_id != self._broker_id and not self._closed:
-            self._link(broker_id).open()
+        """Keep a connection to another broker from now on, and notice when it is of no use any more."""
+        if not self._closed:
+            self._link(broker_id).watch()
+
+    def unwatch(self, broker_id: int) -> None:
+        if broker_id in self._links:
+            self._links[broker_id].unwatch()
 
     def forget(self, broker_id: int) -> None:
         """The broker has left the cluster, or is about to come back at another address."""
@@ -110,7 +131,9 @@ class ClusterChannel:
     def _link(self, broker_id: int) -> "_Link":
         link = self._links.get(broker_id)
         if link is None:
-            link = self._links[broker_id] = _Link(broker_id, self._address_of, self._spawn, self._on_unreachable)
+            link = self._links[broker_id] = _Link(
+                broker_id, self._address_of, self._spawn, self._on_unreachable, self._request_seconds
+            )
         return link
 
 
@@ -123,17 +146,23 @@ class _Link:
         address_of: Callable[[int], Address | None],
         spawn: Spawn,
         on_unreachable: Callable[[int], None],
+        request_seconds: float,
     ) -> None:
         self._broker_id = broker_id
         self._address_of = address_of
         self._spawn = spawn
         self._on_unreachable = on_unreachable
+        self._request_seconds = request_seconds
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._opening = False
         self._closed = False
         self._not_before = 0.0
         self._waiting: list[_Question] = []
+        self._heartbeat: _Heartbeat | None = None
+        self._watched = False
+        self._watch_timer: asyncio.TimerHandle | None = None
+        self._failing_since: float | None = None
 
     def send(self, question: _Question) -> None:
         connection = self._connection
@@ -145,72 +174,190 @@ class _Link:
             question.on_response(None)
             return
         self._waiting.append(question)
-        self.open()
+        self._open()
 
-    def open(self) -> None:
-        if not self._opening and not self._closed and (self._connection is None or not self._connection.is_open):
-            self._opening = True
-            self._spawn(self._open(_CONNECT_SECONDS), f"connect to broker {self._broker_id}")
+    def watch(self) -> None:
+        if self._watched:
+            return
+        self._watched = True
+        self._failing_since = None
+        if self._connection is not None and self._connection.is_open:
+            self._heartbeat = _Heartbeat(self._connection)
+        else:
+            self._open()
+
+    def unwatch(self) -> None:
+        self._watched = False
+        self._stop_watching()
 
     def close(self) -> None:
         self._closed = True
+        self._stop_watching()
         if self._connection is not None:
             self._connection.close()
         self._fail_waiting()
 
-    async def _open(self, seconds: float) -> None:
+    def _stop_watching(self) -> None:
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+
+    # Connecting
+
+    def _open(self) -> None:
+        if not self._opening and not self._closed and (self._connection is None or not self._connection.is_open):
+            self._opening = True
+            self._spawn(self._open_first(), f"connect to broker {self._broker_id}")
+
+    async def _open_first(self) -> None:
         try:
-            connection = await self._connect(seconds)
+            connection = await self._connect(_CONNECT_SECONDS)
         finally:
             self._opening = False
-        if connection is None:
-            self._not_before = self._loop.time() + _PAUSE_SECONDS
-            self._fail_waiting()
-            return
-        if self._closed:
-            connection.close()
-            return
-        self._connection = connection
-        connection.closed.add_done_callback(self._lost)
-        waiting, self._waiting = self._waiting, []
-        for question in waiting:
-            self._ask(connection, question)
+        self._take(connection)
+        if connection is None and self._failing_since is not None:
+            if self._watched and self._loop.time() - self._failing_since > _PATIENCE_SECONDS:
+                self._on_unreachable(self._broker_id)
+
+    def _lost(self, closed: "asyncio.Future[ClientError]") -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+        if not self._closed and not self._opening:
+            logger.info("The connection to broker %d is lost: %s", self._broker_id, closed.result())
+            self._opening = True
+            self._spawn(self._open_again(), f"connect to broker {self._broker_id} again")
+
+    async def _open_again(self) -> None:
+        connection = None
+        try:
+            for seconds in _RECONNECT_SECONDS:
+                began = self._loop.time()
+                connection = await self._connect(seconds)
+                if connection is not None or self._loop.time() - began < seconds:
+                    break
+        finally:
+            self._opening = False
+        self._take(connection)
+        if connection is None and not self._closed:
+            self._on_unreachable(self._broker_id)
 
     async def _connect(self, seconds: float) -> Connection | None:
         address = self._address_of(self._broker_id)
         if address is None:
             return None
         try:
-            return await connect(address, connect_seconds=seconds, request_seconds=_REQUEST_SECONDS)
+            return await connect(address, connect_seconds=seconds, request_seconds=self._request_seconds)
         except ClientError as error:
-            logger.info("broker %d cannot be reached: %s", self._broker_id, error)
+            if self._failing_since is None:
+                logger.info("Broker %d cannot be reached: %s", self._broker_id, error)
             return None
 
-    def _lost(self, closed: "asyncio.Future[ClientError]") -> None:
-        if not self._closed and not self._opening:
-            logger.info("the connection to broker %d is lost: %s", self._broker_id, closed.result())
-            self._opening = True
-            self._spawn(self._open_again(), f"connect to broker {self._broker_id} again")
+    def _take(self, connection: Connection | None) -> None:
+        """Use a new connection, or do without."""
+        if connection is None:
+            self._go_without()
+        elif self._closed:
+            connection.close()
+        else:
+            self._failing_since = None
+            self._connection = connection
+            connection.closed.add_done_callback(self._lost)
+            if self._watched:
+                self._heartbeat = _Heartbeat(connection)
+            waiting, self._waiting = self._waiting, []
+            for question in waiting:
+                self._ask(connection, question)
 
-    async def _open_again(self) -> None:
-        await self._open(_RECONNECT_SECONDS)
-        if not self._closed and (self._connection is None or not self._connection.is_open):
-            self._on_unreachable(self._broker_id)
+    def _go_without(self) -> None:
+        now = self._loop.time()
+        self._not_before = now + _PAUSE_SECONDS
+        if self._failing_since is None:
+            self._failing_since = now
+        self._fail_waiting()
+        if self._watched and not self._closed:
+            if self._watch_timer is not None:
+                self._watch_timer.cancel()
+            self._watch_timer = self._loop.call_later(_WATCH_PAUSE_SECONDS, self._open)
+
+    # Asking
 
     def _ask(self, connection: Connection, question: _Question) -> None:
         try:
             kind = type(question.request)
             answer = connection.send(question.request, _RESPONSES[kind], at_least=_LOWEST_VERSIONS.get(kind, 0))
         except ClientError as error:
-            logger.info("broker %d was not asked: %s", self._broker_id, error)
+            logger.info("Broker %d was not asked: %s", self._broker_id, error)
             question.on_response(None)
             return
+        if self._heartbeat is not None:
+            self._heartbeat.expect_work(question.request, answer)
         answer.add_done_callback(lambda done: _tell(done, question.on_response))
 
     def _fail_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for question in waiting:
             question.on_response(None)
+
+
+class _Heartbeat:
+    """Small questions over a connection, to notice that nobody answers any more."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._missed = 0
+        self._allowed = 0
+        """Further heartbeats that may be missed, for the work that is under way."""
+        self._answer: asyncio.Future[ApiVersionsResponse] | None = None
+        self._timer = self._loop.call_later(_HEARTBEAT_SECONDS, self._beat)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def expect_work(self, request: Message, answer: "asyncio.Future[Message]") -> None:
+        """Be more patient until a request with much work is answered."""
+        beats = _partition_count(request) // _PARTITIONS_PER_HEARTBEAT
+        if beats:
+            self._allowed += beats
+            answer.add_done_callback(lambda _: self._worked(beats))
+
+    def _worked(self, beats: int) -> None:
+        self._allowed -= beats
+
+    def _beat(self) -> None:
+        self._timer = self._loop.call_later(_HEARTBEAT_SECONDS, self._beat)
+        if self._answer is None or self._answer.done():
+            self._missed = 0
+            self._ask()
+        else:
+            self._missed += 1
+            if self._missed >= _MOST_MISSED + self._allowed:
+                self.stop()
+                self._connection.abort()
+
+    def _ask(self) -> None:
+        try:
+            request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
+            self._answer = self._connection.send(request, ApiVersionsResponse)
+        except ClientError:
+            self.stop()  # The connection has ended, which its owner is about to hear.
+        else:
+            self._answer.add_done_callback(_look_away)
+
+
+def _partition_count(request: Message) -> int:
+    if isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
+        return sum(len(topic.partition_states) for topic in request.topic_states)
+    return 0
+
+
+def _look_away(answer: "asyncio.Future[ApiVersionsResponse]") -> None:
+    """Whether it failed is seen elsewhere."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _tell(answer: "asyncio.Future[Message]", on_response: OnResponse) -> None:

@@ -1,5 +1,8 @@
 """What a broker has only as a member of a cluster: the way to the others, and how it joins them.
 
+A connection to the controller is kept from the moment that it is known, so that its death is noticed at once; the
+controller, in turn, keeps one to every broker. What follows from a broken one is the controller's business.
+
 Loaded by ``broker.server`` when ``zookeeper.connect`` is set; a broker that is alone has none of this.
 """
 
@@ -10,14 +13,16 @@ from typing import Final
 from broker.broker_channel import ClusterChannel
 from broker.cluster_replication import ClusterReplication
 from broker.config import BrokerConfig
+from broker.controller_client import ControllerClient
 from broker.local_channel import LocalChannel
 from broker.replication.replica_manager import ReplicaManager
 from broker.supervisor import Supervisor
 from clients.connection import Address
-from coordinator.controller.cluster_image import MetadataCache, MetadataChange
+from coordinator.controller.cluster_image import ClusterImage, MetadataCache, MetadataChange
 from coordinator.controller.controller import Controller
 from coordinator.controller.membership import await_free_id
 from coordinator.metadata_store.store import Session
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +47,14 @@ class ClusterMember:
         """``listener_name``: of the listener over which brokers reach each other."""
         self._config = config
         self._broker_id = broker_id
+        self._local = local
         self._supervisor = supervisor
         self._session_seconds = config.zookeeper_session_timeout_ms / 1000
         self._metadata = metadata
         self._listener_name = listener_name
         self._controller: Controller | None = None
         self._replication: ClusterReplication | None = None
+        self._watched: set[int] = set()
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         metadata.add_listener(self._on_metadata_change)
         self.channel = ClusterChannel(
@@ -56,6 +63,7 @@ class ClusterMember:
             address_of=self._address_of,
             spawn=supervisor.spawn,
             on_unreachable=self._on_unreachable,
+            request_timeout_ms=config.controller_socket_timeout_ms,
         )
 
     async def await_free_id(self, session: Session) -> None:
@@ -65,6 +73,7 @@ class ClusterMember:
     def follow(self, controller: Controller, replicas: ReplicaManager) -> None:
         """Work with this broker's controller from now on, and replicate with the others."""
         self._controller = controller
+        self._local.serve_controller(controller, self._supervisor.spawn)
         self._replication = ClusterReplication(
             self._config,
             replicas,
@@ -83,6 +92,28 @@ class ClusterMember:
         except TimeoutError:
             logger.warning("No controller has spoken to this broker yet; it goes on without knowing the cluster")
 
+    async def leave(self) -> None:
+        """Have others lead what this broker leads, as long as there are others. It is about to stop."""
+        config, controller = self._config, self._controller
+        if not config.controlled_shutdown_enable or controller is None:
+            return
+        client = ControllerClient(controller, self.channel, config)
+        for attempt in range(config.controlled_shutdown_max_retries):
+            if not self._metadata.image.brokers.keys() - {self._broker_id}:
+                return
+            if attempt:
+                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+            request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=controller.broker_epoch)
+            response = await client.ask(request)
+            if isinstance(response, ControlledShutdownResponse) and not response.error_code:
+                remaining = len(response.remaining_partitions)
+                if not remaining:
+                    return
+                logger.warning("No other broker can lead %d partitions of this one yet", remaining)
+            else:
+                logger.info("The controller did not help to leave the cluster: %s", response)
+        logger.warning("Broker %d stops while it still leads partitions", self._broker_id)
+
     def close(self) -> None:
         if self._replication is not None:
             self._replication.stop()
@@ -91,6 +122,18 @@ class ClusterMember:
     def _on_metadata_change(self, change: MetadataChange) -> None:
         if not self._told.done():
             self._told.set_result(None)
+        self._watch(self._whom_to_watch(change.after))
+
+    def _whom_to_watch(self, image: ClusterImage) -> set[int]:
+        watched = set(image.brokers) if image.controller_id == self._broker_id else {image.controller_id}
+        return watched & image.brokers.keys() - {self._broker_id}
+
+    def _watch(self, wanted: set[int]) -> None:
+        for broker_id in sorted(self._watched - wanted):
+            self.channel.unwatch(broker_id)
+        for broker_id in sorted(wanted - self._watched):
+            self.channel.watch(broker_id)
+        self._watched = wanted
 
     def _address_of(self, broker_id: int) -> Address | None:
         """Where another broker listens for brokers. The controller is the first to know."""
@@ -99,4 +142,5 @@ class ClusterMember:
         return None if known is None else Address(known.host, known.port)
 
     def _on_unreachable(self, broker_id: int) -> None:
-        logger.warning("Broker %d cannot be reached", broker_id)
+        if self._controller is not None:
+            self._controller.report_unreachable(broker_id)

@@ -34,7 +34,6 @@ _ASYNCIO: Final = "one event loop does this work; there are no threads to count"
 _NO_KRAFT: Final = "the cluster is coordinated by ZooKeeper or by the embedded store, not by KRaft"
 _KERNEL: Final = "the kernel sizes socket buffers by itself"
 _FORMAT: Final = "there is one message format, version 2"
-_ALONE: Final = "clusters are not served yet"
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SLICES: Final = "what is read at once is small and fixed"
@@ -105,11 +104,9 @@ class BrokerConfig:
     default_replication_factor: int = integer(1, "Replicas of a topic for which nobody says it.", low=1)
     min_insync_replicas: int = integer(1, "In-sync replicas that acks=all demands.", low=1)
     unclean_leader_election_enable: bool = boolean(False, "Whether a replica out of sync may lead: loses records.")
-    auto_leader_rebalance_enable: bool = boolean(
-        True, "Whether leadership returns to preferred replicas.", unused=_ALONE
-    )
-    leader_imbalance_check_interval_seconds: int = long(300, "How often that is looked at.", low=1, unused=_ALONE)
-    leader_imbalance_per_broker_percentage: int = integer(10, "The imbalance that is tolerated.", low=0, unused=_ALONE)
+    auto_leader_rebalance_enable: bool = boolean(True, "Whether leadership returns to preferred replicas.")
+    leader_imbalance_check_interval_seconds: int = long(300, "How often that is looked at.", low=1)
+    leader_imbalance_per_broker_percentage: int = integer(10, "The imbalance that is tolerated.", low=0)
 
     # Logs
     log_dir: str = string("oncelog-data", "The data directory, if log.dirs is not set.")
@@ -182,13 +179,11 @@ class BrokerConfig:
         None, "Where consumers read: at the leader, or at a replica in their rack.",
         choices=(LEADER_SELECTOR, RACK_AWARE_SELECTOR),
     )  # fmt: skip
-    controlled_shutdown_enable: bool = boolean(
-        True, "Whether leadership moves away before a broker stops.", unused=_ALONE
-    )
-    controlled_shutdown_max_retries: int = integer(3, "How often that is tried.", unused=_ALONE)
-    controlled_shutdown_retry_backoff_ms: int = long(5_000, "How long between two tries.", unused=_ALONE)
+    controlled_shutdown_enable: bool = boolean(True, "Whether leadership moves away before a broker stops.")
+    controlled_shutdown_max_retries: int = integer(3, "How often that is tried.")
+    controlled_shutdown_retry_backoff_ms: int = long(5_000, "How long between two tries.")
     controller_socket_timeout_ms: int = integer(
-        30_000, "How long the controller waits for a broker.", low=1, unused=_ALONE
+        30_000, "How long a broker waits for the answer of another on the channel between them.", low=1
     )
     request_timeout_ms: int = integer(30_000, "How long a broker waits for another.", low=1)
 

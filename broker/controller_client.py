@@ -36,13 +36,13 @@ class ControllerClient:
         if self._controller.is_active:
             (result,) = await self._controller.create_topics([topic])
             return NO_ERROR if isinstance(result, TopicPlan) else result
-        response = await self._ask(_creation(topic, self._request_timeout_ms))
+        response = await self.ask(_creation(topic, self._request_timeout_ms))
         if not isinstance(response, CreateTopicsResponse):
             return NOT_CONTROLLER if self._controller.controller_id == NO_CONTROLLER else _NOT_ANSWERED
         (told,) = response.topics
         return ApiError(error_of(told.error_code), told.error_message)
 
-    async def _ask(self, request: Message) -> Message | None:
+    async def ask(self, request: Message) -> Message | None:
         """The answer of the broker that reigns, as far as is known; None if there is none."""
         if self._controller.controller_id == NO_CONTROLLER:
             return None

@@ -1,13 +1,20 @@
-"""Requests from this broker's controller and coordinators to brokers: to itself, by a plain call.
+"""Requests from this broker's controller, coordinators and replicas to brokers: to itself, by a plain call.
 
-Other brokers are not reached yet: whoever sends to one is told that the connection was lost.
+A broker that is alone has nothing else. Whoever sends to another broker is told that the connection was lost; the
+channel of a cluster's member reaches the others and leaves only this broker to this one.
 """
 
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
+from broker.replication.partition import Spawn
 from broker.replication.replica_manager import ReplicaManager
 from coordinator.controller.cluster_image import MetadataCache
+from coordinator.controller.controller import Controller
 from coordinator.ports import OnResponse
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -24,10 +31,17 @@ class LocalChannel:
         self._broker_id = broker_id
         self._metadata = metadata
         self._replicas: ReplicaManager | None = None
+        self._controller: Controller | None = None
+        self._spawn: Spawn | None = None
 
     def serve(self, replica_manager: ReplicaManager) -> None:
         """From now on requests to this broker are answered."""
         self._replicas = replica_manager
+
+    def serve_controller(self, controller: Controller, spawn: Spawn) -> None:
+        """From now on the controller is asked, too."""
+        self._controller = controller
+        self._spawn = spawn
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
         replicas = self._replicas
@@ -44,5 +58,22 @@ class LocalChannel:
                 on_response(replicas.apply_leader_and_isr(request))
             case StopReplicaRequest():
                 on_response(replicas.stop_replica(request))
+            case AlterPartitionRequest() if self._controller is not None:
+                self._ask(self._controller.alter_partition(request), on_response)
+            case ControlledShutdownRequest() if self._controller is not None:
+                self._ask(self._controller.controlled_shutdown(request), on_response)
             case _:
-                raise AssertionError(f"{type(request).__name__} is not a request between brokers")
+                raise AssertionError(f"{type(request).__name__} is not a request of a broker to itself")
+
+    def _ask(self, question: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
+        """Put a question to the controller, which takes its time. It is asked in a task of the broker's."""
+        assert self._spawn is not None, "the controller is served"
+
+        async def ask() -> None:
+            response = None
+            try:
+                response = await question
+            finally:
+                on_response(response)
+
+        self._spawn(ask(), "ask the controller")

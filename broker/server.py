@@ -218,6 +218,7 @@ class _Start:
             monitor.show(broker, dispatcher, server)
         await server.serve(dispatcher)
         if member is not None:
+            self._resources.push_async_callback(member.leave)
             await member.until_told()
 
     # The data directory
@@ -381,6 +382,10 @@ class _Start:
             ),
             unclean_leader_election=config.unclean_leader_election_enable,
             features={TRANSACTION_VERSION: config.oncelog_transaction_version},
+            balance_seconds=config.leader_imbalance_check_interval_seconds
+            if config.auto_leader_rebalance_enable
+            else None,
+            tolerated_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
         )
         return Controller(
             settings,

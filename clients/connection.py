@@ -135,6 +135,10 @@ class Connection(asyncio.Protocol):
         self._finish(ConnectionLost(f"the connection to {self.address} was closed"))
         self._transport.close()
 
+    def abort(self) -> None:
+        """End the connection at once, also if what is written cannot leave; whoever waits gets ``ConnectionLost``."""
+        self._fail(ConnectionLost(f"the connection to {self.address} was given up"))
+
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -6,6 +6,7 @@ from broker.dispatch import ApiHandler
 from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from broker.handlers.alter_configs import handle_alter_configs
+from broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
 from broker.handlers.api_versions import handle_api_versions
 from broker.handlers.create_partitions import handle_create_partitions
 from broker.handlers.create_topics import handle_create_topics
@@ -19,6 +20,7 @@ from broker.handlers.describe_log_dirs import handle_describe_log_dirs
 from broker.handlers.describe_producers import handle_describe_producers
 from broker.handlers.describe_topic_partitions import handle_describe_topic_partitions
 from broker.handlers.describe_transactions import handle_describe_transactions
+from broker.handlers.elect_leaders import handle_elect_leaders
 from broker.handlers.end_txn import handle_end_txn
 from broker.handlers.fetch import handle_fetch
 from broker.handlers.find_coordinator import handle_find_coordinator
@@ -29,6 +31,7 @@ from broker.handlers.join_group import handle_join_group
 from broker.handlers.leave_group import handle_leave_group
 from broker.handlers.list_groups import handle_list_groups
 from broker.handlers.list_offsets import handle_list_offsets
+from broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
 from broker.handlers.list_transactions import handle_list_transactions
 from broker.handlers.metadata import handle_metadata
 from broker.handlers.offset_commit import handle_offset_commit
@@ -51,6 +54,7 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_add_offsets_to_txn,
         handle_add_partitions_to_txn,
         handle_alter_configs,
+        handle_alter_partition_reassignments,
         handle_api_versions,
         handle_create_partitions,
         handle_create_topics,
@@ -64,6 +68,7 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_describe_producers,
         handle_describe_topic_partitions,
         handle_describe_transactions,
+        handle_elect_leaders,
         handle_end_txn,
         handle_fetch,
         handle_find_coordinator,
@@ -74,6 +79,7 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_leave_group,
         handle_list_groups,
         handle_list_offsets,
+        handle_list_partition_reassignments,
         handle_list_transactions,
         handle_metadata,
         handle_offset_commit,
@@ -92,8 +98,16 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
 
 
 def _between_brokers() -> tuple[ApiHandler[Any], ...]:
+    from broker.handlers.alter_partition import handle_alter_partition
+    from broker.handlers.controlled_shutdown import handle_controlled_shutdown
     from broker.handlers.leader_and_isr import handle_leader_and_isr
     from broker.handlers.stop_replica import handle_stop_replica
     from broker.handlers.update_metadata import handle_update_metadata
 
-    return (handle_leader_and_isr, handle_stop_replica, handle_update_metadata)
+    return (
+        handle_alter_partition,
+        handle_controlled_shutdown,
+        handle_leader_and_isr,
+        handle_stop_replica,
+        handle_update_metadata,
+    )

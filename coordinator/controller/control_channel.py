@@ -39,13 +39,33 @@ class ControlChannel:
         self._on_response = on_response
         self._on_caught_up = on_caught_up
         self._outboxes: dict[int, _Outbox] = {}
+        self._waiting: list[asyncio.Future[None]] = []
 
     def send(self, broker_id: int, request: Message) -> None:
         outbox = self._outboxes.get(broker_id)
         if outbox is None:
-            outbox = _Outbox(broker_id, self._channel, self._on_response, self._on_caught_up)
+            outbox = _Outbox(broker_id, self._channel, self._on_answer, self._on_caught_up)
             self._outboxes[broker_id] = outbox
         outbox.send(request)
+
+    def all_told(self) -> "asyncio.Future[None]":
+        """Done when every broker that answers has answered everything that it was sent, or when all of this ends."""
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(told)
+        self._note_progress()
+        return told
+
+    def _on_answer(self, broker_id: int, request: Message, response: Message) -> None:
+        self._on_response(broker_id, request, response)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._note_progress)  # After the next request has left.
+
+    def _note_progress(self) -> None:
+        if all(outbox.is_idle or outbox.is_behind for outbox in self._outboxes.values()):
+            waiting, self._waiting = self._waiting, []
+            for told in waiting:
+                if not told.done():
+                    told.set_result(None)
 
     def is_behind(self, broker_id: int) -> bool:
         """Whether the broker has yet to be told everything afresh."""
@@ -57,11 +77,13 @@ class ControlChannel:
         outbox = self._outboxes.pop(broker_id, None)
         if outbox is not None:
             outbox.close()
+            self._note_progress()
 
     def close(self) -> None:
         """Nothing is sent any more, to nobody."""
         for broker_id in list(self._outboxes):
             self.forget(broker_id)
+        self._note_progress()
 
 
 class _Outbox:
@@ -81,6 +103,10 @@ class _Outbox:
         self._timer: asyncio.TimerHandle | None = None
         self._sending = False
         self._closed = False
+
+    @property
+    def is_idle(self) -> bool:
+        return self._under_way is None and not self._queue
 
     def send(self, request: Message) -> None:
         if self._closed or self.is_behind:

@@ -74,6 +74,7 @@ T = TypeVar("T")
 
 _FIRST_RETRY_SECONDS: Final = 0.1
 _LONGEST_RETRY_SECONDS: Final = 5.0
+_TELLING_SECONDS: Final = 1.0
 _UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 
@@ -407,7 +408,10 @@ class Controller:
         async def move(office: Office) -> ControlledShutdownResponse:
             return await move_leaderships_away(office.reign, request, self._unclean_allowed)
 
-        return await self._as_controller(move, ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER))
+        response = await self._as_controller(move, ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER))
+        if self._office is not None:  # The new leaders should know it before the old one is gone.
+            await asyncio.wait([self._office.reign.all_told()], timeout=_TELLING_SECONDS)
+        return response
 
     # What clients ask
 

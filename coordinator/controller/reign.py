@@ -6,6 +6,7 @@ noticing changes nothing (``ControllerMoved``). An ended reign writes nothing, s
 whoever still holds it gets ``ControllerMoved`` after whatever it awaits.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from coordinator.controller.cluster_state import ClusterState
@@ -88,6 +89,10 @@ class Reign:
         for broker_id, request in requests.build():
             self._must_go_on()
             self._control.send(broker_id, request)
+
+    def all_told(self) -> "asyncio.Future[None]":
+        """Done when every broker that answers has answered everything that it was sent."""
+        return self._control.all_told()
 
     def forget(self, broker_id: int) -> None:
         """A broker is gone: what it was still to be told is of no use to it."""

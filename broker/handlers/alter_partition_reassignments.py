@@ -1,0 +1,60 @@
+"""AlterPartitionReassignments (API key 45): move partitions to other brokers, or take such a move back (KIP-455).
+
+Each partition succeeds or fails on its own. The answer comes when the move has begun; ListPartitionReassignments tells
+how long it lasts. Only the controller moves partitions; who may alter the cluster may ask. The time-out is not needed.
+
+Versions: 1 can forbid that the number of replicas changes.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from coordinator.controller.api_error import ApiError
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1")
+def handle_alter_partition_reassignments(
+    broker: "Broker", context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> Outcome:
+    if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _refused(_DENIED)
+    return _alter(broker, request)
+
+
+async def _alter(broker: "Broker", request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    targets = {
+        TopicPartition(topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    may_resize = request.allow_replication_factor_change
+    results = await broker.controller.alter_reassignments(targets, may_resize=may_resize)
+    if isinstance(results, ApiError):
+        return _refused(results)
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for (name, index), error in results.items():
+        topics.setdefault(name, ReassignableTopicResponse(name=name)).partitions.append(
+            ReassignablePartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+        )
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=may_resize, responses=list(topics.values())
+    )
+
+
+def _refused(error: ApiError) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)

@@ -1,0 +1,28 @@
+"""ControlledShutdown (API key 7): a broker is about to stop and asks the controller to lead its partitions elsewhere.
+
+The answer names the partitions that the broker still leads although they have other replicas; it asks again later, or
+stops all the same. Only the controller can help. The connection's next request need not wait.
+
+Versions: 0 has a request header of its own, without a client id, and is not served. 2 tells which life of the broker
+stops.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.control_plane import why_not_a_broker
+from broker.dispatch import Outcome, RequestContext, handles
+from protocol.api_keys import ApiKey
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+@handles(ApiKey.CONTROLLED_SHUTDOWN, versions="1-3")
+def handle_controlled_shutdown(
+    broker: "Broker", context: RequestContext, request: ControlledShutdownRequest
+) -> Outcome:
+    error = why_not_a_broker(broker, context)
+    if error:
+        return ControlledShutdownResponse(error_code=error)
+    return broker.supervisor.spawn(broker.controller.controlled_shutdown(request), "controlled shutdown")

@@ -1,0 +1,74 @@
+"""ElectLeaders (API key 43): elect leaders of partitions now (KIP-460).
+
+When the answer comes, the new leaders are known here. Null asks for all partitions; those that need no election are
+left out of the answer then. Only the controller elects; who may alter the cluster may ask.
+
+Versions: 0 knows preferred elections only, and has no error for the whole request; 2 is flexible.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from coordinator.controller.api_error import ApiError
+from coordinator.controller.leader_elections import ElectionType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionElectionResult,
+    ReplicaElectionResult,
+)
+from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+_UNKNOWN_TYPE: Final = ApiError(ErrorCode.INVALID_REQUEST, "There is no such type of election.")
+
+
+def refuse_elect_leaders(request: ElectLeadersRequest, version: int, error: ErrorCode) -> ElectLeadersResponse:
+    """The error for the request, and for every partition that it names."""
+    return _refused(request, ApiError(error))
+
+
+@handles(ApiKey.ELECT_LEADERS, versions="0-2", error_response=refuse_elect_leaders)
+def handle_elect_leaders(broker: "Broker", context: RequestContext, request: ElectLeadersRequest) -> Outcome:
+    if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _refused(request, _DENIED)
+    if request.election_type not in ElectionType.__members__.values():
+        return _refused(request, _UNKNOWN_TYPE)
+    return _elect(broker, request)
+
+
+async def _elect(broker: "Broker", request: ElectLeadersRequest) -> ElectLeadersResponse:
+    named = request.topic_partitions
+    partitions = None if named is None else _partitions(request)
+    results = await broker.controller.elect_leaders(partitions, ElectionType(request.election_type))
+    return _refused(request, results) if isinstance(results, ApiError) else _response(results)
+
+
+def _partitions(request: ElectLeadersRequest) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.topic, index) for topic in request.topic_partitions or () for index in topic.partitions
+    ]
+
+
+def _refused(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
+    response = _response(dict.fromkeys(_partitions(request), error))
+    response.error_code = error.code
+    return response
+
+
+def _response(results: dict[TopicPartition, ApiError]) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for partition, error in results.items():
+        topic = topics.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
+        topic.partition_result.append(
+            PartitionElectionResult(
+                partition_id=partition.partition, error_code=error.code, error_message=error.message
+            )
+        )
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))

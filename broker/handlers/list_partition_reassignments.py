@@ -1,0 +1,70 @@
+"""ListPartitionReassignments (API key 46): which partitions are being moved to other brokers (KIP-455).
+
+Null asks for all of them; partitions that are named and not moving are left out. Only the controller knows; who may
+describe the cluster may ask. The time-out is not needed.
+
+Versions: 0.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from coordinator.controller.api_error import ApiError
+from coordinator.metadata_store.znodes import ReplicaAssignment
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+_DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0")
+def handle_list_partition_reassignments(
+    broker: "Broker", context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> Outcome:
+    if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _refused(_DENIED)
+    return _list(broker, request)
+
+
+async def _list(broker: "Broker", request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    moving = await broker.controller.reassignments()
+    if isinstance(moving, ApiError):
+        return _refused(moving)
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for partition, assignment in moving.items():
+        if _is_asked_for(partition, request):
+            topic = topics.setdefault(partition.topic, OngoingTopicReassignment(name=partition.topic))
+            topic.partitions.append(_ongoing(partition.partition, assignment))
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))
+
+
+def _is_asked_for(partition: TopicPartition, request: ListPartitionReassignmentsRequest) -> bool:
+    if request.topics is None:
+        return True
+    return any(
+        topic.name == partition.topic and partition.partition in topic.partition_indexes for topic in request.topics
+    )
+
+
+def _ongoing(index: int, assignment: ReplicaAssignment) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=index,
+        replicas=list(assignment.replicas),
+        adding_replicas=list(assignment.adding),
+        removing_replicas=list(assignment.removing),
+    )
+
+
+def _refused(error: ApiError) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
