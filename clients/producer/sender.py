@@ -297,6 +297,7 @@ class Sender:
         names: dict[bytes, str],
         future: "asyncio.Future[ProduceResponse]",
     ) -> None:
+        future.exception()  # Looked at, even if nobody takes the answer any more.
         self._answers.append(_Answer(link, batches, names, future))
         self._woken.set()
 

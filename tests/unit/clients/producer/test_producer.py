@@ -1,6 +1,7 @@
 """The producer against brokers that do what the script says, in virtual time: what the wire and the clock do to it."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable
 from typing import Any
 
@@ -544,7 +545,7 @@ async def test_closing_sends_what_was_accepted() -> None:
 
 
 @in_virtual_time
-async def test_closing_has_an_end_and_fails_what_is_left() -> None:
+async def test_closing_has_an_end_and_fails_what_is_left(caplog: pytest.LogCaptureFixture) -> None:
     """B78."""
     stage = Stage(partitions=1)
     stage.broker.script[ProduceRequest] = Reaction.SILENCE
@@ -557,6 +558,9 @@ async def test_closing_has_an_end_and_fails_what_is_left() -> None:
         assert asyncio.get_running_loop().time() - started == pytest.approx(3.0, abs=0.1)
         assert [type(future.exception()) for future in futures] == [ProducerClosed, ProducerClosed]
         assert isinstance(await outcome(waiting), ProducerClosed)
+    del producer, waiting, futures
+    gc.collect()
+    assert not caplog.records  # No future that nobody looked at.
 
 
 @in_virtual_time
