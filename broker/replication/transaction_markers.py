@@ -12,10 +12,15 @@ transaction also sees its offsets.
 A marker that is sent again finds its transaction ended. It is appended once more and changes nothing. In version 2 of
 the transaction protocol it is told from one that comes late, into the next transaction, by its epoch: that one is
 refused (KIP-1228; ``ProducerStateEntry.accepts_marker``).
+
+Replication is not waited for without end: REQUEST_TIMED_OUT makes the coordinator send the marker again. The answers of
+a connection leave in order, so those of other transactions wait behind this one; and a connection on which nothing is
+answered for long is given up, with all that is under way on it.
 """
 
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from broker.replication.partition import ACKS_ALL
 from broker.storage.partition_log import AppendOrigin
@@ -37,6 +42,9 @@ if TYPE_CHECKING:
 
 OnWritten: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
 
+_LONGEST_WAIT_SECONDS: Final = 15.0
+"""Half of what a coordinator waits for the answer, by default."""
+
 
 class OnOffsetsMarker(Protocol):
     """Hears of each marker that was appended to a partition of ``__consumer_offsets``."""
@@ -47,7 +55,7 @@ class OnOffsetsMarker(Protocol):
 class MarkerWrite:
     """One WriteTxnMarkers request: appends at once, reports when everything is replicated or failed."""
 
-    __slots__ = ("_now_ms", "_on_offsets_marker", "_on_written", "_replicas", "_response", "_unfinished")
+    __slots__ = ("_now_ms", "_on_offsets_marker", "_on_written", "_replicas", "_response", "_timer", "_unfinished")
 
     def __init__(
         self, replicas: "ReplicaManager", on_offsets_marker: OnOffsetsMarker, now_ms: int, on_written: OnWritten
@@ -57,8 +65,9 @@ class MarkerWrite:
         self._now_ms = now_ms
         self._on_written = on_written
         self._response = WriteTxnMarkersResponse()
+        self._timer: asyncio.TimerHandle | None = None
         self._unfinished = 1
-        """Partitions that are not settled, and one for the walk over the request itself."""
+        """Partitions that are not settled, and one for the walk over the request itself; 0 when it is answered."""
 
     def start(self, request: WriteTxnMarkersRequest) -> None:
         """``on_written`` is called once, possibly before this returns."""
@@ -74,11 +83,14 @@ class MarkerWrite:
                     self._unfinished += 1
                     self._write(marker, topic.name, partition_result)
         self._finish_one()
+        if self._unfinished:
+            self._timer = asyncio.get_running_loop().call_later(_LONGEST_WAIT_SECONDS, self._answer)
 
     def _write(self, marker: WritableTxnMarker, topic: str, result: WritableTxnMarkerPartitionResult) -> None:
         def settle(error: ErrorCode) -> None:
-            result.error_code = error
-            self._finish_one()
+            if self._unfinished:
+                result.error_code = error
+                self._finish_one()
 
         partition = self._replicas.led_partition((topic, result.partition_index))
         if isinstance(partition, ErrorCode):
@@ -103,9 +115,17 @@ class MarkerWrite:
             return
         if topic == GROUP_METADATA_TOPIC_NAME:
             self._on_offsets_marker(result.partition_index, marker.producer_id, commit=marker.transaction_result)
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT  # Unless it is settled before.
         partition.when_replicated(info.last_offset + 1, settle)
 
     def _finish_one(self) -> None:
-        self._unfinished -= 1
-        if not self._unfinished:
-            self._on_written(self._response)
+        if self._unfinished > 1:
+            self._unfinished -= 1
+        else:
+            self._answer()
+
+    def _answer(self) -> None:
+        self._unfinished = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_written(self._response)

@@ -226,6 +226,22 @@ async def test_the_answer_waits_for_replication() -> None:
 
 
 @in_virtual_time
+async def test_what_is_not_replicated_in_time_is_told_so_and_what_comes_after_it_is_not_kept_waiting() -> None:
+    """B16: answers of a connection leave in order, and among them are those that may let the replicas go on."""
+    broker = ReplicaSide()
+    broker.lead("t", 2, replicas=(ME, OTHER))
+    answer = await call(broker, markers(("t", 0), ("t", 1)))
+    broker.follower_fetched(1, "t", 1)
+    started = asyncio.get_running_loop().time()
+    assert errors(await answer) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    assert asyncio.get_running_loop().time() - started < broker.config.request_timeout_ms / 1000
+    again = await call(broker, markers(("t", 0)))
+    broker.follower_fetched(2, "t", 0)
+    assert errors(await again) == [ErrorCode.NONE]
+    assert errors(await answer) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE], "it was told, and stays told"
+
+
+@in_virtual_time
 async def test_a_leader_that_resigns_meanwhile_says_so() -> None:
     broker = ReplicaSide()
     broker.lead(replicas=(ME, OTHER))
