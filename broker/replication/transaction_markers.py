@@ -92,6 +92,9 @@ class MarkerWrite:
                 result.error_code = error
                 self._finish_one()
 
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            settle(ErrorCode.INVALID_REQUEST)
+            return
         partition = self._replicas.led_partition((topic, result.partition_index))
         if isinstance(partition, ErrorCode):
             settle(partition)

@@ -188,6 +188,17 @@ async def test_a_stale_marker_of_version_2_materialises_no_offsets() -> None:
     assert broker.offsets_markers == []
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-7, 3), (5, -1)])
+@in_virtual_time
+async def test_a_marker_of_nobody_is_not_written(producer_id: int, epoch: int) -> None:
+    """It would end nothing, and a producer that is known by epoch -1 could begin anywhere."""
+    broker = ReplicaSide()
+    broker.lead()
+    request = markers(("t", 0), producer_id=producer_id, epoch=epoch)
+    assert errors(await call(broker, request)) == [ErrorCode.INVALID_REQUEST]
+    assert written(broker) == []
+
+
 @in_virtual_time
 async def test_each_partition_has_its_own_error() -> None:
     """B15, B16: partitions that are gone or led elsewhere do not keep the others from their marker."""
