@@ -62,9 +62,9 @@ class _Creation:
         self._states = dict(self._first_states())
 
     def _first_states(self) -> Iterator[tuple[TopicPartition, PartitionState]]:
-        up = self._reign.state.brokers.keys()
         for index in range(min(self.plan.partition_count, PARTITIONS_PER_MULTI)):
-            state = initial_state(self.plan.assignment.partitions[index].replicas, up, self._reign.epoch)
+            replicas = self.plan.assignment.partitions[index].replicas
+            state = initial_state(replicas, self._reign.state.usable_brokers(replicas), self._reign.epoch)
             if state is not None:
                 yield TopicPartition(self.plan.name, index), state
 

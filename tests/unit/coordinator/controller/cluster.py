@@ -159,6 +159,8 @@ class ClusterUnderTest:
         self.rng = random.Random(seed)
         self.brokers: dict[int, NotingBroker] = {}
         self.members: dict[int, Member] = {}
+        self.balance: tuple[float | None, int] = (None, 10)
+        """How often leadership returns by itself, and what percentage away is tolerated."""
         self.refusals: dict[int, list[str]] = {}
         """Why a broker said that it cannot serve any more."""
         self.ensemble = self._open()
@@ -187,6 +189,8 @@ class ClusterUnderTest:
             defaults=TopicDefaults(partition_count=2, replication_factor=1),
             unclean_leader_election=unclean,
             features=begins_with,
+            balance_seconds=self.balance[0],
+            tolerated_imbalance_percentage=self.balance[1],
         )
         controller = Controller(
             settings,
@@ -258,8 +262,11 @@ class ClusterUnderTest:
 
 
 @asynccontextmanager
-async def running_cluster(*broker_ids: int, unclean: bool = False) -> AsyncIterator[ClusterUnderTest]:
+async def running_cluster(
+    *broker_ids: int, unclean: bool = False, balance: tuple[float | None, int] = (None, 10)
+) -> AsyncIterator[ClusterUnderTest]:
     cluster = ClusterUnderTest()
+    cluster.balance = balance
     try:
         if broker_ids:
             await cluster.start(*broker_ids, unclean=unclean)

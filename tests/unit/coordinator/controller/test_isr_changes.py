@@ -1,0 +1,215 @@
+"""What leaders propose, decided on what the controller knows, and written without overwriting anybody."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from coordinator.controller.cluster_state import ClusterState, LiveBroker, TopicState, VersionedState
+from coordinator.controller.isr_changes import IsrProposal, Outcome, decide
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.znodes import (
+    BrokerRegistration,
+    LeaderRecoveryState,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlteredPartition,
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    BrokerState,
+)
+from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.topic_partition import TopicPartition
+from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
+from tests.unit.coordinator.controller.test_controller import create, manual, state_of
+
+PARTITION = TopicPartition("t", 0)
+STATE = PartitionState(leader=1, leader_epoch=5, isr=(1, 2), controller_epoch=1)
+VERSION = 7
+
+
+def cluster_of(*live: int, state: PartitionState = STATE) -> ClusterState:
+    """Broker n is alive with epoch 100 + n; the partition has replicas 1, 2, 3."""
+    cluster = ClusterState()
+    for broker_id in live:
+        registration = BrokerRegistration(broker_id=broker_id, endpoints=())
+        cluster.brokers[broker_id] = LiveBroker(registration=registration, epoch=100 + broker_id)
+    assignment = TopicAssignment(topic_id=bytes(16), partitions={0: ReplicaAssignment(replicas=(1, 2, 3))})
+    topic = TopicState(assignment=assignment, version=0)
+    topic.states[0] = VersionedState(state=state, version=VERSION, mzxid=1)
+    cluster.put_topic("t", topic)
+    return cluster
+
+
+def proposal(isr: Mapping[int, int], **changes: int) -> IsrProposal:
+    usual = IsrProposal(leader=1, leader_epoch=5, partition_epoch=VERSION, isr=isr)
+    return replace(usual, **changes)
+
+
+def decided(asked: IsrProposal, cluster: ClusterState) -> PartitionState | Outcome:
+    return decide(asked, PARTITION, cluster, 9)
+
+
+ALL = {1: 101, 2: 102, 3: 103}
+
+
+class TestDecision:
+    def test_a_follower_that_caught_up_joins(self) -> None:
+        assert decided(proposal(ALL), cluster_of(1, 2, 3)) == replace(STATE, isr=(1, 2, 3), controller_epoch=9)
+
+    def test_a_follower_that_fell_behind_leaves_also_if_it_is_gone(self) -> None:
+        assert decided(proposal({1: 101}), cluster_of(1)) == replace(STATE, isr=(1,), controller_epoch=9)
+
+    def test_unknown_epochs_of_replicas_are_taken(self) -> None:
+        assert isinstance(decided(proposal(dict.fromkeys(ALL, -1)), cluster_of(1, 2, 3)), PartitionState)
+
+    @pytest.mark.parametrize(
+        ("asked", "error"),
+        [
+            (proposal(ALL, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+            (proposal(ALL, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
+            (proposal(ALL, partition_epoch=VERSION + 1), ErrorCode.NOT_CONTROLLER),
+            (proposal(ALL, partition_epoch=VERSION - 1), ErrorCode.INVALID_UPDATE_VERSION),
+            (proposal(ALL, leader=2), ErrorCode.INVALID_REQUEST),
+            (proposal({2: 102, 3: 103}), ErrorCode.INVALID_REQUEST),
+            (proposal(ALL | {4: 104}), ErrorCode.INVALID_REQUEST),
+            (proposal(ALL, leader_recovery_state=LeaderRecoveryState.RECOVERING), ErrorCode.INVALID_REQUEST),
+            (proposal({1: 101}, leader_recovery_state=LeaderRecoveryState.RECOVERING), ErrorCode.INVALID_REQUEST),
+            (proposal({1: 101}, leader_recovery_state=2), ErrorCode.INVALID_REQUEST),
+        ],
+    )
+    def test_refusals(self, asked: IsrProposal, error: ErrorCode) -> None:
+        assert decided(asked, cluster_of(1, 2, 3)) is error
+
+    def test_a_replica_that_is_not_alive_cannot_be_in_sync(self) -> None:
+        assert decided(proposal(ALL), cluster_of(1, 2)) is ErrorCode.INELIGIBLE_REPLICA
+
+    def test_a_replica_that_restarted_is_not_the_one_that_caught_up(self) -> None:
+        """B56"""
+        assert decided(proposal(ALL | {3: 99}), cluster_of(1, 2, 3)) is ErrorCode.INELIGIBLE_REPLICA
+
+    @pytest.mark.parametrize("reason", ["suspects", "leaving"])
+    def test_nothing_brings_back_a_broker_that_was_passed_over(self, reason: str) -> None:
+        cluster = cluster_of(1, 2, 3)
+        getattr(cluster, reason).add(3)
+        assert decided(proposal(ALL), cluster) is ErrorCode.INELIGIBLE_REPLICA
+
+    def test_a_suspect_that_is_still_in_sync_does_not_keep_others_out(self) -> None:
+        cluster = cluster_of(1, 2, 3)
+        cluster.suspects.add(2)
+        assert isinstance(decided(proposal(ALL), cluster), PartitionState)
+
+    def test_what_is_so_already_is_a_success_whatever_it_was_proposed_on(self) -> None:
+        cluster = cluster_of(1, 2, 3)
+        asked = proposal({2: 102, 1: 101}, partition_epoch=VERSION - 3)
+        assert decided(asked, cluster) == cluster.state(PARTITION)
+
+    def test_a_leader_that_has_recovered_says_so(self) -> None:
+        recovering = replace(STATE, isr=(1,), leader_recovery_state=LeaderRecoveryState.RECOVERING)
+        recovered = replace(recovering, controller_epoch=9, leader_recovery_state=LeaderRecoveryState.RECOVERED)
+        assert decided(proposal({1: 101}), cluster_of(1, state=recovering)) == recovered
+
+    def test_partitions_that_are_gone_or_going_are_unknown(self) -> None:
+        cluster = cluster_of(1, 2, 3)
+        cluster.topics_to_delete["t"] = None
+        assert decided(proposal(ALL), cluster) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert decide(proposal(ALL), TopicPartition("t", 1), cluster, 9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def request(cluster: ClusterUnderTest, topic_id: bytes, *wanted: AlterPartitionData) -> AlterPartitionRequest:
+    return AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=cluster.members[1].controller.broker_epoch,
+        topics=[AlterPartitionTopic(topic_id=topic_id, partitions=list(wanted))],
+    )
+
+
+def wanting(index: int, isr: list[int], *, leader_epoch: int = 0, partition_epoch: int = 0) -> AlterPartitionData:
+    return AlterPartitionData(
+        partition_index=index,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        new_isr_with_epochs=[BrokerState(broker_id=broker_id) for broker_id in isr],
+    )
+
+
+def topic_id_of(cluster: ClusterUnderTest, topic: str) -> bytes:
+    return cluster.brokers[1].metadata.image.topics[topic].topic_id
+
+
+def only(response: AlterPartitionResponse) -> list[AlteredPartition]:
+    assert response.error_code == ErrorCode.NONE
+    (topic,) = response.topics
+    return topic.partitions
+
+
+class TestRequest:
+    async def test_an_accepted_change_is_written_answered_and_told_to_all(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2, 3), (1, 2, 3)))
+            for broker in cluster.brokers.values():
+                broker.requests.clear()
+            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1, 3]), wanting(1, [1]))
+            first, second = only(await cluster.controller.alter_partition(asked))
+            assert (first.error_code, first.isr, first.leader_epoch, first.partition_epoch) == (0, [1, 3], 0, 1)
+            assert (second.error_code, second.isr, second.partition_epoch) == (0, [1], 1)
+            assert (await state_of(cluster, "t", 0)).isr == (1, 3)
+            assert (await state_of(cluster, "t", 1)).isr == (1,)
+            for broker in cluster.brokers.values():
+                assert broker.metadata.image.topics["t"].partitions[0].isr == (1, 3)
+                assert len(broker.of_type(UpdateMetadataRequest)) == 1
+
+    async def test_a_repeated_request_is_answered_as_the_first_was(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2, 3)))
+            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1, 3]))
+            first = await cluster.controller.alter_partition(asked)
+            assert await cluster.controller.alter_partition(asked) == first
+            assert cluster.ensemble.tree.get(paths.partition_state(PARTITION)).stat.version == 1  # type: ignore[union-attr]
+
+    async def test_somebody_elses_write_is_not_overwritten_and_spoils_no_other_partition(self) -> None:
+        """B59"""
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2, 3), (1, 2, 3)))
+            foreign = replace(await state_of(cluster, "t", 0), isr=(1, 2), controller_epoch=42)
+            await cluster.members[2].session.set(
+                paths.partition_state(PARTITION), znodes.encode_partition_state(foreign)
+            )
+            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1]), wanting(1, [1]))
+            first, second = only(await cluster.controller.alter_partition(asked))
+            assert (first.error_code, second.error_code) == (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.NONE)
+            assert await state_of(cluster, "t", 0) == foreign
+            again = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1], partition_epoch=1))
+            (third,) = only(await cluster.controller.alter_partition(again))
+            assert (third.error_code, third.isr, third.partition_epoch) == (ErrorCode.NONE, [1], 2)
+
+    async def test_unknown_topics_do_not_spoil_the_others(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            asked = request(cluster, bytes(15) + b"x", wanting(0, [1]))
+            asked.topics += request(cluster, topic_id_of(cluster, "t"), wanting(0, [1])).topics
+            response = await cluster.controller.alter_partition(asked)
+            assert [t.partitions[0].error_code for t in response.topics] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
+
+    async def test_a_former_life_of_a_leader_is_not_listened_to(self) -> None:
+        """B63"""
+        async with running_cluster(1, 2) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1]))
+            asked.broker_epoch -= 1
+            response = await cluster.controller.alter_partition(asked)
+            assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+            assert (await state_of(cluster, "t", 0)).isr == (1, 2)
+
+    async def test_only_the_controller_decides(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1]))
+            response = await cluster.members[2].controller.alter_partition(asked)
+            assert response.error_code == ErrorCode.NOT_CONTROLLER
