@@ -106,6 +106,13 @@ def test_what_has_come_of_a_paused_partition_is_kept_and_keeps_nobody_waiting() 
     assert buffer.size == 0
 
 
+def test_what_comes_of_a_partition_that_was_paused_meanwhile_keeps_nobody_waiting() -> None:
+    subscription, buffer = reading()
+    subscription[ORDERS].paused = True
+    assert buffer.add(completed(0, batch(0)))
+    assert buffer.size == 0
+
+
 def test_what_waits_while_a_position_is_validated_is_kept() -> None:
     subscription, buffer = reading()
     subscription[ORDERS].seek(FetchPosition(0, 2, Leader(1, 3)))

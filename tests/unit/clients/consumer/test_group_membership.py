@@ -428,6 +428,49 @@ async def test_commits_go_out_in_the_order_in_which_they_were_asked_for() -> Non
         assert sent == [1, 1, 1, 2]
 
 
+@in_virtual_time
+async def test_nothing_is_returned_between_an_automatic_commit_and_the_revocation_that_it_is_for() -> None:
+    """It would be returned again by the next owner, which begins where the commit says."""
+    broker, listener = GroupBroker(batches=3), Noting()
+    settings = {"assignors": ("range",), "enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
+    async with subscribed(broker, listener, **settings) as consumer:
+        assert len(await consumer.poll(5, 1)) == 1
+        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
+        await asyncio.sleep(3.01)
+        broker.answers[OffsetCommitRequest] = [Reaction.SILENCE]
+        assert await consumer.poll(0.5) == []
+        assert listener.told == [("assigned", [ORDERS])]
+        (commit,) = broker.seen(OffsetCommitRequest)
+        assert isinstance(commit, OffsetCommitRequest)
+        assert commit.topics[0].partitions[0].committed_offset == 1
+        for connection in list(broker.connections):
+            connection.transport.close()
+        records = await consumer.poll(60)
+        assert listener.told[1:] == [("revoked", [ORDERS]), ("assigned", [ORDERS])]
+        assert records[0].offset == 0  # The script remembers no commits.
+
+
+@in_virtual_time
+async def test_what_is_read_during_a_rebalance_is_committed_before_it_is_given_up() -> None:
+    broker, listener = GroupBroker(batches=3), Noting()
+    settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
+    async with subscribed(broker, listener, **settings) as consumer:
+        assert len(await consumer.poll(5, 1)) == 1
+        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
+        await asyncio.sleep(3.01)
+        loading = JoinGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        broker.answers[JoinGroupRequest] = [loading] * 6
+        broker.assignment = []
+        seen = 1
+        while consumer.assignment:
+            seen += len(await consumer.poll(1, 1))
+        assert seen == 6
+        assert listener.told[1:3] == [("revoked", [ORDERS]), ("assigned", [])]
+        commits = [r.topics[0].partitions[0].committed_offset for r in broker.seen(OffsetCommitRequest)]  # type: ignore[attr-defined]
+        assert commits == [1, 6]
+        assert len(broker.joins()) == 2 + 6 + 1 + 1  # The last one because something was given up.
+
+
 # What is committed
 
 
