@@ -16,7 +16,7 @@ from tests.interop.late_frames.history import History, Place, transactional_id_o
 
 PRODUCERS = 3
 CUT_AT_PRODUCE, CUT_AT_END, NOT_CUT = range(PRODUCERS)
-_FIRST_OF_VERSION_2 = {ApiKey.PRODUCE: 12, ApiKey.END_TXN: 5}
+_FIRST_OF_VERSION_2 = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
 
 
 class FeatureGates:
@@ -26,6 +26,8 @@ class FeatureGates:
         self._gates = frozenset(gates)
         self._histories: defaultdict[int, History] = defaultdict(History)
         self._held: list[LateFrame] = []
+        self._closed: list[Future[Forward | Cut]] = []
+        self._is_given_up = False
         self.stopped: Queue[tuple[Request, Future[Forward | Cut]]] = Queue()
         """Requests that wait, each with what opens its gate."""
         self.protocols: defaultdict[int, defaultdict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -44,11 +46,12 @@ class FeatureGates:
         self.protocols[producer][place.transaction].add(
             2 if first_of_2 is not None and request.version >= first_of_2 else 1
         )
-        if is_new and self._is_gate(producer, place):
-            gate: Future[Forward | Cut] = Future()
-            self.stopped.put((request, gate))
-            return Wait(gate)
-        return FORWARD
+        if self._is_given_up or not is_new or not self._is_gate(producer, place):
+            return FORWARD
+        gate: Future[Forward | Cut] = Future()
+        self._closed.append(gate)
+        self.stopped.put((request, gate))
+        return Wait(gate)
 
     def _is_gate(self, producer: int, place: Place) -> bool:
         api = ApiKey.END_TXN if producer == CUT_AT_END else ApiKey.PRODUCE
@@ -63,6 +66,13 @@ class FeatureGates:
             return
         self._held.append(LateFrame(request.frame, transactional_id, request.connection))
         gate.set_result(Cut())
+
+    def give_up(self) -> None:
+        """Stop nobody any more, so that clients end although the test has failed."""
+        self._is_given_up = True
+        for gate in self._closed:
+            if not gate.done():
+                gate.set_result(FORWARD)
 
     def answered(self, request: Request, answer: memoryview) -> Sequence[LateFrame]:
         return ()

@@ -56,18 +56,29 @@ def run_while_features_change(broker: BrokerProcess, changes: list[Callable[[], 
             threads.submit(live.client.run_phases, proxy.address, live.topic, live.topic, work)
             for live, proxy in zip(lives, proxies, strict=True)
         ]
-        for change in changes:
-            stopped = [
-                (live, *live.script.stopped.get(timeout=TIMEOUT_SECONDS)) for live in lives for _ in range(PRODUCERS)
-            ]
-            change()
-            for live, request, gate in stopped:
-                live.script.open(request, gate)
+        try:
+            for change in changes:
+                change_at_gates(lives, change)
+        finally:
+            for live in lives:
+                live.script.give_up()
         for live, client in zip(lives, running, strict=True):
             live.ended.extend(with_outcomes(work, client.result(2 * TIMEOUT_SECONDS)))
         for proxy in proxies:
             proxy.deliver_remaining()
     return lives
+
+
+def change_at_gates(lives: list[Live], change: Callable[[], object]) -> None:
+    """Wait until every producer of every client is stopped; change; let them go on."""
+    stopped = []
+    for live in lives:
+        for _ in range(PRODUCERS):
+            request, gate = live.script.stopped.get(timeout=TIMEOUT_SECONDS)
+            stopped.append((live.script, request, gate))
+    change()
+    for script, request, gate in stopped:
+        script.open(request, gate)
 
 
 @pytest.fixture
@@ -91,8 +102,7 @@ def lives(own_broker: BrokerProcess, kafka_tools: KafkaTools) -> list[Live]:
 @pytest.mark.skipif(TRANSACTION_VERSION < 2, reason="this broker does not have the feature")
 def test_live_producers_survive_a_downgrade_and_an_upgrade(lives: list[Live], own_broker: BrokerProcess) -> None:
     for live in lives:
-        ids = [f"{live.topic}-{producer}" for producer in range(PRODUCERS)]
-        observed = asyncio.run(observe(own_broker.address, live.topic, PARTITIONS, ids))
+        observed = asyncio.run(observe(own_broker.address, live.topic, PARTITIONS, PRODUCERS))
         assert judge(live.ended, observed).is_clean, (live.client.name, judge(live.ended, observed))
         surprises = [
             (transaction.producer, transaction.number, outcome.value)

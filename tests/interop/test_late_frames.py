@@ -6,7 +6,7 @@ import pytest
 
 from tests.interop.broker_under_test import TRANSACTION_VERSION
 from tests.interop.late_frames.client import VERSION_1, VERSION_2, PhasedClient
-from tests.interop.late_frames.experiment import FAULTS, run
+from tests.interop.late_frames.experiment import run
 from tests.processes import BrokerProcess
 
 Name = Callable[[str], str]
@@ -18,7 +18,7 @@ SEED = 1
 def test_version_2_keeps_every_transaction_whole(client: PhasedClient, broker: BrokerProcess, name: Name) -> None:
     outcome = run(client, broker.address, name("topic"), SEED)
     assert outcome.protocol_version == 2
-    assert sum(outcome.faults.values()) == FAULTS
+    assert outcome.late_frames >= 1_000
     assert outcome.verdict.is_clean, outcome
 
 

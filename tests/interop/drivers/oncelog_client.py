@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from clients.admin.admin import Admin
 from clients.admin.topics import NewTopic, TopicDescription
-from clients.consumer import Consumer, ConsumerConfig, ConsumerRecord, OffsetAndMetadata
+from clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
 from clients.errors import ClientError
 from clients.producer import Producer, ProducerConfig
 from protocol.topic_partition import TopicPartition
@@ -186,6 +186,7 @@ class PhasedProducer:
 
     def __init__(self, address: str, topic: str, transactional_id: str, protocol: Protocol) -> None:
         self._topic = topic
+        self._transactional_id = transactional_id
         self._config = ProducerConfig(
             bootstrap=address,
             transactional_id=transactional_id,
@@ -212,6 +213,11 @@ class PhasedProducer:
             producer.begin_transaction()
             for phase in transaction.phases:
                 await self._send(producer, phase)
+            if transaction.commits_offset:
+                offsets = {TopicPartition(self._topic, 0): OffsetAndMetadata(transaction.offset)}
+                await producer.send_offsets_to_transaction(
+                    offsets, ConsumerGroupMetadata(group_id=self._transactional_id)
+                )
         except ClientError:
             return await self._aborted(producer, Outcome.ABORT_FAILED)
         if not transaction.commit:

@@ -39,6 +39,7 @@ def print_run(broker: str, client: str, outcome: Run) -> None:
     transactions = sum(outcome.outcomes.values())
     print(f"{broker}, {client}, transaction protocol {outcome.protocol_version}, seed {outcome.seed}")
     print(f"  {transactions} transactions, {sum(outcome.faults.values())} late frames: {_spelled(outcome)}")
+    print(f"  {outcome.late_frames} of Produce, AddPartitionsToTxn and EndTxn")
     print("  " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in outcome.verdict.counts().items()))
     for (api, version, error), count in sorted(outcome.answers.items()):
         print(f"    {count:4} late {api.name} v{version} answered {error}")

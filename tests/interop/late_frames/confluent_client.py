@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.interop.drivers.driver import TIMEOUT_SECONDS
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction
@@ -35,21 +35,25 @@ class PhasedConfluent:
 def _run(address: str, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> list[Outcome]:
     outcomes: list[Outcome] = []
     while len(outcomes) < len(transactions):
-        settings = {"linger.ms": 1000, "retry.backoff.ms": 2, "reconnect.backoff.ms": 1}
+        settings: dict[str, int | str] = {"linger.ms": 1000, "retry.backoff.ms": 2, "reconnect.backoff.ms": 1}
+        # Else offsets may wait for ever once the connection to an only broker broke (confluentinc/librdkafka#5511).
+        settings |= {"metadata.recovery.strategy": "none"}
         producer = Producer({"bootstrap.servers": address, "transactional.id": transactional_id, **settings})
         producer.init_transactions(TIMEOUT_SECONDS)
         for transaction in transactions[len(outcomes) :]:
-            outcomes.append(_transaction(producer, topic, transaction))
+            outcomes.append(_transaction(producer, topic, transactional_id, transaction))
             if outcomes[-1] in (Outcome.COMMIT_FAILED, Outcome.ABORT_FAILED):
                 break
     return outcomes
 
 
-def _transaction(producer: Producer, topic: str, transaction: Transaction) -> Outcome:
+def _transaction(producer: Producer, topic: str, group: str, transaction: Transaction) -> Outcome:
     try:
         producer.begin_transaction()
         for phase in transaction.phases:
             _send(producer, topic, phase)
+        if transaction.commits_offset:
+            _commit_offset(producer, topic, group, transaction.offset)
     except KafkaException:
         return _aborted(producer, Outcome.ABORT_FAILED)
     if not transaction.commit:
@@ -70,6 +74,13 @@ def _send(producer: Producer, topic: str, phase: Phase) -> None:
     producer.flush(TIMEOUT_SECONDS)
     if errors != [None] * len(phase.values):
         raise KafkaException(next((error for error in errors if error is not None), None))
+
+
+def _commit_offset(producer: Producer, topic: str, group: str, offset: int) -> None:
+    # Only a consumer of librdkafka's can say what its group is; it need not consume.
+    consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": group, "log_level": 0})
+    metadata = consumer.consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], metadata, TIMEOUT_SECONDS)
 
 
 def _aborted(producer: Producer, unless_done: Outcome) -> Outcome:

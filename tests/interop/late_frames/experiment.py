@@ -21,7 +21,9 @@ from tests.interop.late_frames.workload import (
 
 PRODUCERS = 4
 TRANSACTIONS_EACH = 110
-FAULTS = 1_000
+FAULTS = 1_200
+LATE_APIS = (ApiKey.PRODUCE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN)
+"""A thousand faults at least are of these; the others are of TxnOffsetCommit and AddOffsetsToTxn."""
 _VERSION_2_END_TXN = 5
 
 
@@ -37,6 +39,11 @@ class Run:
     outcomes: Counter[Outcome]
     verdict: Verdict
 
+    @property
+    def late_frames(self) -> int:
+        """How many of ``LATE_APIS``."""
+        return sum(count for (_, api), count in self.faults.items() if api in LATE_APIS)
+
 
 def run(client: PhasedClient, broker_address: str, topic: str, seed: int, *, each: int = TRANSACTIONS_EACH) -> Run:
     """Run ``each`` transactions of every producer through a proxy and judge what is left. ``topic`` must not exist."""
@@ -46,8 +53,7 @@ def run(client: PhasedClient, broker_address: str, topic: str, seed: int, *, eac
     with ProxyThread(broker_address, script) as proxy:
         lines = client.run_phases(proxy.address, topic, topic, work)
         proxy.deliver_remaining()
-    ids = [f"{topic}-{producer}" for producer in range(PRODUCERS)]
-    observed = asyncio.run(observe(broker_address, topic, PARTITIONS, ids))
+    observed = asyncio.run(observe(broker_address, topic, PARTITIONS, PRODUCERS))
     ended = with_outcomes(work, lines)
     versions = proxy.record.versions(ApiKey.END_TXN)
     return Run(

@@ -14,7 +14,13 @@ _SHARE_WITH_FAULT = 0.9
 _LATER_TRANSACTIONS = (0, 1, 1, 1, 1, 2, 2, 5)
 _AT_CLOSE_SHARE = 0.02
 _MOST_ROUND_TRIPS = 4
-_POINTS = ((ApiKey.PRODUCE, 0), (ApiKey.PRODUCE, 0), (ApiKey.PRODUCE, 1), (ApiKey.END_TXN, 0))
+_POINTS = (
+    (ApiKey.PRODUCE, 0),
+    (ApiKey.PRODUCE, 0),
+    (ApiKey.PRODUCE, 1),
+    (ApiKey.TXN_OFFSET_COMMIT, 0),
+    (ApiKey.END_TXN, 0),
+)
 
 
 class Kind(Enum):

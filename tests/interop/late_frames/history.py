@@ -4,10 +4,12 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from protocol.api_keys import ApiKey
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.produce import ProduceRequest
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tests.frame_proxy.exchange import Request
 
 NEWEST_ADD_PARTITIONS_OF_CLIENTS = 3
@@ -58,6 +60,10 @@ def transactional_id_of(request: Request) -> str | None:
             return request.message(EndTxnRequest).transactional_id
         case ApiKey.ADD_PARTITIONS_TO_TXN if request.version <= NEWEST_ADD_PARTITIONS_OF_CLIENTS:
             return request.message(AddPartitionsToTxnRequest).v3_and_below_transactional_id
+        case ApiKey.ADD_OFFSETS_TO_TXN:
+            return request.message(AddOffsetsToTxnRequest).transactional_id
+        case ApiKey.TXN_OFFSET_COMMIT:
+            return request.message(TxnOffsetCommitRequest).transactional_id
         case ApiKey.INIT_PRODUCER_ID:
             return request.message(InitProducerIdRequest).transactional_id
         case _:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
+from clients.admin.group_offsets import committed_offsets
 from clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from clients.admin.transactions import describe_transaction
 from clients.cluster import Cluster, parse_bootstrap
@@ -13,12 +14,14 @@ from protocol.topic_partition import TopicPartition
 from tests.interop.late_frames.verdict import Observation
 
 _SECONDS = 30.0
+_STABLE_SECONDS = 2.0
 _BEING_COMPLETED = {"PrepareCommit", "PrepareAbort"}
 _OPEN = _BEING_COMPLETED | {"Ongoing"}
 
 
-async def observe(address: str, topic: str, partitions: int, transactional_ids: Sequence[str]) -> Observation:
-    """Wait until what is being completed is complete, then read."""
+async def observe(address: str, topic: str, partitions: int, producers: int) -> Observation:
+    """Wait until what is being completed is complete, then read. Transactional ids are ``<topic>-<producer>``."""
+    transactional_ids = [f"{topic}-{producer}" for producer in range(producers)]
     all_partitions = [TopicPartition(topic, index) for index in range(partitions)]
     cluster = Cluster(parse_bootstrap(address), rng=Random(0))
     try:
@@ -26,11 +29,29 @@ async def observe(address: str, topic: str, partitions: int, transactional_ids: 
             states = [f"{id} {await _settled_state(cluster, id)}" for id in transactional_ids]
             committed, stable_ends = await _read(cluster, all_partitions, read_committed=True)
             uncommitted, ends = await _read(cluster, all_partitions, read_committed=False)
+            offsets, unstable = await _offsets(address, TopicPartition(topic, 0), transactional_ids)
     finally:
         await cluster.close()
     held_back = [f"{tp} {stable_ends[tp]} < {ends[tp]}" for tp in all_partitions if stable_ends[tp] < ends[tp]]
     open_ids = [state for state in states if state.split()[1] in _OPEN]
-    return Observation(committed=committed, uncommitted=uncommitted, undecided=[*held_back, *open_ids])
+    undecided = [*held_back, *unstable, *open_ids]
+    return Observation(committed=committed, uncommitted=uncommitted, offsets=offsets, undecided=undecided)
+
+
+async def _offsets(address: str, partition: TopicPartition, groups: Sequence[str]) -> tuple[dict[int, int], list[str]]:
+    """What each group has committed for a partition, and the groups that an open transaction keeps from saying so."""
+    found: dict[int, int] = {}
+    unstable: list[str] = []
+    async with Cluster(parse_bootstrap(address), rng=Random(0), operation_seconds=_STABLE_SECONDS) as cluster:
+        for producer, group in enumerate(groups):
+            try:
+                committed = await committed_offsets(cluster, group, require_stable=True)
+            except BrokerRefused as refused:
+                unstable.append(str(refused))
+                continue
+            if partition in committed:
+                found[producer] = committed[partition].offset
+    return found, unstable
 
 
 async def _settled_state(cluster: Cluster, transactional_id: str) -> str:

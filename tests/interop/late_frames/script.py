@@ -7,6 +7,7 @@ from struct import Struct
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.framing import encode_request, parse_request_header, parse_response
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -15,6 +16,7 @@ from protocol.messages.add_partitions_to_txn import (
 )
 from protocol.messages.end_txn import EndTxnResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from protocol.records.record_batch import BatchHeader, read_header
 from tests.frame_proxy.exchange import Request
 from tests.frame_proxy.script import FORWARD, Action, Cut, Delay, LateFrame
@@ -153,6 +155,11 @@ def _errors(api: ApiKey, version: int, answer: memoryview) -> Iterator[str]:
             codes = [p.error_code for topic in produced.responses for p in topic.partition_responses]
         case ApiKey.END_TXN:
             codes = [parse_response(EndTxnResponse, version, answer)[1].error_code]
+        case ApiKey.ADD_OFFSETS_TO_TXN:
+            codes = [parse_response(AddOffsetsToTxnResponse, version, answer)[1].error_code]
+        case ApiKey.TXN_OFFSET_COMMIT:
+            _, committed = parse_response(TxnOffsetCommitResponse, version, answer)
+            codes = [p.error_code for offsets in committed.topics for p in offsets.partitions]
         case _:
             _, added = parse_response(AddPartitionsToTxnResponse, version, answer)
             topics = [t for result in added.results_by_transaction for t in result.topic_results]

@@ -3,25 +3,34 @@
 from tests.interop.late_frames.verdict import Observation, Verdict, judge
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction
 
-COMMITTED = Transaction(0, 0, True, (Phase(0, ("0/0/0/0",)), Phase(1, ("0/0/1/0",))))
-ABORTED = Transaction(0, 1, False, (Phase(0, ("0/1/0/0",)),))
+COMMITTED = Transaction(0, 0, True, (Phase(0, ("0/0/0/0",)), Phase(1, ("0/0/1/0",))), commits_offset=True)
+ABORTED = Transaction(0, 1, False, (Phase(0, ("0/1/0/0",)),), commits_offset=True)
 BOTH = [(COMMITTED, Outcome.COMMITTED), (ABORTED, Outcome.ABORTED)]
 WRITTEN = {0: ["0/0/0/0", "0/1/0/0"], 1: ["0/0/1/0"]}
 
 
-def found(committed: dict[int, list[str]], *, undecided: tuple[str, ...] = ()) -> dict[str, int]:
-    verdict = judge(BOTH, Observation(committed=committed, uncommitted=WRITTEN, undecided=undecided))
+def found(
+    committed: dict[int, list[str]], *, offset: int = COMMITTED.offset, undecided: tuple[str, ...] = ()
+) -> dict[str, int]:
+    observed = Observation(committed=committed, uncommitted=WRITTEN, offsets={0: offset}, undecided=undecided)
+    verdict = judge(BOTH, observed)
     return {name: count for name, count in verdict.counts().items() if count}
 
 
 def test_what_was_committed_and_nothing_else_is_clean() -> None:
-    verdict = judge(BOTH, Observation(committed={0: ["0/0/0/0"], 1: ["0/0/1/0"]}, uncommitted=WRITTEN, undecided=()))
+    verdict = judge(
+        BOTH, Observation(committed={0: ["0/0/0/0"], 1: ["0/0/1/0"]}, uncommitted=WRITTEN, offsets={0: 1}, undecided=())
+    )
     assert verdict.is_clean
     assert verdict == Verdict()
 
 
 def test_a_part_of_a_committed_transaction_is_torn() -> None:
     assert found({0: ["0/0/0/0"], 1: []}) == {"torn": 1}
+
+
+def test_an_offset_that_did_not_go_with_the_last_commit_is_torn() -> None:
+    assert found({0: ["0/0/0/0"], 1: ["0/0/1/0"]}, offset=ABORTED.offset) == {"torn": 1}
 
 
 def test_none_of_a_committed_transaction_is_lost() -> None:
@@ -38,19 +47,20 @@ def test_a_record_is_there_once() -> None:
 
 def test_a_record_that_was_written_twice_is_duplicated_even_if_only_one_is_committed() -> None:
     twice = {0: [*WRITTEN[0], "0/0/0/0"], 1: WRITTEN[1]}
-    observed = Observation(committed={0: ["0/0/0/0"], 1: ["0/0/1/0"]}, uncommitted=twice, undecided=())
+    observed = Observation(committed={0: ["0/0/0/0"], 1: ["0/0/1/0"]}, uncommitted=twice, offsets={0: 1}, undecided=())
     assert judge(BOTH, observed).counts()["duplicated"] == 1
 
 
 def test_an_unknown_commit_may_be_either_but_whole() -> None:
     unknown = [(COMMITTED, Outcome.COMMIT_FAILED)]
     for visible, torn in (([], 0), (["0/0/0/0", "0/0/1/0"], 0), (["0/0/1/0"], 1)):
-        observed = Observation(committed={0: visible}, uncommitted=WRITTEN, undecided=())
+        offsets = {0: COMMITTED.offset} if visible else {}
+        observed = Observation(committed={0: visible}, uncommitted=WRITTEN, offsets=offsets, undecided=())
         assert judge(unknown, observed).counts()["torn"] == torn
 
 
 def test_an_unfinished_abort_shows_nothing() -> None:
-    observed = Observation(committed={0: ["0/1/0/0"]}, uncommitted=WRITTEN, undecided=())
+    observed = Observation(committed={0: ["0/1/0/0"]}, uncommitted=WRITTEN, offsets={0: 1}, undecided=())
     assert judge([(ABORTED, Outcome.ABORT_FAILED)], observed).counts()["aborted_but_visible"] == 1
 
 
@@ -58,7 +68,7 @@ def test_the_order_of_a_producer_is_kept_in_a_partition() -> None:
     first, then = (Transaction(0, number, True, (Phase(0, (f"0/{number}/0/0",)),)) for number in (2, 10))
     ended = [(first, Outcome.COMMITTED), (then, Outcome.COMMITTED)]
     for values, reordered in ((["0/2/0/0", "0/10/0/0"], 0), (["0/10/0/0", "0/2/0/0"], 1)):
-        observed = Observation(committed={0: values}, uncommitted={0: values}, undecided=())
+        observed = Observation(committed={0: values}, uncommitted={0: values}, offsets={0: 1}, undecided=())
         assert judge(ended, observed).counts()["reordered"] == reordered
 
 

@@ -15,8 +15,11 @@ class Observation:
     committed: Mapping[int, Sequence[str]]
     """The values that ``read_committed`` shows of each partition, in the order of offsets."""
     uncommitted: Mapping[int, Sequence[str]]
+    offsets: Mapping[int, int]
+    """What the group of each producer has committed; a producer whose group has nothing is left out."""
     undecided: Sequence[str]
-    """Partitions whose last stable offset is below their high watermark, and ids in a transaction."""
+    """Partitions whose last stable offset is below their high watermark, groups whose offsets are not stable, and ids
+    in a transaction."""
 
 
 @dataclass(slots=True)
@@ -24,7 +27,7 @@ class Verdict:
     """The transactions, by what is wrong with them. Each is in one list at most."""
 
     torn: list[str] = field(default_factory=list)
-    """Some of its records are visible and some are not."""
+    """Some of it is visible and some is not; or the group has an offset that is not that of the last commit."""
     lost: list[str] = field(default_factory=list)
     """Committed, and none of its records is visible."""
     duplicated: list[str] = field(default_factory=list)
@@ -54,7 +57,25 @@ def judge(ended: Sequence[tuple[Transaction, Outcome]], observed: Observation) -
             anomalies.append(f"{transaction.producer}/{transaction.number} {outcome.value}")
     for values in observed.committed.values():
         verdict.reordered += _reordered(values)
+    verdict.torn += _torn_offsets(ended, observed.offsets, visible)
     return verdict
+
+
+def _torn_offsets(
+    ended: Sequence[tuple[Transaction, Outcome]], offsets: Mapping[int, int], visible: Counter[str]
+) -> list[str]:
+    """Each producer's group must have the offset of its last transaction that committed one."""
+    expected: dict[int, int] = {}
+    for transaction, outcome in ended:
+        is_in_doubt = outcome is Outcome.COMMIT_FAILED
+        took_effect = any(visible[value] for value in transaction.values) if is_in_doubt else outcome.is_commit
+        if transaction.commits_offset and took_effect:
+            expected[transaction.producer] = transaction.offset
+    return [
+        f"group {producer}: {offsets.get(producer)} instead of {expected.get(producer)}"
+        for producer in sorted({transaction.producer for transaction, _ in ended})
+        if offsets.get(producer) != expected.get(producer)
+    ]
 
 
 def _anomalies(

@@ -7,6 +7,7 @@ from random import Random
 
 PARTITIONS = 3
 _COMMITTED_SHARE = 0.6
+_SHARE_WITH_OFFSET = 0.5
 _MOST_PHASES = 3
 _MOST_RECORDS = 3
 
@@ -20,6 +21,11 @@ class Outcome(Enum):
     """The commit raised an error that ended the producer: it may or may not have happened, but only as a whole."""
     ABORT_FAILED = "abort-failed"
     """Some error ended the producer, and no commit was ever asked for."""
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the client was told that it has committed."""
+        return self is Outcome.COMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +44,23 @@ class Transaction:
     number: int
     commit: bool
     phases: tuple[Phase, ...]
+    commits_offset: bool = False
+    """Whether it also commits ``offset`` for partition 0, in the group that has the name of its transactional id."""
+
+    @property
+    def offset(self) -> int:
+        """Another one in every transaction of a producer."""
+        return self.number + 1
 
     @property
     def values(self) -> list[str]:
         return [value for phase in self.phases for value in phase.values]
 
     def line(self) -> str:
-        """The form in which client programs read it: producer, end, then ``partition:value,value`` for each phase."""
+        """The form in which client programs read it: producer, end, offset or -1, each ``partition:value,…``."""
         phases = [f"{phase.partition}:{','.join(phase.values)}" for phase in self.phases]
-        return "\t".join([str(self.producer), "commit" if self.commit else "abort", *phases])
+        offset = self.offset if self.commits_offset else -1
+        return "\t".join([str(self.producer), "commit" if self.commit else "abort", str(offset), *phases])
 
 
 def transactions(seed: int, producers: int, each: int) -> list[Transaction]:
@@ -60,7 +74,8 @@ def _transaction(rng: Random, producer: int, number: int) -> Transaction:
     for index in range(rng.randint(1, _MOST_PHASES)):
         names = [f"{producer}/{number}/{index}/{record}" for record in range(rng.randint(1, _MOST_RECORDS))]
         phases.append(Phase(rng.randrange(PARTITIONS), tuple(names)))
-    return Transaction(producer, number, rng.random() < _COMMITTED_SHARE, tuple(phases))
+    commit, commits_offset = rng.random() < _COMMITTED_SHARE, rng.random() < _SHARE_WITH_OFFSET
+    return Transaction(producer, number, commit, tuple(phases), commits_offset)
 
 
 def with_outcomes(work: Sequence[Transaction], lines: Sequence[str]) -> list[tuple[Transaction, Outcome]]:

@@ -9,15 +9,19 @@ import java.util.Properties;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
 
 /**
  * Transactional producers that say what became of each transaction: {@code PhasedProducer ADDRESS TOPIC PREFIX}.
  *
- * Input lines are {@code producer TAB commit|abort TAB partition:value,value TAB …}. Each producer, with the
- * transactional id PREFIX-producer, runs its own lines in order, all producers at once. Every phase is acknowledged
+ * Input lines are {@code producer TAB commit|abort TAB offset TAB partition:value,value TAB …}. An offset that is not
+ * negative is committed for partition 0 in the group PREFIX-producer. Each producer, with that as its transactional id,
+ * runs its own lines in order, all producers at once. Every phase is acknowledged
  * before the next begins. A line {@code producer TAB outcome [TAB error]} leaves when a transaction has ended.
  */
 public final class PhasedProducer {
@@ -85,7 +89,12 @@ public final class PhasedProducer {
     private String transaction(String[] words) {
         try {
             producer.beginTransaction();
-            for (int index = 2; index < words.length; index++) phase(words[index]);
+            for (int index = 3; index < words.length; index++) phase(words[index]);
+            long offset = Long.parseLong(words[2]);
+            if (offset >= 0)
+                producer.sendOffsetsToTransaction(
+                    Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(offset)),
+                    new ConsumerGroupMetadata((String) settings.get("transactional.id")));
         } catch (Exception failure) {
             return aborted("abort-failed", failure);
         }
