@@ -122,10 +122,13 @@ class TestDecision:
         assert decide(proposal(ALL), TopicPartition("t", 1), cluster, 9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def request(cluster: ClusterUnderTest, topic_id: bytes, *wanted: AlterPartitionData) -> AlterPartitionRequest:
+def request(
+    cluster: ClusterUnderTest, topic: str, *wanted: AlterPartitionData, leader: int = 1
+) -> AlterPartitionRequest:
+    topic_id = cluster.brokers[leader].metadata.image.topics[topic].topic_id
     return AlterPartitionRequest(
-        broker_id=1,
-        broker_epoch=cluster.members[1].controller.broker_epoch,
+        broker_id=leader,
+        broker_epoch=cluster.members[leader].controller.broker_epoch,
         topics=[AlterPartitionTopic(topic_id=topic_id, partitions=list(wanted))],
     )
 
@@ -137,10 +140,6 @@ def wanting(index: int, isr: list[int], *, leader_epoch: int = 0, partition_epoc
         partition_epoch=partition_epoch,
         new_isr_with_epochs=[BrokerState(broker_id=broker_id) for broker_id in isr],
     )
-
-
-def topic_id_of(cluster: ClusterUnderTest, topic: str) -> bytes:
-    return cluster.brokers[1].metadata.image.topics[topic].topic_id
 
 
 def only(response: AlterPartitionResponse) -> list[AlteredPartition]:
@@ -155,7 +154,7 @@ class TestRequest:
             await create(cluster, manual("t", (1, 2, 3), (1, 2, 3)))
             for broker in cluster.brokers.values():
                 broker.requests.clear()
-            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1, 3]), wanting(1, [1]))
+            asked = request(cluster, "t", wanting(0, [1, 3]), wanting(1, [1]))
             first, second = only(await cluster.controller.alter_partition(asked))
             assert (first.error_code, first.isr, first.leader_epoch, first.partition_epoch) == (0, [1, 3], 0, 1)
             assert (second.error_code, second.isr, second.partition_epoch) == (0, [1], 1)
@@ -168,7 +167,7 @@ class TestRequest:
     async def test_a_repeated_request_is_answered_as_the_first_was(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2, 3)))
-            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1, 3]))
+            asked = request(cluster, "t", wanting(0, [1, 3]))
             first = await cluster.controller.alter_partition(asked)
             assert await cluster.controller.alter_partition(asked) == first
             assert cluster.ensemble.tree.get(paths.partition_state(PARTITION)).stat.version == 1  # type: ignore[union-attr]
@@ -181,19 +180,20 @@ class TestRequest:
             await cluster.members[2].session.set(
                 paths.partition_state(PARTITION), znodes.encode_partition_state(foreign)
             )
-            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1]), wanting(1, [1]))
+            asked = request(cluster, "t", wanting(0, [1]), wanting(1, [1]))
             first, second = only(await cluster.controller.alter_partition(asked))
             assert (first.error_code, second.error_code) == (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.NONE)
             assert await state_of(cluster, "t", 0) == foreign
-            again = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1], partition_epoch=1))
+            again = request(cluster, "t", wanting(0, [1], partition_epoch=1))
             (third,) = only(await cluster.controller.alter_partition(again))
             assert (third.error_code, third.isr, third.partition_epoch) == (ErrorCode.NONE, [1], 2)
 
     async def test_unknown_topics_do_not_spoil_the_others(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            asked = request(cluster, bytes(15) + b"x", wanting(0, [1]))
-            asked.topics += request(cluster, topic_id_of(cluster, "t"), wanting(0, [1])).topics
+            asked = request(cluster, "t", wanting(0, [1]))
+            unknown = AlterPartitionTopic(topic_id=bytes(15) + b"x", partitions=[wanting(0, [1])])
+            asked.topics.insert(0, unknown)
             response = await cluster.controller.alter_partition(asked)
             assert [t.partitions[0].error_code for t in response.topics] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
 
@@ -201,7 +201,7 @@ class TestRequest:
         """B63"""
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1]))
+            asked = request(cluster, "t", wanting(0, [1]))
             asked.broker_epoch -= 1
             response = await cluster.controller.alter_partition(asked)
             assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -210,6 +210,6 @@ class TestRequest:
     async def test_only_the_controller_decides(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1]))
+            asked = request(cluster, "t", wanting(0, [1]))
             response = await cluster.members[2].controller.alter_partition(asked)
             assert response.error_code == ErrorCode.NOT_CONTROLLER

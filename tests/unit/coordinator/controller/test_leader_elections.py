@@ -16,7 +16,7 @@ from protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, manual, state_of
-from tests.unit.coordinator.controller.test_isr_changes import only, request, topic_id_of, wanting
+from tests.unit.coordinator.controller.test_isr_changes import only, request, wanting
 
 STATE = PartitionState(leader=2, leader_epoch=5, isr=(2, 1), controller_epoch=1)
 
@@ -43,8 +43,7 @@ async def after_an_absence(cluster: ClusterUnderTest, *topics: str) -> None:
     await cluster.kill(1)
     await cluster.restart(1)
     for topic in topics:
-        asked = request(cluster, topic_id_of(cluster, topic))
-        asked.broker_id, asked.broker_epoch = 2, cluster.members[2].controller.broker_epoch
+        asked = request(cluster, topic, leader=2)
         for index in (0, 1):
             state = await state_of(cluster, topic, index)
             znode = cluster.brokers[2].led[TopicPartition(topic, index)]
@@ -163,21 +162,20 @@ class TestControlledShutdown:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             await stop(cluster, 2)
-            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1, 2], leader_epoch=1, partition_epoch=1))
+            asked = request(cluster, "t", wanting(0, [1, 2], leader_epoch=1, partition_epoch=1))
             assert only(await cluster.controller.alter_partition(asked))[0].error_code == ErrorCode.INELIGIBLE_REPLICA
             await create(cluster, manual("u", (2, 1)))
             assert (await state_of(cluster, "u", 0)).leader == 1
             await cluster.kill(2)
             await cluster.restart(2)
             epochs = {"leader_epoch": 1, "partition_epoch": 1}
-            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [1, 2], **epochs))
+            asked = request(cluster, "t", wanting(0, [1, 2], **epochs))
             assert only(await cluster.controller.alter_partition(asked))[0].error_code == ErrorCode.NONE
 
     async def test_what_nobody_else_can_lead_remains_and_is_named_if_it_has_other_replicas(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("alone", (2,)), manual("t", (2, 1)))
-            asked = request(cluster, topic_id_of(cluster, "t"), wanting(0, [2]))
-            asked.broker_id, asked.broker_epoch = 2, cluster.members[2].controller.broker_epoch
+            asked = request(cluster, "t", wanting(0, [2]), leader=2)
             await cluster.controller.alter_partition(asked)
             response = await stop(cluster, 2)
             assert [(p.topic_name, p.partition_index) for p in response.remaining_partitions] == [("t", 0)]

@@ -1,0 +1,235 @@
+"""Partitions that move: the plans, every step in the store, and what brokers are told."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.controller.api_error import NOT_CONTROLLER, ApiError
+from coordinator.controller.reassignment import (
+    begun_state,
+    completed_state,
+    is_complete,
+    is_moving,
+    origin_of,
+    plan,
+    reassigned,
+    target_of,
+)
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
+from protocol.errors import ErrorCode
+from protocol.messages.stop_replica import StopReplicaRequest
+from protocol.topic_partition import TopicPartition
+from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingBroker, running_cluster
+from tests.unit.coordinator.controller.test_controller import create, manual, state_of
+from tests.unit.coordinator.controller.test_isr_changes import only, request, wanting
+
+SETTLED = ReplicaAssignment(replicas=(1, 2, 3))
+STATE = PartitionState(leader=1, leader_epoch=5, isr=(1, 2, 3), controller_epoch=1)
+T0 = TopicPartition("t", 0)
+
+
+class TestPlan:
+    def test_the_targets_replicas_come_first_and_both_sides_are_named(self) -> None:
+        moving = reassigned(SETTLED, (4, 1))
+        assert moving == ReplicaAssignment(replicas=(4, 1, 2, 3), adding=(4,), removing=(2, 3))
+        assert (origin_of(moving), target_of(moving)) == ((1, 2, 3), (4, 1))
+
+    def test_another_target_forgets_the_one_before_and_keeps_the_origin(self) -> None:
+        moving = reassigned(reassigned(SETTLED, (4, 5, 6)), (6, 1, 2))
+        assert moving == ReplicaAssignment(replicas=(6, 1, 2, 3), adding=(6,), removing=(3,))
+
+    def test_without_a_target_it_goes_back(self) -> None:
+        assert plan(reassigned(SETTLED, (4, 5, 6)), None, {1}) == SETTLED
+        refused = plan(SETTLED, None, {1})
+        assert isinstance(refused, ApiError)
+        assert refused.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+    @pytest.mark.parametrize(
+        ("target", "code"),
+        [
+            ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            ([1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            ([1, -2], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            ([1, 2, 9], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            ([1, 2], ErrorCode.INVALID_REPLICATION_FACTOR),
+        ],
+    )
+    def test_refusals(self, target: list[int], code: ErrorCode) -> None:
+        refused = plan(SETTLED, target, {1, 2, 3, 4}, may_resize=False)
+        assert isinstance(refused, ApiError)
+        assert refused.code is code
+
+    def test_a_replica_that_stays_need_not_be_alive(self) -> None:
+        assert plan(SETTLED, (1, 2, 4), {4}) == reassigned(SETTLED, (1, 2, 4))
+
+    @given(st.lists(st.permutations(range(1, 7)).map(lambda p: p[:3]), min_size=1, max_size=6))
+    def test_however_often_it_is_redirected_origin_and_target_hold(self, targets: list[Sequence[int]]) -> None:
+        assignment = SETTLED
+        for target in targets:
+            assignment = reassigned(assignment, target)
+            assert target_of(assignment) == tuple(target)
+            assert set(origin_of(assignment)) == {1, 2, 3}
+            assert set(assignment.adding).isdisjoint(assignment.removing)
+            assert is_moving(assignment) == (set(target) != {1, 2, 3})
+
+
+class TestStates:
+    def test_a_move_begins_with_a_new_epoch(self) -> None:
+        state = begun_state(STATE, reassigned(SETTLED, (4, 5)), {1, 2, 3}, 9)
+        assert state == replace(STATE, leader_epoch=6, controller_epoch=9)
+
+    def test_a_leader_that_a_redirected_move_drops_hands_over_to_one_in_sync(self) -> None:
+        led_by_4 = replace(STATE, leader=4, isr=(4, 2, 3))
+        state = begun_state(led_by_4, reassigned(reassigned(SETTLED, (4, 1)), (5, 1)), {1, 2, 3, 4, 5}, 9)
+        assert state == replace(led_by_4, leader=2, isr=(2, 3), leader_epoch=6, controller_epoch=9)
+
+    def test_a_move_that_would_leave_nobody_in_sync_does_not_begin(self) -> None:
+        assert begun_state(replace(STATE, leader=4, isr=(4,)), SETTLED, {1, 2, 3, 4}, 9) is None
+
+    def test_it_is_complete_when_the_whole_target_is_in_sync(self) -> None:
+        moving = reassigned(SETTLED, (4, 1))
+        assert not is_complete(moving, STATE)
+        assert is_complete(moving, replace(STATE, isr=(1, 4)))
+
+    def test_a_leader_of_the_target_stays_and_others_leave_the_isr(self) -> None:
+        arrived = replace(STATE, isr=(1, 2, 3, 4))
+        state = completed_state(arrived, (4, 1), {1, 4}, 9)
+        assert state == replace(STATE, isr=(1, 4), leader_epoch=6, controller_epoch=9)
+
+    def test_else_the_first_of_the_target_that_is_fit_leads(self) -> None:
+        arrived = replace(STATE, isr=(1, 4, 5))
+        assert completed_state(arrived, (4, 5), {5}, 9) == replace(
+            STATE, leader=5, isr=(4, 5), leader_epoch=6, controller_epoch=9
+        )
+        assert completed_state(arrived, (4, 5), {1}, 9) is None
+
+
+async def move(cluster: ClusterUnderTest, target: Sequence[int] | None, partition: TopicPartition = T0) -> ErrorCode:
+    results = await cluster.controller.alter_reassignments({partition: target})
+    assert not isinstance(results, ApiError)
+    return results[partition].code
+
+
+async def catch_up(cluster: ClusterUnderTest, isr: list[int], leader: int = 1) -> ErrorCode:
+    """The leader reports who is in sync."""
+    told = cluster.brokers[leader].led[T0]
+    epochs = {"leader_epoch": told.leader_epoch, "partition_epoch": told.partition_epoch}
+    asked = request(cluster, "t", wanting(0, isr, **epochs), leader=leader)
+    return ErrorCode(only(await cluster.controller.alter_partition(asked))[0].error_code)
+
+
+def stored(cluster: ClusterUnderTest) -> ReplicaAssignment:
+    znode = cluster.ensemble.tree.get(paths.topic("t"))
+    assert znode is not None
+    return znodes.decode_topic(znode.data).partitions[0]
+
+
+def is_told_to_delete(broker: NotingBroker) -> bool:
+    return T0 in broker.deleted
+
+
+class TestMoves:
+    async def test_a_partition_moves_when_its_new_replicas_are_in_sync(self) -> None:
+        async with running_cluster(1, 2, 3, 4) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            assert await move(cluster, [3, 4]) is ErrorCode.NONE
+            assert stored(cluster) == ReplicaAssignment(replicas=(3, 4, 1, 2), adding=(3, 4), removing=(1, 2))
+            for broker_id in (1, 2, 3, 4):
+                assert cluster.brokers[broker_id].led[T0].leader_epoch == 1
+            assert (cluster.brokers[3].led[T0].is_new, cluster.brokers[1].led[T0].is_new) == (True, False)
+            assert await catch_up(cluster, [1, 2, 3]) is ErrorCode.NONE
+            assert stored(cluster).adding
+            cluster.brokers[1].led[T0].partition_epoch += 1
+            assert await catch_up(cluster, [1, 2, 3, 4]) is ErrorCode.NONE
+            assert stored(cluster) == ReplicaAssignment(replicas=(3, 4))
+            state = await state_of(cluster, "t", 0)
+            assert (state.leader, state.isr, state.leader_epoch) == (3, (3, 4), 2)
+            assert [is_told_to_delete(cluster.brokers[i]) for i in (1, 2, 3, 4)] == [True, True, False, False]
+            image = cluster.brokers[1].metadata.image.topics["t"].partitions[0]
+            assert (image.replicas, image.leader) == ((3, 4), 3)
+            assert await cluster.controller.reassignments() == {}
+
+    async def test_replicas_are_deleted_after_their_partition_can_do_without_them(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            assert await move(cluster, [2]) is ErrorCode.NONE  # Complete at once: the target is in sync.
+            stops = cluster.brokers[1].of_type(StopReplicaRequest)
+            (partition,) = stops[-1].topic_states[0].partition_states
+            assert (partition.delete_partition, partition.leader_epoch) == (True, 2)
+            assert (await state_of(cluster, "t", 0)).leader_epoch == 2
+
+    async def test_a_move_that_is_taken_back_leaves_no_trace(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            await move(cluster, [3])
+            assert await move(cluster, None) is ErrorCode.NONE
+            assert stored(cluster) == ReplicaAssignment(replicas=(1, 2))
+            assert [is_told_to_delete(cluster.brokers[i]) for i in (1, 2, 3)] == [False, False, True]
+            assert await move(cluster, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+    async def test_a_move_can_be_redirected(self) -> None:
+        async with running_cluster(1, 2, 3, 4) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            await move(cluster, [3, 2])
+            await move(cluster, [4, 2])
+            assert stored(cluster) == ReplicaAssignment(replicas=(4, 2, 1), adding=(4,), removing=(1,))
+            assert is_told_to_delete(cluster.brokers[3])
+
+    async def test_the_next_controller_goes_on_with_it(self) -> None:
+        async with running_cluster(1, 2, 3, 4) as cluster:
+            await create(cluster, manual("t", (2, 3)))
+            await move(cluster, [3, 4])
+            await cluster.kill(1)
+            assert await cluster.controller.reassignments() == {
+                T0: ReplicaAssignment(replicas=(3, 4, 2), adding=(4,), removing=(2,))
+            }
+            assert await catch_up(cluster, [2, 3, 4], leader=2) is ErrorCode.NONE
+            assert stored(cluster) == ReplicaAssignment(replicas=(3, 4))
+
+    async def test_a_controller_that_finds_a_move_complete_ends_it(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (2, 3)))
+            session, path = cluster.members[2].session, paths.topic("t")
+            await cluster.kill(1)
+            znode = await session.get(path)
+            assert znode is not None
+            topic = znodes.decode_topic(znode.data)
+            moving = replace(topic, partitions={0: reassigned(topic.partitions[0], (3,))})
+            await session.set(path, znodes.encode_topic(moving))
+            cluster.ensemble.close_session(cluster.members[2].session.session_id)
+            await cluster.settle()
+            assert stored(cluster) == ReplicaAssignment(replicas=(3,))
+            assert (await state_of(cluster, "t", 0)).leader == 3
+
+    async def test_a_broker_that_was_away_is_told_to_delete_what_it_has_lost_meanwhile(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 3)))
+            await cluster.kill(3)
+            assert await move(cluster, [1, 2]) is ErrorCode.NONE
+            told = cluster.brokers[1].led[T0]
+            assert told.removing_replicas == [3]
+            assert await catch_up(cluster, [1, 2]) is ErrorCode.NONE
+            await cluster.restart(3)
+            assert is_told_to_delete(cluster.brokers[3])
+
+    async def test_one_bad_partition_does_not_spoil_the_others(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2), (1, 2)))
+            unknown, bad = TopicPartition("u", 0), TopicPartition("t", 1)
+            results = await cluster.controller.alter_reassignments({unknown: [1], bad: [9], T0: [1, 3]})
+            assert not isinstance(results, ApiError)
+            assert {partition: error.code for partition, error in results.items()} == {
+                unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                bad: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                T0: ErrorCode.NONE,
+            }
+
+    async def test_only_the_controller_moves_and_knows(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            other = cluster.members[2].controller
+            assert await other.alter_reassignments({T0: [1]}) == NOT_CONTROLLER
+            assert await other.reassignments() == NOT_CONTROLLER

@@ -1,0 +1,164 @@
+"""Brokers that cannot be reached: passed over where that costs nothing, trusted again, not suspected too often."""
+
+import asyncio
+
+from coordinator.controller.controller_election import Defeat, Victory, stand, take_over
+from coordinator.controller.suspicion import FORGOTTEN_AFTER_SECONDS, LONGEST_PAUSE_SECONDS, SuspicionLimit
+from coordinator.metadata_store import paths
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.coordinator.controller.cluster import running_cluster
+from tests.unit.coordinator.controller.test_controller import create, data, manual, state_of
+from tests.unit.coordinator.controller.test_isr_changes import only, request, wanting
+
+T0 = TopicPartition("t", 0)
+
+
+class TestLimit:
+    def test_pauses_double_up_to_a_limit(self) -> None:
+        limit, now, pauses = SuspicionLimit(), 100.0, []
+        for _ in range(8):
+            assert limit.allows(1, now)
+            limit.note(1, now)
+            began = now
+            while not limit.allows(1, now):
+                now += 0.5
+            pauses.append(now - began)
+        assert pauses == [1, 2, 4, 8, 16, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+
+    def test_it_is_forgotten_after_a_quiet_time_and_when_it_was_right(self) -> None:
+        limit = SuspicionLimit()
+        limit.note(1, 0.0)
+        limit.note(1, 1.0)
+        assert not limit.allows(1, 2.5)
+        limit.note(1, 3.0 + FORGOTTEN_AFTER_SECONDS)
+        assert limit.allows(1, 4.0 + FORGOTTEN_AFTER_SECONDS)
+        limit.note(2, 0.0)
+        limit.forget(2)
+        assert limit.allows(2, 0.0)
+
+    def test_brokers_are_judged_one_by_one(self) -> None:
+        limit = SuspicionLimit()
+        limit.note(1, 0.0)
+        assert limit.allows(2, 0.0)
+
+
+class TestSuspects:
+    async def test_others_lead_at_once_and_the_suspect_is_in_no_isr(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (2, 3), (3, 2), (1, 3)))
+            cluster.brokers[2].connected = False
+            cluster.controller.report_unreachable(2)
+            await cluster.settle()
+            states = [await state_of(cluster, "t", index) for index in range(3)]
+            assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(3, (3,), 1), (3, (3,), 1), (1, (1, 3), 0)]
+            assert cluster.brokers[3].led[T0].leader == 3
+            assert 2 in cluster.brokers[3].metadata.image.brokers  # The store still says that it is alive.
+
+    async def test_what_only_the_suspect_can_lead_stays_with_it(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            await create(cluster, manual("alone", (2,)), manual("t", (2, 1)))
+            asked = request(cluster, "t", wanting(0, [2]), leader=2)
+            await cluster.controller.alter_partition(asked)
+            cluster.controller.report_unreachable(2)
+            await cluster.settle()
+            assert [(await state_of(cluster, topic, 0)).leader for topic in ("alone", "t")] == [2, 2]
+
+    @in_virtual_time
+    async def test_it_is_trusted_when_it_accepts_leader_and_isr_again(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (2, 3)))
+            cluster.brokers[2].connected = False
+            cluster.controller.report_unreachable(2)
+            await cluster.settle()
+            state = await state_of(cluster, "t", 0)
+            joining = wanting(0, [3, 2], leader_epoch=state.leader_epoch, partition_epoch=1)
+            asked = request(cluster, "t", joining, leader=3)
+            assert only(await cluster.controller.alter_partition(asked))[0].error_code
+            cluster.brokers[2].connected = True
+            await asyncio.sleep(5)
+            assert not only(await cluster.controller.alter_partition(asked))[0].error_code
+            assert cluster.brokers[2].led[T0].leader == 3
+
+    @in_virtual_time
+    async def test_a_suspicion_that_was_wrong_is_not_repeated_at_once(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (2, 3)))
+            cluster.controller.report_unreachable(2)
+            await cluster.settle()
+            first = await state_of(cluster, "t", 0)
+            joining = wanting(0, [3, 2], leader_epoch=first.leader_epoch, partition_epoch=1)
+            asked = request(cluster, "t", joining, leader=3)
+            assert not only(await cluster.controller.alter_partition(asked))[0].error_code
+            cluster.controller.report_unreachable(2)
+            await cluster.settle()
+            assert (await state_of(cluster, "t", 0)).isr == (3, 2)
+
+    async def test_a_suspect_that_the_store_gives_up_is_gone_and_its_next_life_is_not_suspected(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (2, 3)))
+            cluster.controller.report_unreachable(2)
+            await cluster.kill(2)
+            assert sorted(cluster.brokers[3].metadata.image.brokers) == [1, 3]
+            await cluster.restart(2)
+            asked = request(cluster, "t", wanting(0, [3, 2], leader_epoch=1, partition_epoch=1), leader=3)
+            assert not only(await cluster.controller.alter_partition(asked))[0].error_code
+            cluster.controller.report_unreachable(2)
+            await cluster.settle()
+            assert (await state_of(cluster, "t", 0)).isr == (3,)
+
+    async def test_who_does_not_reign_suspects_nobody_but_the_controller(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (2, 3)))
+            cluster.members[3].controller.report_unreachable(2)
+            cluster.controller.report_unreachable(1)
+            await cluster.settle()
+            assert (await state_of(cluster, "t", 0)).leader == 2
+            assert cluster.controller.controller_id == 1
+
+
+class TestControllerThatCannotBeReached:
+    async def test_it_is_replaced_and_passed_over(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            deposed = cluster.members[1].controller
+            cluster.brokers[1].connected = False
+            cluster.members[2].controller.report_unreachable(1)
+            await cluster.settle()
+            assert cluster.controller.controller_id == 2
+            assert not deposed.is_active
+            assert deposed.controller_id == 2
+            state = await state_of(cluster, "t", 0)
+            assert (state.leader, state.isr, state.controller_epoch) == (2, (2,), 2)
+
+    async def test_many_that_notice_elect_one(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            for broker_id in (2, 3):
+                cluster.members[broker_id].controller.report_unreachable(1)
+            await cluster.settle()
+            assert await data(cluster.members[1].session, paths.CONTROLLER_EPOCH) == b"2"
+            assert {m.controller.controller_id for m in cluster.members.values()} == {cluster.controller.controller_id}
+
+    async def test_only_the_one_that_is_suspected_is_replaced(self) -> None:
+        """The suspicion may be older than the election of somebody else."""
+        async with running_cluster(1, 2, 3) as cluster:
+            session = cluster.members[3].session
+            assert await take_over(session, 3, 2, 0, lambda: None) == Defeat(controller_id=1)
+            assert await take_over(session, 3, 1, 0, lambda: None) == Victory(epoch=2, epoch_version=1)
+
+    async def test_an_election_that_comes_between_is_not_undone(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            first, second = cluster.members[2].session, cluster.members[3].session
+
+            class Late:
+                """Asks for the controller before, and writes after, somebody else was elected."""
+
+                def __getattr__(self, name: str) -> object:
+                    return getattr(second, name)
+
+                async def multi(self, operations: object) -> object:
+                    assert isinstance(await take_over(first, 2, 1, 0, lambda: None), Victory)
+                    return await second.multi(operations)  # type: ignore[arg-type]
+
+            assert await take_over(Late(), 3, 1, 0, lambda: None) == Defeat(controller_id=2)  # type: ignore[arg-type]
+            assert isinstance(await stand(first, 2, 0, lambda: None), Victory)
