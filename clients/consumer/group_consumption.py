@@ -56,6 +56,8 @@ class GroupConsumption:
         """When ``commit_if_due`` has something to do, on the loop's clock."""
         self._committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
         """What was last committed automatically."""
+        self._committing: asyncio.Task[None] | None = None
+        """One automatic commit at a time."""
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
@@ -122,9 +124,11 @@ class GroupConsumption:
 
     def commit_soon(self) -> None:
         """Commit what polls have returned, without waiting for it, where the consumer is to do that by itself."""
+        if not self._config.enable_auto_commit or (self._committing is not None and not self._committing.done()):
+            return
         offsets = self._subscription.consumed()
-        if self._config.enable_auto_commit and offsets and offsets != self._committed:
-            self._tasks.spawn(self._commit_automatically(offsets), "automatic commit")
+        if offsets and offsets != self._committed:
+            self._committing = self._tasks.spawn(self._commit_automatically(offsets), "automatic commit")
 
     async def _commit_automatically(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         try:

@@ -6,7 +6,7 @@ import pytest
 
 from clients.consumer import ConsumerGroupMetadata, OffsetAndMetadata
 from clients.consumer.consumer_errors import AssignmentFailed, InstanceFenced, RebalanceInProgress
-from clients.consumer.embedded_protocol import decode_assignment, decode_subscription
+from clients.consumer.embedded_protocol import decode_assignment, decode_subscription, encode_assignment
 from clients.errors import BrokerRefused, CommitFailed, OperationTimedOut, VersionNotSupported
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -154,6 +154,18 @@ async def test_an_assignment_that_cannot_be_read_is_raised() -> None:
     async with subscribed(broker) as consumer:
         with pytest.raises(AssignmentFailed):
             await consumer.poll(10)
+
+
+@in_virtual_time
+async def test_an_assignment_for_another_subscription_is_not_taken_over() -> None:
+    """The subscription may have changed while the group was rebalanced."""
+    broker, listener = GroupBroker(), Noting()
+    clicks = encode_assignment([TopicPartition("clicks", 0)])
+    broker.answers[SyncGroupRequest] = [SyncGroupResponse(protocol_type="consumer", assignment=clicks)]
+    async with subscribed(broker, listener) as consumer:
+        await consumer.poll(10)
+        assert listener.told == [("assigned", [ORDERS])]
+        assert consumer.group_metadata().generation_id == 2
 
 
 @in_virtual_time
