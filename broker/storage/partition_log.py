@@ -206,7 +206,7 @@ class PartitionLog(ReadableLog):
         segment.note_batch(position, size, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
         if marker is not None:
-            self._end_transaction(header, marker, base_offset)
+            self._end_transaction(header, marker, base_offset, transaction_version)
         elif header.producer_id >= 0:
             state.update(header, base_offset)
         log_append_time = max_timestamp if attributes & LOG_APPEND_TIME_BIT else -1
@@ -290,9 +290,9 @@ class PartitionLog(ReadableLog):
             return ErrorCode.INVALID_RECORD
         return self.producer_state.check_marker(header, marker, transaction_version) or marker
 
-    def _end_transaction(self, header: BatchHeader, marker: EndTxnMarker, offset: int) -> None:
+    def _end_transaction(self, header: BatchHeader, marker: EndTxnMarker, offset: int, version: int) -> None:
         state = self.producer_state
-        completed = state.update_marker(header, marker, offset, header.max_timestamp)
+        completed = state.update_marker(header, marker, offset, header.max_timestamp, version)
         if completed is not None:
             state.record_aborted(completed, self.segments.active.transaction_index)
             state.complete(completed)

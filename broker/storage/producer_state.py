@@ -262,15 +262,18 @@ class ProducerStateManager:
             self._transactions[first_offset] = self._ongoing[first_offset] = producer_id
 
     def update_marker(
-        self, header: BatchHeader, marker: EndTxnMarker, offset: int, timestamp: int
+        self, header: BatchHeader, marker: EndTxnMarker, offset: int, timestamp: int, transaction_version: int = 0
     ) -> CompletedTransaction | None:
-        """A marker was appended at ``offset``. None if the producer had no transaction here."""
+        """A marker was appended at ``offset``. None if the producer had no transaction here.
+
+        ``transaction_version`` matters only where this broker leads.
+        """
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
         verification = self._verifications.get(producer_id)
-        if verification is not None and not verification.outlives_marker(header.producer_epoch):
+        if verification is not None and not verification.outlives_marker(header.producer_epoch, transaction_version):
             del self._verifications[producer_id]
         entry.last_active_ms = self._wall_clock()
         first_offset = entry.txn_first_offset

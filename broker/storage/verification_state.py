@@ -9,6 +9,7 @@ A question that brought no decision leaves the entry behind, because it has kept
 refused: what the producer sent after that batch must not enter before it. (Kafka: VerificationStateEntry.)
 """
 
+from broker.storage.producer_state_entry import FIRST_STRICT_VERSION, MAX_EPOCH
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import BatchHeader
 
@@ -42,9 +43,13 @@ class VerificationStateEntry:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return None
 
-    def outlives_marker(self, marker_epoch: int) -> bool:
+    def outlives_marker(self, marker_epoch: int, transaction_version: int) -> bool:
         """Whether a marker belongs to an earlier transaction than the one that is about to begin.
 
-        Version 2 has its markers say the epoch after the transaction's own, which is the next transaction's.
+        Version 2 has its markers say the epoch after the transaction's own, which is the next transaction's. A marker
+        of version 1 with this epoch may be meant for this very transaction, however its batches were sent; and so may
+        any with the last epoch that there is.
         """
-        return self.adds_partitions and marker_epoch == self.producer_epoch
+        if marker_epoch == self.producer_epoch:
+            return transaction_version >= FIRST_STRICT_VERSION and marker_epoch != MAX_EPOCH
+        return marker_epoch < self.producer_epoch

@@ -219,8 +219,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B07", _VERIFICATION_STATE,
-        "        return self.adds_partitions and marker_epoch == self.producer_epoch\n",
-        "        return False\n",
+        "            return transaction_version >= FIRST_STRICT_VERSION and marker_epoch != MAX_EPOCH\n",
+        "            return False\n",
         f"{_TEST_ELSEWHERE}::test_in_version_2_the_marker_of_the_transaction_before_keeps_nothing_out",
     ),
     Mutation(
@@ -248,6 +248,12 @@ MUTATIONS: Final = (
         "        if now_ms - txn.unknown_topic_since_ms > txn.metadata.timeout_ms:\n",
         "        if now_ms < 0:\n",
         f"{_TEST_COORDINATOR}::test_partitions_of_a_topic_that_does_not_exist_are_refused_for_good_in_the_end",
+    ),
+    Mutation(
+        "B11", _VERIFICATION_STATE,
+        "            return transaction_version >= FIRST_STRICT_VERSION and marker_epoch != MAX_EPOCH\n",
+        "            return self.adds_partitions\n",
+        f"{_TEST_ELSEWHERE}::test_who_writes_like_version_2_and_ends_like_version_1_leaves_nothing_open",
     ),
     Mutation(
         "B11", "broker/handlers/end_txn.py",

@@ -331,6 +331,18 @@ async def test_in_version_2_the_marker_of_the_transaction_before_keeps_nothing_o
         assert await waiting is ErrorCode.NONE
 
 
+async def test_who_writes_like_version_2_and_ends_like_version_1_leaves_nothing_open() -> None:
+    """B11: the epoch stays the same then, so a marker of that epoch may be meant for the batch that is on its way."""
+    async with elsewhere() as world:
+        async with world.wire.held():
+            waiting = asyncio.create_task(world.produce(0, 0, ADDS))  # noqa: TID251
+            await world.wire.answered.wait()
+            await world.write_marker(T0, epoch=world.producer.epoch, version=0)
+        assert await waiting is ErrorCode.INVALID_TXN_STATE
+        log = log_of(world.leader)
+        assert log.last_stable_offset == log.log_end_offset == 1, "nothing but the marker"
+
+
 async def test_leadership_lost_while_the_coordinator_is_asked_keeps_the_batch_out() -> None:
     async with elsewhere() as world:
         await world.producer.add(0)

@@ -4,7 +4,7 @@ import pytest
 
 from broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
 from broker.storage.producer_state import AppendOrigin, ProducerStateManager
-from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from broker.storage.producer_state_entry import MAX_EPOCH, BatchMetadata, ProducerStateEntry
 from broker.storage.verification_state import VerificationStateEntry
 from protocol.errors import ErrorCode
 from protocol.records.control_records import EndTxnMarker
@@ -47,9 +47,11 @@ class World:
         self.state.map_end_offset = self.end
         return first
 
-    def end_txn(self, *, commit: bool = True, epoch: int = 0, coordinator_epoch: int = 0, pid: int = 1):
+    def end_txn(
+        self, *, commit: bool = True, epoch: int = 0, coordinator_epoch: int = 0, pid: int = 1, version: int = 0
+    ):
         marker = EndTxnMarker(commit=commit, coordinator_epoch=coordinator_epoch)
-        completed = self.state.update_marker(self.header(-1, epoch=epoch, pid=pid), marker, self.end, NOW)
+        completed = self.state.update_marker(self.header(-1, epoch=epoch, pid=pid), marker, self.end, NOW, version)
         if completed is not None:
             self.state.complete(completed)
         self.end += 1
@@ -331,14 +333,31 @@ def test_a_guard_outlives_the_markers_of_other_producers(world: World) -> None:
     assert world.verified(guard) is ErrorCode.NONE
 
 
-def test_in_version_2_the_marker_of_the_transaction_before_leaves_the_guard_alone(world: World) -> None:
+@pytest.mark.parametrize("adds", [False, True])
+def test_in_version_2_the_marker_of_the_transaction_before_leaves_the_guard_alone(world: World, adds: bool) -> None:
     """Its epoch is the next transaction's: that one waits for its predecessor, not for itself."""
     world.append(0, epoch=3, txn=True)
-    guard = world.guard(epoch=4, adds=True)
-    world.end_txn(epoch=4)
+    guard = world.guard(epoch=4, adds=adds)
+    world.end_txn(epoch=4, version=2)
     assert world.verified(guard, epoch=4) is ErrorCode.NONE
-    world.end_txn(epoch=5)
+    world.end_txn(epoch=5, version=2)
     assert world.verified(guard, epoch=4) is FENCED
+
+
+@pytest.mark.parametrize(("epoch", "version"), [(4, 0), (MAX_EPOCH, 2)])
+def test_a_marker_that_may_be_of_this_transaction_takes_the_guard_away(world: World, epoch: int, version: int) -> None:
+    """B11: version 1 does not bump the epoch, however its batches came, and above the last epoch there is none."""
+    guard = world.guard(epoch=epoch, adds=True)
+    world.end_txn(epoch=epoch, version=version)
+    assert world.verified(guard, epoch=epoch) is ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_marker_of_an_older_epoch_leaves_the_guard_alone(world: World, version: int) -> None:
+    world.append(0, epoch=2, txn=True)
+    guard = world.guard(epoch=4)
+    world.end_txn(epoch=3, version=version)
+    assert world.verified(guard, epoch=4) is ErrorCode.NONE
 
 
 def test_a_batch_does_not_slip_in_before_one_that_was_refused_undecided(world: World) -> None:
