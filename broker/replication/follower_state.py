@@ -48,6 +48,7 @@ class FollowerState:
         self._last_leader_end = leader_end
         self._last_fetch_ms = self.last_caught_up_ms = now_ms if in_sync else _NEVER
         self.is_close = in_sync
+        self.is_close = in_sync
 
     def fetched(self, *, end: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int) -> None:
         """It fetches from ``end`` on while the leader's log ends at ``leader_end``."""

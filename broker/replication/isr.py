@@ -58,7 +58,7 @@ class InSyncReplicas:
         epoch_start_offset: int,
         is_alive: Callable[[int], bool],
     ) -> frozenset[int]:
-        """Followers out of the ISR that have all that is replicated, and what the leader's epoch began with.
+        """Followers out of the ISR, close behind, that have all that is replicated, and what the epoch began with.
 
         The second matters while the high watermark lags behind after an election: what lies between was replicated
         under the former leader, and who lacks it must not be elected (KAFKA-7128).
@@ -67,7 +67,7 @@ class InSyncReplicas:
         return frozenset(
             broker
             for broker, follower in followers.items()
-            if broker not in self.isr and follower.end >= needed and is_alive(broker)
+            if broker not in self.isr and follower.is_close and follower.end >= needed and is_alive(broker)
         )
 
     def leaving(self, leader_id: int, followers: Mapping[int, FollowerState]) -> frozenset[int]:

@@ -239,8 +239,7 @@ class Partition:
             broker_epoch=broker_epoch,
         )
         follower.look(leader_end, now_ms, self._host.replica_lag_time_max_ms)
-        if replica_id not in self.isr:
-            self._propose_expansion(log)
+        self.propose_expansion()
         if has_moved:
             self.advance_high_watermark()
         if has_deleted and self._deletion_waiters:
@@ -267,8 +266,14 @@ class Partition:
             self._deletion_waiters.release(self.low_watermark)
         self.advance_high_watermark()  # Who held it back may be out of the way.
 
-    def _propose_expansion(self, log: PartitionLog) -> None:
-        if self._proposal is not None:
+    def propose_expansion(self) -> None:
+        """Ask for those to be taken into the ISR who are ready for it.
+
+        A follower that has everything does not come again by itself when it could not be asked for, or was refused:
+        the task that looks after the ISR tries again.
+        """
+        log = self._led_log
+        if log is None or self._proposal is not None or len(self.isr) == len(self.replicas):
             return
         joining = self.in_sync.joining(
             self.followers,
@@ -295,9 +300,7 @@ class Partition:
         return self._host.broker_epoch() if broker == self._host.broker_id else self.followers[broker].broker_epoch
 
     def _isr_decided(self, proposal: IsrProposal, answer: AlteredPartition) -> None:
-        log = self._led_log
         assert proposal is self._proposal, "a proposal that was withdrawn is not answered"
-        assert log is not None
         error = error_of(answer.error_code)
         if error in _NOT_DONE:
             self._withdraw_proposal()
@@ -309,7 +312,7 @@ class Partition:
             self._proposal = None
             self.partition_epoch = answer.partition_epoch
             self.in_sync = self.in_sync.commit(frozenset(answer.isr))
-            self._propose_expansion(log)
+            self.propose_expansion()
         self.advance_high_watermark()
 
     def _withdraw_proposal(self) -> None:

@@ -141,8 +141,13 @@ class ReplicaFetcher:
         request = self._session.next_request(self._broker_epoch())
         if request is not None:
             answer = connection.send(request, FetchResponse, at_least=_FIRST_FETCH_VERSION)
-            answer.add_done_callback(lambda _: self._news.set())
+            answer.add_done_callback(self._answered)
             self._under_way.append(answer)
+
+    def _answered(self, answer: "asyncio.Future[FetchResponse]") -> None:
+        self._news.set()
+        if not answer.cancelled():
+            answer.exception()  # Two may be under way when the connection ends, and one is enough to say so.
 
     async def _take(self, connection: Connection, response: FetchResponse) -> None:
         out_of_range = []

@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 EPOCH_DURING_DELETE: Final = -2
 """The leader epoch of a StopReplica that deletes a topic: it outranks every epoch."""
 
+_ISR_RETRY_SECONDS: Final = 0.5
+
 OnElected: TypeAlias = Callable[[TopicPartition, LeaderTerm], None]
 OnResigned: TypeAlias = Callable[[TopicPartition], None]
 OnStorageFailure: TypeAlias = Callable[[TopicPartition], None]
@@ -335,11 +337,18 @@ class ReplicaManager:
     # In-sync replicas
 
     async def run_isr_checks(self) -> None:
-        """Look who has fallen behind, for ever; for a task of the broker's supervisor."""
+        """Look who may join ISRs, and more seldom who has fallen behind, for ever; for a task of the supervisor."""
+        seconds, since_ms = self._host.replica_lag_time_max_ms / 2000, self._host.now_ms()
         while True:
-            await asyncio.sleep(self._host.replica_lag_time_max_ms / 2000)
+            await asyncio.sleep(min(seconds, _ISR_RETRY_SECONDS))
+            now_ms = self._host.now_ms()
+            looks = now_ms - since_ms >= seconds * 1000
+            if looks:
+                since_ms = now_ms
             for partition in list(self._partitions.values()):
-                partition.check_followers()
+                partition.propose_expansion()
+                if looks:
+                    partition.check_followers()
 
     # High watermarks
 

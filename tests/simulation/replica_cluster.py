@@ -9,9 +9,10 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from broker.config import BrokerConfig
-from broker.dispatch import Dispatcher
+from broker.dispatch import ApiHandler, Dispatcher
 from broker.handlers.api_versions import handle_api_versions
 from broker.handlers.fetch import handle_fetch
 from broker.handlers.list_offsets import handle_list_offsets
@@ -91,7 +92,12 @@ class Member:
         self.authorizer = AllowAll()
         self.quotas = Unlimited()
         self.features = FinalizedFeatureCache()
-        self.handlers = (handle_api_versions, handle_fetch, handle_list_offsets, handle_offset_for_leader_epoch)
+        self.handlers: tuple[ApiHandler[Any], ...] = (
+            handle_api_versions,
+            handle_fetch,
+            handle_list_offsets,
+            handle_offset_for_leader_epoch,
+        )
         self.elected: dict[TopicPartition, LeaderTerm] = {}
 
     async def start(self) -> None:
@@ -392,8 +398,20 @@ class ReplicaCluster:
         self.controller.create(partitions)
         await asyncio.sleep(0.1)
 
+    def kill(self) -> None:
+        """End everything, so that nothing is left to be collected."""
+        for member in self.members.values():
+            if member.process is not None:
+                member.process.kill()
+
     def leader(self, index: int = 0) -> Member:
         return self.members[self.controller.states[index].leader]
+
+    def isolate(self, broker_id: int) -> None:
+        """Nothing passes between a member and the others, but the controller reaches all."""
+        for other in self.members:
+            self.loop.network.sever(f"broker {broker_id}", f"broker {other}")
+            self.loop.network.sever(f"broker {other}", f"broker {broker_id}")
 
     async def until(self, condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
         """Wait in virtual time."""
