@@ -223,7 +223,9 @@ class MarkerSender:
 
     def _on_response(self, broker_id: int, batch: _Batch, response: Message | None) -> None:
         errors: dict[tuple[int, str, int], ErrorCode] = {}
-        if response is not None:
+        if response is None:
+            logger.info("broker %d did not answer about the markers of %d transactions: again", broker_id, len(batch))
+        else:
             assert isinstance(response, WriteTxnMarkersResponse)
             errors = _errors_by_partition(response)
         for markers, partitions in batch.items():
@@ -240,7 +242,10 @@ class MarkerSender:
         """Take one answer for one transaction. A partition that it does not mention is retried."""
         again: list[TopicPartition] = []
         for partition in partitions:
-            error = errors.get((markers.producer_id, *partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            error = errors.get((markers.producer_id, *partition))
+            if error is None:
+                again.append(partition)
+                continue
             match marker_outcome(error):
                 case MarkerOutcome.DONE:
                     markers.waiting.discard(partition)

@@ -1,5 +1,6 @@
 """Markers reach every partition, whatever is in their way; nothing else is ever crossed off."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -101,6 +102,17 @@ def test_local_partitions_are_done_before_send_returns(sender: Sender) -> None:
     sender.sender.send(markers)  # Not even a running loop is needed.
     assert sender.done == [markers]
     assert sender.cluster.partitions[INVOICES].markers == [Marker(4000, 0, False, 5, 2)]
+
+
+def test_a_lost_request_is_one_line_of_the_log(sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
+    """Not one for each partition, as if its leader had said something."""
+    caplog.set_level(logging.INFO, "coordinator.transaction.marker_sender")
+    sender.send(INVOICES, SHIPMENTS)
+    sender.lose()
+    assert caplog.messages == [f"broker {ELSEWHERE} did not answer about the markers of 1 transactions: again"]
+    sender.sleep()
+    sender.deliver()
+    assert len(sender.done) == 1
 
 
 def test_one_request_to_a_broker_carries_all_of_a_turn(sender: Sender) -> None:
