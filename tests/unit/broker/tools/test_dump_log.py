@@ -131,7 +131,8 @@ def payloads(shown: list[str]) -> list[tuple[object, object]]:
     return found
 
 
-def test_transaction_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [0, 1])
+def test_transaction_log(tmp_path: Path, version: int) -> None:
     metadata = TransactionMetadata(
         producer_id=PRODUCER,
         producer_epoch=EPOCH,
@@ -140,15 +141,25 @@ def test_transaction_log(tmp_path: Path) -> None:
         partitions=frozenset({TopicPartition("orders", 1)}),
         start_ms=NOW,
         last_update_ms=NOW + 1,
+        client_transaction_version=2,
+        cause="a test",
     )
     tombstone = build_tombstones(["old"], NOW)
     patch_offset_and_epoch(tombstone, 0, base_offset=1, partition_leader_epoch=0)
-    path = write_segment(tmp_path, build_record_batch("billing", metadata, NOW), tombstone)
+    record = build_record_batch("billing", metadata, NOW, value_version=version)
+    path = write_segment(tmp_path, record, tombstone)
+    tagged = {
+        "previousProducerId": -1,
+        "nextProducerId": -1,
+        "clientTransactionVersion": 2,
+        "nextProducerEpoch": -1,
+        "cause": "a test",
+    }
     assert payloads(lines("--transaction-log-decoder", path)) == [
         (
             {"type": "0", "data": {"transactionalId": "billing"}},
             {
-                "version": "0",
+                "version": str(version),
                 "data": {
                     "producerId": PRODUCER,
                     "producerEpoch": EPOCH,
@@ -157,6 +168,7 @@ def test_transaction_log(tmp_path: Path) -> None:
                     "transactionPartitions": [{"topic": "orders", "partitionIds": [1]}],
                     "transactionLastUpdateTimestampMs": NOW + 1,
                     "transactionStartTimestampMs": NOW,
+                    **(tagged if version else {}),
                 },
             },
         ),
