@@ -6,12 +6,13 @@ they were given, answers come back in that order. Nothing is repeated here: when
 answer is told that it will not come, because only the asker knows whether asking again makes sense.
 
 *Watching.* The end of a connection that was in use says that its broker may be gone. It is tried at once to connect
-again; if that fails within a moment, ``on_unreachable`` is called. That is only a suspicion: the metadata store says
-who is alive, and until it does, whoever acts on a suspicion must be safe if it was wrong. A broker that is *watched* is
-connected to all the time, and asked something small twice a second: one that does not answer for two seconds (longer
-while it has much to do for us) counts as a broken connection. Unanswered questions are counted, not timed, so that a
-process which was itself stopped for a while suspects nobody. While a watched broker cannot be connected to,
-``on_unreachable`` is called again and again.
+again. If nobody listens there any more (``on_refused``), the process is certainly not what it was; if nothing is heard
+within a moment (``on_silence``), it may be stopped, busy, or cut off, or this broker may be. Neither is proof: the
+metadata store says who is alive, and until it does, whoever acts on it must be safe if it was wrong. A broker that is
+*watched* is connected to all the time, and asked something small twice a second: one that does not answer for two
+seconds (longer while it has much to do for us) counts as a broken connection. Unanswered questions are counted, not
+timed, so that a process which was itself stopped for a while suspects nobody. While a watched broker cannot be
+connected to, they are called again and again.
 
 While a broker cannot be reached, a new attempt is made at most every ``_PAUSE_SECONDS``; requests given in between fail
 at once.
@@ -20,7 +21,7 @@ at once.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.local_channel import LocalChannel
 from broker.replication.partition import Spawn
@@ -71,6 +72,13 @@ _MOST_WAITING: Final = 10_000
 """Requests that wait for a connection to be made."""
 
 
+OnUnreachable: TypeAlias = Callable[[int], None]
+
+
+def _ignore(broker_id: int) -> None:
+    """Nobody wants to know."""
+
+
 class _Question(NamedTuple):
     request: Message
     on_response: OnResponse
@@ -86,7 +94,8 @@ class ClusterChannel:
         local: LocalChannel,
         address_of: Callable[[int], Address | None],
         spawn: Spawn,
-        on_unreachable: Callable[[int], None],
+        on_refused: OnUnreachable = _ignore,
+        on_silence: OnUnreachable = _ignore,
         request_timeout_ms: int = 30_000,
     ) -> None:
         """``address_of`` tells where another broker listens for brokers; None if that is not known."""
@@ -94,7 +103,8 @@ class ClusterChannel:
         self._local = local
         self._address_of = address_of
         self._spawn = spawn
-        self._on_unreachable = on_unreachable
+        self._on_refused = on_refused
+        self._on_silence = on_silence
         self._request_seconds = request_timeout_ms / 1000
         self._links: dict[int, _Link] = {}
         self._closed = False
@@ -132,9 +142,24 @@ class ClusterChannel:
         link = self._links.get(broker_id)
         if link is None:
             link = self._links[broker_id] = _Link(
-                broker_id, self._address_of, self._spawn, self._on_unreachable, self._request_seconds
+                broker_id, self._address_of, self._spawn, self._tell_unreachable, self._request_seconds
             )
         return link
+
+    def _tell_unreachable(self, broker_id: int, refused: bool) -> None:
+        (self._on_refused if refused else self._on_silence)(broker_id)
+
+    async def reaches(self, broker_id: int, seconds: float) -> bool:
+        """Whether another broker answers on a new connection within this time."""
+        address = self._address_of(broker_id)
+        if address is None:
+            return False
+        try:
+            connection = await connect(address, connect_seconds=seconds)
+        except ClientError:
+            return False
+        connection.close()
+        return True
 
 
 class _Link:
@@ -145,9 +170,10 @@ class _Link:
         broker_id: int,
         address_of: Callable[[int], Address | None],
         spawn: Spawn,
-        on_unreachable: Callable[[int], None],
+        on_unreachable: Callable[[int, bool], None],
         request_seconds: float,
     ) -> None:
+        """``on_unreachable`` is told whether the last attempt was refused."""
         self._broker_id = broker_id
         self._address_of = address_of
         self._spawn = spawn
@@ -163,6 +189,7 @@ class _Link:
         self._watched = False
         self._watch_timer: asyncio.TimerHandle | None = None
         self._failing_since: float | None = None
+        self._refused = False
 
     def send(self, question: _Question) -> None:
         connection = self._connection
@@ -219,7 +246,7 @@ class _Link:
         self._take(connection)
         if connection is None and self._failing_since is not None:
             if self._watched and self._loop.time() - self._failing_since > _PATIENCE_SECONDS:
-                self._on_unreachable(self._broker_id)
+                self._on_unreachable(self._broker_id, self._refused)
 
     def _lost(self, closed: "asyncio.Future[ClientError]") -> None:
         if self._heartbeat is not None:
@@ -242,15 +269,17 @@ class _Link:
             self._opening = False
         self._take(connection)
         if connection is None and not self._closed:
-            self._on_unreachable(self._broker_id)
+            self._on_unreachable(self._broker_id, self._refused)
 
     async def _connect(self, seconds: float) -> Connection | None:
         address = self._address_of(self._broker_id)
+        self._refused = False
         if address is None:
             return None
         try:
             return await connect(address, connect_seconds=seconds, request_seconds=self._request_seconds)
         except ClientError as error:
+            self._refused = isinstance(error.__cause__, ConnectionRefusedError)
             if self._failing_since is None:
                 logger.info("Broker %d cannot be reached: %s", self._broker_id, error)
             return None

@@ -1,7 +1,11 @@
 """What a broker has only as a member of a cluster: the way to the others, and how it joins them.
 
 A connection to the controller is kept from the moment that it is known, so that its death is noticed at once; the
-controller, in turn, keeps one to every broker. What follows from a broken one is the controller's business.
+controller, in turn, keeps one to every broker. What follows from a broken one is the controller's business, except for
+one question: is it the other that is gone, or this broker that is cut off? If nobody listens any more where the other
+did, it is the other. If there is only silence, a broker trusts its judgement only while it reaches the majority of the
+cluster; then those on the other side of a cut do not, and only one side acts. In a cluster of two, silence is left to
+the metadata store.
 
 Loaded by ``broker.server`` when ``zookeeper.connect`` is set; a broker that is alone has none of this.
 """
@@ -29,6 +33,7 @@ logger = logging.getLogger(__name__)
 _EXPIRY_ALLOWANCE: Final = 1.25
 """ZooKeeper ends a session some ticks after its time-out."""
 _FIRST_WORD_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.4
 
 
 class ClusterMember:
@@ -55,6 +60,7 @@ class ClusterMember:
         self._controller: Controller | None = None
         self._replication: ClusterReplication | None = None
         self._watched: set[int] = set()
+        self._in_doubt: set[int] = set()
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         metadata.add_listener(self._on_metadata_change)
         self.channel = ClusterChannel(
@@ -62,7 +68,8 @@ class ClusterMember:
             local=local,
             address_of=self._address_of,
             spawn=supervisor.spawn,
-            on_unreachable=self._on_unreachable,
+            on_refused=self._on_gone,
+            on_silence=self._on_silence,
             request_timeout_ms=config.controller_socket_timeout_ms,
         )
 
@@ -141,6 +148,26 @@ class ClusterMember:
         known = endpoint or self._metadata.image.endpoint(broker_id, self._listener_name)
         return None if known is None else Address(known.host, known.port)
 
-    def _on_unreachable(self, broker_id: int) -> None:
+    # Brokers that cannot be reached
+
+    def _on_gone(self, broker_id: int) -> None:
         if self._controller is not None:
             self._controller.report_unreachable(broker_id)
+
+    def _on_silence(self, broker_id: int) -> None:
+        if broker_id not in self._in_doubt:
+            self._in_doubt.add(broker_id)
+            self._supervisor.spawn(self._look_around(broker_id), f"look around: broker {broker_id} is silent")
+
+    async def _look_around(self, silent_id: int) -> None:
+        """Find out whether this broker still reaches the majority."""
+        try:
+            everybody = self._metadata.image.brokers.keys()
+            others = sorted(everybody - {self._broker_id, silent_id})
+            reached = await asyncio.gather(*(self.channel.reaches(other, _LOOK_SECONDS) for other in others))
+            if 2 * (1 + sum(reached)) > len(everybody):
+                self._on_gone(silent_id)
+            else:
+                logger.warning("Broker %d is silent, but this broker does not reach the majority, either", silent_id)
+        finally:
+            self._in_doubt.discard(silent_id)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 FIRST_PAUSE_SECONDS: Final = 1.0
-LONGEST_PAUSE_SECONDS: Final = 30.0
-FORGOTTEN_AFTER_SECONDS: Final = 60.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+FORGOTTEN_AFTER_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)

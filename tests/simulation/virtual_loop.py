@@ -134,6 +134,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
+        if self.is_closed():
+            return asyncio.TimerHandle(when, callback, args, self, context)
         return super().call_at(when, self._of_process(callback, context), *args, context=context)
 
     @staticmethod

@@ -190,7 +190,6 @@ async def elsewhere(handlers: list[ApiHandler] | None = None, **settings: int) -
             local=LocalChannel(LEADER, leader.metadata),
             address_of=lambda broker_id: Address("127.0.0.1", port) if broker_id == COORDINATOR else None,
             spawn=leader.supervisor.spawn,
-            on_unreachable=lambda broker_id: None,
         )
         stack.callback(channel.close)
         wire = Wire(channel)

@@ -1,0 +1,401 @@
+"""Brokers of a cluster that lose each other, or the ensemble, in virtual time: who reigns, and what it changes.
+
+Real brokers on the simulated network and ensemble; the store's tree is the judge.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker.server import Broker
+from coordinator.controller.api_error import ApiError
+from coordinator.controller.membership import BrokerIdTaken
+from coordinator.controller.topic_plan import NewTopic
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Session
+from coordinator.metadata_store.znodes import PartitionState
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.stop_replica import StopReplicaRequest
+from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.topic_partition import TopicPartition
+from tests.simulation.sim_zookeeper import Direction
+from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
+from tests.simulation.virtual_loop import VirtualLoop
+
+NOTICED_SECONDS = 3.5
+"""After so long a broker that stopped answering is suspected, and others lead its partitions."""
+
+
+def simulate(story: Callable[[SimulatedCluster], Awaitable[None]], *, seed: int = 0, brokers: int = 3) -> None:
+    """Play a story with a cluster that runs."""
+    loop = VirtualLoop(random.Random(seed))
+
+    async def play() -> None:
+        cluster = SimulatedCluster(loop, random.Random(seed + 1), range(1, brokers + 1))
+        await cluster.start()
+        await story(cluster)
+        for process in loop.processes:
+            process.kill()
+
+    try:
+        loop.run_until_complete(play())
+    finally:
+        loop.close()
+
+
+def session_of(broker: Broker) -> Session:
+    session = broker.controller._store.session
+    assert session is not None
+    return session
+
+
+def state_of(cluster: SimulatedCluster, topic: str, partition: int = 0) -> PartitionState:
+    znode = cluster.ensemble.tree.get(paths.partition_state(TopicPartition(topic, partition)))
+    assert znode is not None
+    return znodes.decode_partition_state(znode.data)
+
+
+def controller_epoch(cluster: SimulatedCluster) -> int:
+    znode = cluster.ensemble.tree.get(paths.CONTROLLER_EPOCH)
+    assert znode is not None
+    return znodes.decode_controller_epoch(znode.data)
+
+
+def tree(cluster: SimulatedCluster, path: str = "") -> dict[str, tuple[bytes, int]]:
+    """Every znode's content and version."""
+    found: dict[str, tuple[bytes, int]] = {}
+    for name in cluster.ensemble.tree.children(path or "/") or ():
+        znode = cluster.ensemble.tree.get(f"{path}/{name}")
+        assert znode is not None
+        found[f"{path}/{name}"] = znode.data, znode.stat.version
+        found |= tree(cluster, f"{path}/{name}")
+    return found
+
+
+async def create(cluster: SimulatedCluster, name: str, *replicas: tuple[int, ...]) -> None:
+    (reigning,) = cluster.controllers
+    topic = NewTopic(name=name, assignments=list(enumerate(replicas)))
+    (result,) = await cluster[reigning].running.controller.create_topics([topic])
+    assert not isinstance(result, ApiError), result
+    await asyncio.sleep(0.1)
+
+
+def views(cluster: SimulatedCluster) -> dict[int, Any]:
+    """What each broker knows: the controller, who is alive, and who leads what."""
+    return {
+        broker.broker_id: (
+            broker.running.metadata.image.controller_id,
+            sorted(broker.running.metadata.image.brokers),
+            {
+                (topic.name, index): (partition.leader, partition.leader_epoch, partition.isr)
+                for topic in broker.running.metadata.image.topics.values()
+                for index, partition in topic.partitions.items()
+            },
+        )
+        for broker in cluster.alive
+    }
+
+
+def assert_agreement(cluster: SimulatedCluster) -> None:
+    """One controller, and every broker that runs knows the same."""
+    (reigning,) = cluster.controllers
+    known = views(cluster)
+    assert all(view == known[reigning] for view in known.values()), known
+    assert known[reigning][:2] == (reigning, [broker.broker_id for broker in cluster.alive])
+
+
+class TestMembership:
+    def test_everybody_knows_everybody_and_one_reigns(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1,), (2,), (3,))
+            assert_agreement(cluster)
+            for broker in cluster.alive:
+                index = broker.broker_id - 1
+                assert broker.running.replica_manager.led_partition(("t", index)) is not None
+
+        simulate(story)
+
+    def test_a_killed_broker_comes_back_at_once(self) -> None:
+        """Its session file lets it end the session of its former life."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1,), (2,), (3,))
+            cluster[2].kill()
+            await asyncio.sleep(0.5)
+            began = cluster.loop.time()
+            await cluster[2].start()
+            assert cluster.loop.time() - began < 0.5
+            await asyncio.sleep(0.5)
+            assert_agreement(cluster)
+            assert cluster[2].running.replica_manager.find(("t", 1)).is_leader  # type: ignore[union-attr]
+
+        simulate(story)
+
+    def test_without_that_file_it_waits_for_its_session_to_expire(self) -> None:
+        """B64"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            cluster[2].ends_old_session = False
+            cluster[2].kill()
+            began = cluster.loop.time()
+            await cluster[2].start()
+            assert 0.8 * SESSION_SECONDS < cluster.loop.time() - began < 1.2 * SESSION_SECONDS
+            await asyncio.sleep(0.5)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_an_id_that_somebody_else_uses_is_not_taken(self) -> None:
+        """B64"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            impostor = SimulatedCluster(cluster.loop, random.Random(5), [2])[2]
+            impostor.ensemble = cluster.ensemble
+            impostor.settings["listeners"] = "PLAINTEXT://127.0.0.1:9999"
+            with pytest.raises(BrokerIdTaken, match="broker with id 2 is registered by session"):
+                await impostor.start()
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_an_expired_session_is_replaced_and_the_broker_registers_anew(self) -> None:
+        """B64, B66"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (3,), (2,))
+            for broker_id in (3, 1):  # A follower, then the controller.
+                before = cluster[broker_id].running.controller.broker_epoch
+                cluster.ensemble.expire(session_of(cluster[broker_id].running).session_id)
+                await asyncio.sleep(SESSION_SECONDS)
+                assert cluster[broker_id].running.controller.broker_epoch > before
+                assert_agreement(cluster)
+            assert state_of(cluster, "t").leader == 3
+
+        simulate(story)
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_an_ensemble_that_flaps_leaves_a_cluster_that_agrees(self, seed: int) -> None:
+        """B66, B67: whatever is under way when sessions end, everybody is registered again in the end."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            rng = random.Random(seed)
+            await create(cluster, "t", (1, 2), (2, 3), (3, 1))
+            for _ in range(15):
+                broker = cluster[rng.choice([1, 2, 3])]
+                match rng.choice(["expire", "cut", "down"]):
+                    case "expire":
+                        session = broker.store.session if broker.store is not None else None
+                        if session is not None:
+                            cluster.ensemble.expire(session.session_id)
+                    case "cut":
+                        broker.cut_from_ensemble(
+                            rng.choice([Direction.TO_CLIENT, Direction.TO_ENSEMBLE, Direction.BOTH])
+                        )
+                    case "down":
+                        cluster.ensemble.is_up = not cluster.ensemble.is_up
+                await asyncio.sleep(rng.uniform(0, SESSION_SECONDS / 2))
+            cluster.ensemble.is_up = True
+            for broker in cluster.brokers.values():
+                broker.cut_from_ensemble(Direction.NONE)
+            await asyncio.sleep(4 * SESSION_SECONDS)
+            assert_agreement(cluster)
+
+        simulate(story, seed=seed)
+
+
+class TestControllerFailover:
+    def test_a_killed_controller_is_replaced_before_its_session_ends(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3), (2, 3, 1))
+            cluster[1].kill()
+            await asyncio.sleep(0.5)
+            assert cluster.controllers in ([2], [3])
+            assert state_of(cluster, "t", 0).leader == 2
+            assert 1 not in state_of(cluster, "t", 1).isr
+            assert cluster.ensemble.tree.get(paths.broker(1)) is not None  # The store does not know yet.
+            await asyncio.sleep(2 * SESSION_SECONDS)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_paused_controller_is_replaced_and_steps_back(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            assert cluster[1].process is not None
+            cluster[1].process.pause()
+            await asyncio.sleep(NOTICED_SECONDS)
+            assert state_of(cluster, "t").leader == 2
+            cluster[1].process.resume()
+            await asyncio.sleep(2.0)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    @pytest.mark.parametrize("seconds", [1.0, 3.0, 1.5 * SESSION_SECONDS])
+    def test_a_zombie_changes_no_znode(self, seconds: float) -> None:
+        """B62, B65: paused in the middle of its work, it finds another controller when it goes on.
+
+        What it had begun is either done before the pause, or not at all.
+        """
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            zombie = cluster[1].running.controller
+            creating = cluster[1].process.run(  # type: ignore[union-attr]
+                zombie.create_topics([NewTopic(name="late", partition_count=5, replication_factor=1)])
+            )
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            cluster[1].process.pause()  # type: ignore[union-attr]
+            await asyncio.sleep(seconds + NOTICED_SECONDS)
+            (reigning,) = cluster.controllers
+            assert reigning != 1 or seconds < NOTICED_SECONDS
+            await asyncio.sleep(0.5)
+            before = tree(cluster)
+            cluster[1].process.resume()  # type: ignore[union-attr]
+            await creating
+            changed = {path for path, content in tree(cluster).items() if before.get(path) != content}
+            assert not {path for path in changed if not path.startswith(paths.BROKER_IDS)}, changed
+            await asyncio.sleep(SESSION_SECONDS)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_controller_that_is_cut_off_from_the_ensemble_does_nothing_until_it_knows(self) -> None:
+        """B62, B65: it cannot hear that its session has ended, and its own deadline says that it may have."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            cluster[1].cut_from_ensemble()
+            await asyncio.sleep(1.5 * SESSION_SECONDS)
+            assert cluster.controllers in ([2], [3])
+            before = tree(cluster)
+            answers = await cluster[1].running.controller.create_topics([NewTopic(name="late")])
+            assert [answer.code for answer in answers if isinstance(answer, ApiError)] == [ErrorCode.NOT_CONTROLLER]
+            cluster[1].cut_from_ensemble(Direction.NONE)
+            await asyncio.sleep(SESSION_SECONDS)
+            after = tree(cluster)
+            assert {p for p in after if before.get(p) != after[p]} <= {
+                paths.broker(1),
+                paths.partition_state(TopicPartition("t", 0)),  # The new controller takes it back into the ISR.
+            }
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_one_that_loses_the_others_is_replaced_once_and_takes_nothing_back(self) -> None:
+        """It still reaches the ensemble, but only the majority judges by silence: there is no tug-of-war."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            cluster.isolate(1)
+            await asyncio.sleep(NOTICED_SECONDS)
+            assert cluster.controllers in ([2], [3])
+            assert (state_of(cluster, "t").leader, set(state_of(cluster, "t").isr)) == (2, {2, 3})
+            await asyncio.sleep(60)
+            assert (controller_epoch(cluster), state_of(cluster, "t").leader_epoch) == (2, 1)
+            cluster.loop.network.heal()
+            await asyncio.sleep(10)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_cut_between_a_follower_and_the_controller_moves_ever_less(self) -> None:
+        """Both reach the third broker, so both trust their judgement; ever longer pauses limit what they do."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            cluster.isolate(1, 2)
+            await asyncio.sleep(60)
+            after_a_minute = controller_epoch(cluster)
+            assert after_a_minute < 15
+            await asyncio.sleep(240)
+            assert controller_epoch(cluster) - after_a_minute < 10
+            cluster.loop.network.heal()
+            await asyncio.sleep(10)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_in_a_cluster_of_two_silence_is_left_to_the_ensemble(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2))
+            cluster.isolate(1)
+            await asyncio.sleep(60)
+            assert (controller_epoch(cluster), state_of(cluster, "t").leader) == (1, 1)
+            cluster[1].kill()
+            await asyncio.sleep(2 * SESSION_SECONDS)
+            cluster.loop.network.heal()
+            assert_agreement(cluster)
+
+        simulate(story, brokers=2)
+
+
+class TestOrders:
+    """What a broker obeys."""
+
+    def test_orders_for_a_former_life_are_refused(self) -> None:
+        """B63"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2,))
+            broker, epoch = cluster[2].running, cluster[2].running.controller.broker_epoch
+            client = await cluster[2].client()
+            for request, version in (
+                (LeaderAndIsrRequest(controller_id=1, controller_epoch=9, broker_epoch=epoch - 1), 7),
+                (StopReplicaRequest(controller_id=1, controller_epoch=9, broker_epoch=epoch - 1), 4),
+                (UpdateMetadataRequest(controller_id=1, controller_epoch=9, broker_epoch=epoch - 1), 8),
+            ):
+                answer = await client.call(request, version)
+                assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+            assert broker.metadata.controller_epoch == 1
+
+        simulate(story)
+
+    def test_orders_of_a_former_controller_are_refused(self) -> None:
+        """B65"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2,))
+            client = await cluster[2].client()
+            for request, version in (
+                (LeaderAndIsrRequest(controller_id=1, controller_epoch=0), 7),
+                (StopReplicaRequest(controller_id=1, controller_epoch=0), 4),
+                (UpdateMetadataRequest(controller_id=1, controller_epoch=0), 8),
+            ):
+                answer = await client.call(request, version)
+                assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+            assert_agreement(cluster)
+
+        simulate(story)
+
+
+class TestTopicsFromAnyBroker:
+    def test_a_topic_that_is_asked_for_anywhere_is_created_by_the_controller(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            client = await cluster[3].client()
+            answer = await client.call(MetadataRequest(topics=[MetadataRequestTopic(name="wanted")]), 12)
+            (topic,) = answer.topics
+            assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 2)
+            answer = await client.call(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0), 4)
+            assert answer.coordinators[0].error_code == ErrorCode.NONE
+            await asyncio.sleep(0.1)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_client_that_asks_the_wrong_broker_is_told_who_reigns(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            client = await cluster[3].client()
+            request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+            assert (await client.call(request, 7)).topics[0].error_code == ErrorCode.NOT_CONTROLLER
+            assert (await client.call(MetadataRequest(topics=[]), 12)).controller_id == 1
+
+        simulate(story)
