@@ -13,6 +13,8 @@ from protocol.errors import ErrorCode
 from protocol.schema import Kind, Message, MessageType
 
 _FENCES: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_FOR_COORDINATORS: Final = "WriteTxnMarkers"
+"""The API in whose answers such an error is about a marker that came twice."""
 
 _Note: TypeAlias = Callable[[str, Message], None]
 
@@ -28,7 +30,9 @@ class ResponseErrors:
     @property
     def zombie_fences(self) -> int:
         """Answers to producers that somebody else has replaced."""
-        return sum(count for (_, code), count in self.counts.items() if code in _FENCES)
+        return sum(
+            count for (api, code), count in self.counts.items() if code in _FENCES and api != _FOR_COORDINATORS
+        )
 
     def note(self, api: str, response: Message) -> None:
         """Count every error in one answer."""

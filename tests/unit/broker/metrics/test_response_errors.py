@@ -10,6 +10,12 @@ from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnResponse
 from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
 from protocol.schema import Message
 from tests.unit.protocol.declared import every_version, full
 
@@ -37,6 +43,17 @@ def test_a_zombie_learns_it_by_two_errors() -> None:
     for code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE):
         errors.note("EndTxn", EndTxnResponse(error_code=code))
     assert errors.zombie_fences == 2
+
+
+def test_a_stale_marker_is_no_zombie() -> None:
+    """It tells a coordinator that its marker came twice, and no producer anything."""
+    errors = ResponseErrors()
+    partition = WritableTxnMarkerPartitionResult(partition_index=0, error_code=ErrorCode.INVALID_PRODUCER_EPOCH)
+    topic = WritableTxnMarkerTopicResult(name="t", partitions=[partition])
+    marker = WritableTxnMarkerResult(producer_id=1, topics=[topic])
+    errors.note("WriteTxnMarkers", WriteTxnMarkersResponse(markers=[marker]))
+    assert errors.counts == {("WriteTxnMarkers", ErrorCode.INVALID_PRODUCER_EPOCH): 1}
+    assert errors.zombie_fences == 0
 
 
 def test_what_is_absent_has_no_errors() -> None:
