@@ -30,9 +30,7 @@ class ResponseErrors:
     @property
     def zombie_fences(self) -> int:
         """Answers to producers that somebody else has replaced."""
-        return sum(
-            count for (api, code), count in self.counts.items() if code in _FENCES and api != _FOR_COORDINATORS
-        )
+        return sum(count for (api, code), count in self.counts.items() if code in _FENCES and api != _FOR_COORDINATORS)
 
     def note(self, api: str, response: Message) -> None:
         """Count every error in one answer."""
