@@ -2,8 +2,8 @@
 
 ``/feature`` holds the levels, and its version is their epoch. Every broker reads it before it serves, and again when
 it changes. A read that is older than what is known (a watch may arrive late) changes nothing, so clients never see the
-epoch go back; levels and epoch are replaced together. Should the znode be gone, the levels that are known go on to hold:
-to forget them would silently change the protocol of running transactions.
+epoch go back; levels and epoch are replaced together. Should the znode be gone, the known levels go on to hold: to
+forget them would silently change the protocol of running transactions.
 
 A broker that does not support what is finalised, or cannot read it, must not serve. At its start that is
 ``IncompatibleFeatures``; later ``on_incompatible`` is called, with the sentence that says what to do.
