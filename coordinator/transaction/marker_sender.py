@@ -52,7 +52,7 @@ class MarkerOutcome(Enum):
 
 MARKER_OUTCOMES: Final = {
     ErrorCode.NONE: MarkerOutcome.DONE,
-    # The partition has seen a later epoch of this producer, which exists only after this transaction ended there.
+    # The partition has seen a later transaction of this producer, which exists only after this one ended there.
     ErrorCode.INVALID_PRODUCER_EPOCH: MarkerOutcome.DONE,
     # Such a log could not take the transaction's records either.
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: MarkerOutcome.DONE,
