@@ -132,8 +132,9 @@ class ClusterMember:
         self._watch(self._whom_to_watch(change.after))
 
     def _whom_to_watch(self, image: ClusterImage) -> set[int]:
-        watched = set(image.brokers) if image.controller_id == self._broker_id else {image.controller_id}
-        return watched & image.brokers.keys() - {self._broker_id}
+        if image.controller_id == self._broker_id and self._controller is not None:
+            return set(self._controller.registered_brokers) - {self._broker_id}
+        return {image.controller_id} & image.brokers.keys() - {self._broker_id}
 
     def _watch(self, wanted: set[int]) -> None:
         for broker_id in sorted(self._watched - wanted):

@@ -3,7 +3,8 @@
 A batch is filled with partitions and gives at most one request of each kind per broker, in the order in which they must
 be sent: brokers learn what they lead before anybody is told that they lead it, and stop replicas last. All carry the
 controller's epoch and the epoch of the receiving broker's registration, so that both sides of an old conversation are
-recognised. They are built for the newest versions of Kafka 3.9 (LeaderAndIsr 7, UpdateMetadata 8, StopReplica 4).
+recognised. Suspects are told everything, if they listen, but are not named as live: nobody should wait for them. The
+requests are built for the newest versions of Kafka 3.9 (LeaderAndIsr 7, UpdateMetadata 8, StopReplica 4).
 """
 
 from collections.abc import Iterable, Iterator
@@ -140,7 +141,7 @@ class ControlRequests:
             isr=list(state.isr),
             zk_version=versioned.version,
             replicas=list(replicas),
-            offline_replicas=[replica for replica in replicas if replica not in self._state.brokers],
+            offline_replicas=[replica for replica in replicas if not self._is_online(replica)],
         )
 
     def _update_metadata_request(self, broker: LiveBroker, topics: list[UpdateMetadataTopicState]) -> Message:
@@ -149,8 +150,13 @@ class ControlRequests:
             controller_epoch=self._controller_epoch,
             broker_epoch=broker.epoch,
             topic_states=topics,
-            live_brokers=[_live_broker(broker) for _, broker in sorted(self._state.brokers.items())],
+            live_brokers=[
+                _live_broker(broker) for id_, broker in sorted(self._state.brokers.items()) if self._is_online(id_)
+            ],
         )
+
+    def _is_online(self, broker_id: int) -> bool:
+        return broker_id in self._state.brokers and broker_id not in self._state.suspects
 
     def _stop_replica_request(self, broker: LiveBroker, partitions: dict[TopicPartition, bool]) -> Message:
         topics: dict[str, StopReplicaTopicState] = {}

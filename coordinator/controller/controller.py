@@ -23,7 +23,7 @@ told NOT_CONTROLLER, although the change may have been made: as with any lost an
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
@@ -146,6 +146,11 @@ class Controller:
         endpoints = () if broker is None else broker.registration.endpoints
         wanted = self._settings.listener_name
         return next((endpoint for endpoint in endpoints if endpoint.listener == wanted), None)
+
+    @property
+    def registered_brokers(self) -> Collection[int]:
+        """The brokers that are registered, if this controller reigns."""
+        return () if self._office is None else self._office.reign.state.brokers.keys()
 
     async def start(self) -> None:
         """Join the cluster. On the embedded store this broker reigns, and leads its partitions, on return."""
@@ -322,8 +327,9 @@ class Controller:
     async def _pass_over(self, reign: Reign, broker_id: int) -> None:
         logger.warning("Broker %d cannot be reached: others lead its partitions, where they can", broker_id)
         reign.state.suspects.add(broker_id)
-        elected = await elect(reign, list(reign.state.partitions_on(broker_id)), self._unclean_allowed)
-        tell(reign, elected, elected)
+        concerned = list(reign.state.partitions_on(broker_id))
+        elected = await elect(reign, concerned, self._unclean_allowed)
+        tell(reign, elected, concerned)
 
     async def _take_over(self, controller_id: int) -> None:
         session = self._store.session
@@ -337,7 +343,9 @@ class Controller:
     def _trust(self, broker_id: int) -> None:
         if self._office is not None and broker_id in self._office.reign.state.suspects:
             logger.info("Broker %d can be reached again", broker_id)
-            self._office.reign.state.suspects.discard(broker_id)
+            reign = self._office.reign
+            reign.state.suspects.discard(broker_id)
+            tell(reign, (), reign.state.partitions_on(broker_id))
 
     # Leadership that returns by itself
 

@@ -220,6 +220,7 @@ class TestControllerFailover:
             assert state_of(cluster, "t", 0).leader == 2
             assert 1 not in state_of(cluster, "t", 1).isr
             assert cluster.ensemble.tree.get(paths.broker(1)) is not None  # The store does not know yet.
+            assert_agreement(cluster)
             await asyncio.sleep(2 * SESSION_SECONDS)
             assert_agreement(cluster)
 

@@ -53,7 +53,9 @@ class TestSuspects:
             states = [await state_of(cluster, "t", index) for index in range(3)]
             assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(3, (3,), 1), (3, (3,), 1), (1, (1, 3), 0)]
             assert cluster.brokers[3].led[T0].leader == 3
-            assert 2 in cluster.brokers[3].metadata.image.brokers  # The store still says that it is alive.
+            image = cluster.brokers[3].metadata.image
+            assert sorted(image.brokers) == [1, 3]  # Nobody should wait for it, although the store holds it alive.
+            assert [p.offline_replicas for p in image.topics["t"].partitions.values()] == [(2,), (2,), ()]
 
     async def test_what_only_the_suspect_can_lead_stays_with_it(self) -> None:
         async with running_cluster(1, 2) as cluster:
@@ -79,6 +81,9 @@ class TestSuspects:
             await asyncio.sleep(5)
             assert not only(await cluster.controller.alter_partition(asked))[0].error_code
             assert cluster.brokers[2].led[T0].leader == 3
+            image = cluster.brokers[3].metadata.image
+            assert sorted(image.brokers) == [1, 2, 3]
+            assert image.topics["t"].partitions[0].offline_replicas == ()
 
     @in_virtual_time
     async def test_a_suspicion_that_was_wrong_is_not_repeated_at_once(self) -> None:
