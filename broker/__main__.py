@@ -40,7 +40,11 @@ def txn_states() -> None:
 
 @click.group(
     cls=_Commands,
-    lazy={"serve": "broker.serve:command", "dump-log": "broker.tools.dump_log:command"},
+    lazy={
+        "cluster": "broker.cluster.command:cluster",
+        "dump-log": "broker.tools.dump_log:command",
+        "serve": "broker.serve:command",
+    },
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 def cli() -> None:

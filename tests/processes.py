@@ -4,6 +4,7 @@ Each is a context manager that listens on loopback only, is stopped by process i
 caller. Readiness is never a sleep: our broker is ready when its readiness line arrives, Kafka when its log says so.
 """
 
+import json
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PEERS = REPOSITORY / ".peers"
@@ -69,6 +70,8 @@ class BrokerProcess:
     """A broker process; ``address`` is ``host:port`` once it runs."""
 
     name = "broker"
+    ready_line = READY_LINE
+    stop_seconds = _STOP_SECONDS
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -105,7 +108,7 @@ class BrokerProcess:
                 self.command(), stdout=subprocess.PIPE, stderr=errors, env=self.environment(), start_new_session=True
             )
         assert self.process.stdout is not None
-        self._output = OutputReader(self.process.stdout, self.directory / "stdout.log", READY_LINE)
+        self._output = OutputReader(self.process.stdout, self.directory / "stdout.log", self.ready_line)
 
     @property
     def pid(self) -> int:
@@ -127,7 +130,7 @@ class BrokerProcess:
         if process.poll() is None:
             process.send_signal(number)
         try:
-            code = process.wait(_STOP_SECONDS)
+            code = process.wait(self.stop_seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait(_STOP_SECONDS)
@@ -174,6 +177,59 @@ def class_path(library: Path) -> str:
     if not library.is_dir():
         raise FileNotFoundError(f"{library} is missing: run `make peers`")
     return f"{library}/*"
+
+
+class ClusterProcess(BrokerProcess):
+    """``oncelog cluster``: a ZooKeeper and some brokers, the children of one process, on ports that stay the same.
+
+    ``verb("kill", 2)`` is ``oncelog cluster kill 2``. Its ZooKeeper is started from the jars of the Kafka 3.9 peer,
+    unless the environment names others.
+    """
+
+    name = "oncelog cluster"
+    ready_line = re.compile(r"\[OncelogCluster brokers=\d+\] started at ([^\s]+), after")
+    stop_seconds = 120.0
+
+    def __init__(self, directory: Path, brokers: int = 3, settings: Sequence[str] = ()) -> None:
+        """``settings``: ``key=value`` for all brokers, ``ID:key=value`` for one."""
+        super().__init__(directory)
+        self.brokers = brokers
+        self.settings = settings
+
+    @property
+    def cluster_directory(self) -> Path:
+        return self.directory / "cluster"
+
+    def command(self) -> list[str]:
+        overrides = [word for setting in self.settings for word in ("--set", setting)]
+        words = ["--brokers", str(self.brokers), "--dir", str(self.cluster_directory), "--port", "0", *overrides]
+        return [sys.executable, "-m", "broker", "cluster", *words]
+
+    def environment(self) -> dict[str, str]:
+        return {"ONCELOG_ZOOKEEPER_JARS": str(KAFKA_3_9), **super().environment()}
+
+    def start(self, *, seconds: float = 120.0) -> None:
+        super().start(seconds=seconds)
+        found = self.ready_line.findall((self.directory / "stdout.log").read_text())
+        self.address = found[-1]
+
+    def run_verb(self, verb: str, *members: object) -> "subprocess.CompletedProcess[str]":
+        """Give the running cluster an order, and return how the command ended."""
+        words = [verb, *map(str, members), "--dir", str(self.cluster_directory), "--format", "json"]
+        return subprocess.run(
+            [sys.executable, "-m", "broker", "cluster", *words],
+            capture_output=True,
+            text=True,
+            env=self.environment(),
+            timeout=self.stop_seconds,
+            check=False,
+        )
+
+    def verb(self, verb: str, *members: object) -> "dict[str, dict[str, Any]]":
+        """Give an order that succeeds; how its members are afterwards, by name."""
+        done = self.run_verb(verb, *members)
+        assert done.returncode == 0, done.stderr
+        return {member["member"]: member for member in json.loads(done.stdout)}
 
 
 class KafkaProcess(BrokerProcess):

@@ -32,6 +32,8 @@ _NEEDED: Final = (
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _STOP_SECONDS: Final = 20.0
 _ANSWER_SECONDS: Final = 1.0
+DEFAULT_TICK_MS: Final = 500
+LOG_NAME: Final = "zookeeper.log"
 _HEAP: Final = "-Xmx256m"
 _PAUSE_SECONDS: Final = 0.05
 
@@ -60,10 +62,38 @@ def _jar_directory() -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "jars"
 
 
+def prepare_server(directory: Path, port: int, *, tick_ms: int = DEFAULT_TICK_MS) -> list[str]:
+    """Write what a server on ``port`` of loopback needs into ``directory``; return the command that starts it.
+
+    Sessions last two to twenty ticks. ``CannotStart`` says what is missing.
+    """
+    java = shutil.which("java")
+    if java is None:
+        raise CannotStart("Java is missing: apt-get install openjdk-17-jre-headless")
+    jars = os.pathsep.join(map(str, find_jars()))
+    directory.mkdir(parents=True, exist_ok=True)
+    config = directory / "zoo.cfg"
+    config.write_text(_config(directory, port, tick_ms))
+    return [java, _HEAP, "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,mntr", "-cp", jars, _MAIN, str(config)]
+
+
+def _config(directory: Path, port: int, tick_ms: int) -> str:
+    settings = {
+        "tickTime": tick_ms,
+        "dataDir": directory / "data",
+        "clientPort": port,
+        "clientPortAddress": "127.0.0.1",
+        "admin.enableServer": "false",
+        "maxClientCnxns": 0,
+        "autopurge.purgeInterval": 24,
+    }
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
 class ZooKeeperServer:
     """A server process; ``address`` is its connect string. It can be stopped and started again on the same data."""
 
-    def __init__(self, directory: Path, port: int, *, tick_ms: int = 500) -> None:
+    def __init__(self, directory: Path, port: int, *, tick_ms: int = DEFAULT_TICK_MS) -> None:
         self._directory = directory
         self._port = port
         self._tick_ms = tick_ms
@@ -80,40 +110,18 @@ class ZooKeeperServer:
 
     def start(self, *, seconds: float = 30.0) -> None:
         """Start the process and return when it answers."""
-        java = shutil.which("java")
-        if java is None:
-            raise CannotStart("Java is missing: apt-get install openjdk-17-jre-headless")
-        jars = os.pathsep.join(map(str, find_jars()))
-        self._directory.mkdir(parents=True, exist_ok=True)
-        config = self._directory / "zoo.cfg"
-        config.write_text(self._config())
-        with (self._directory / "zookeeper.log").open("ab") as log:
+        command = prepare_server(self._directory, self._port, tick_ms=self._tick_ms)
+        with (self._directory / LOG_NAME).open("ab") as log:
             self._process = subprocess.Popen(
-                [java, _HEAP, "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,mntr", "-cp", jars, _MAIN, str(config)],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
+                command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
             )
         self._await_answer(seconds)
-
-    def _config(self) -> str:
-        settings = {
-            "tickTime": self._tick_ms,
-            "dataDir": self._directory / "data",
-            "clientPort": self._port,
-            "clientPortAddress": "127.0.0.1",
-            "admin.enableServer": "false",
-            "maxClientCnxns": 0,
-            "autopurge.purgeInterval": 24,
-        }
-        return "".join(f"{key}={value}\n" for key, value in settings.items())
 
     def _await_answer(self, seconds: float) -> None:
         process = self._process
         assert process is not None
         for _ in range(int(seconds / _PAUSE_SECONDS)):
-            if _answers(self._port):
+            if is_serving(self._port):
                 return
             try:
                 process.wait(_PAUSE_SECONDS)
@@ -121,7 +129,7 @@ class ZooKeeperServer:
                 continue
             break
         self.kill()
-        said = (self._directory / "zookeeper.log").read_text(errors="replace")[-2000:]
+        said = (self._directory / LOG_NAME).read_text(errors="replace")[-2000:]
         raise CannotStart(f"ZooKeeper does not answer on port {self._port}; its log ends with:\n{said}")
 
     def kill(self) -> None:
@@ -153,7 +161,7 @@ class ZooKeeperServer:
         self.stop()
 
 
-def _answers(port: int) -> bool:
+def is_serving(port: int) -> bool:
     """Whether a server answers, and serves."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_SECONDS) as connection:

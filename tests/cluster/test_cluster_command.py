@@ -1,0 +1,199 @@
+"""``oncelog cluster``: real processes, and what experiments do to them."""
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.command import Oncelog
+from tests.processes import KAFKA_3_9, ClusterProcess
+
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
+    with ClusterProcess(
+        tmp_path_factory.mktemp("cluster"), settings=["num.partitions=4", "2:broker.rack=b"]
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def oncelog(cluster: ClusterProcess) -> Oncelog:
+    return Oncelog(cluster.address)
+
+
+def processes_of(directory: Path) -> list[int]:
+    """The processes whose command line names the directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(directory).encode() in command:
+                found.append(int(entry.name))
+    return found
+
+
+def until_gone(pid: int) -> None:
+    """Wait until a process, not necessarily a child, has been collected by its parent."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([descriptor], [], [], SECONDS)[0], f"{pid} still runs"
+    finally:
+        os.close(descriptor)
+
+
+def states(cluster: ClusterProcess) -> dict[str, str]:
+    return {name: member["state"] for name, member in cluster.verb("status").items()}
+
+
+def test_it_says_where_the_brokers_are_and_they_know_each_other(cluster: ClusterProcess, oncelog: Oncelog) -> None:
+    said = (cluster.directory / "stdout.log").read_text()
+    for broker_id, address in enumerate(cluster.address.split(","), start=1):
+        assert re.search(
+            rf"^broker {broker_id} +{address} +pid \d+, log \S+broker-{broker_id}.log$", said, re.MULTILINE
+        )
+        found = json.loads(Oncelog(address)("health --format json"))
+        assert found["healthy"]
+        assert [broker["broker"] for broker in found["brokers"]] == [1, 2, 3]
+    assert [broker["rack"] for broker in oncelog.json("health")["brokers"]] == [None, "b", None]
+    assert "set, as there are 3: default.replication.factor=3, min.insync.replicas=2" in said
+
+
+def test_topics_have_replicas_on_all_and_the_settings_that_were_asked_for(oncelog: Oncelog) -> None:
+    oncelog("topic create replicated")
+    described = oncelog.json("topic describe replicated")
+    assert [sorted(partition["replicas"]) for partition in described["partitions"]] == [[1, 2, 3]] * 4
+
+
+def test_each_process_can_be_killed_paused_and_started_again(cluster: ClusterProcess) -> None:
+    before = cluster.verb("status")
+    assert list(before) == ["zookeeper", "1", "2", "3"]
+    assert set(states(cluster).values()) == {"running"}
+
+    killed = cluster.verb("kill", 2)["2"]
+    assert (killed["state"], killed["pid"], killed["exit_code"]) == ("killed", None, -signal.SIGKILL)
+    assert not Path(f"/proc/{before['2']['pid']}").exists()
+    assert cluster.verb("pause", "zookeeper", 3)["3"]["state"] == "paused"
+    assert states(cluster) == {"zookeeper": "paused", "1": "running", "2": "killed", "3": "paused"}
+    assert cluster.verb("resume", 3, "zookeeper")["3"]["state"] == "running"
+
+    started = cluster.verb("start", 2)["2"]
+    assert started["state"] == "running"
+    assert started["pid"] != before["2"]["pid"]
+    assert started["address"] == before["2"]["address"]
+    assert Oncelog(started["address"])("health --ready") == "ready\n"
+
+    stopped = cluster.verb("stop", 3)["3"]
+    assert (stopped["state"], stopped["exit_code"]) == ("stopped", 0)
+    restarted = cluster.verb("restart", 3, "zookeeper")
+    assert {member["state"] for member in restarted.values()} == {"running"}
+    Oncelog(cluster.address)("wait --brokers 3")
+
+
+def test_what_cannot_be_done_is_said_and_is_a_failure(cluster: ClusterProcess) -> None:
+    for words, complaint in (
+        (("start", 1), "broker 1 is running already"),
+        (("kill", 7), "there is no member 7: there are zookeeper, 1, 2, 3"),
+    ):
+        done = cluster.run_verb(*words)
+        assert (done.returncode, complaint in done.stderr) == (1, True), done.stderr
+    assert cluster.run_verb("kill").returncode == 2
+    assert states(cluster)["1"] == "running"
+
+
+def test_a_process_that_ends_by_itself_is_reported_and_stays_so(cluster: ClusterProcess) -> None:
+    pid = cluster.verb("status")["1"]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    until_gone(pid)
+    assert states(cluster)["1"] == "dead"
+    assert "broker 1 ended unexpectedly: killed by SIGKILL" in (cluster.directory / "stdout.log").read_text()
+    cluster.verb("start", 1)
+    Oncelog(cluster.address)("wait --brokers 3")
+
+
+def test_one_directory_has_one_cluster(cluster: ClusterProcess) -> None:
+    done = subprocess.run(cluster.command(), capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 1
+    assert "a cluster is running in" in done.stderr
+
+
+def test_it_stops_as_a_whole_and_starts_again_where_it_was(tmp_path: Path) -> None:
+    cluster = ClusterProcess(tmp_path, brokers=2)
+    with cluster:
+        address = cluster.address
+        oncelog = Oncelog(address)
+        oncelog("topic create kept --partitions 2")
+        oncelog("produce kept", "a record\n")
+        cluster.verb("pause", 2)
+        assert cluster.stop() == 0
+    assert not processes_of(tmp_path)
+    assert "did not stop" not in (tmp_path / "stdout.log").read_text()
+    assert cluster.run_verb("status").returncode == 3
+    with cluster:
+        assert cluster.address == address
+        assert Oncelog(address)("consume kept -n 1 --format value") == "a record\n"
+    assert not processes_of(tmp_path)
+
+
+def test_nothing_outlives_it_if_it_is_killed(tmp_path: Path) -> None:
+    with ClusterProcess(tmp_path, brokers=1) as cluster:
+        pids = [member["pid"] for member in cluster.verb("status").values()]
+        cluster.kill()
+        for pid in pids:
+            until_gone(pid)
+    assert not processes_of(tmp_path)
+
+
+def refused(directory: Path, *words: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "cluster", "--dir", str(directory), "--port", "0", *words],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={**os.environ, "ONCELOG_ZOOKEEPER_JARS": str(KAFKA_3_9), **environment},
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not processes_of(directory)
+    return done.stderr
+
+
+def test_a_start_without_zookeepers_jars_or_java_says_what_is_missing(tmp_path: Path) -> None:
+    assert "pip install 'oncelog[spark]'" in refused(tmp_path, ONCELOG_ZOOKEEPER_JARS=str(tmp_path))
+    assert "Java is missing: apt-get install" in refused(tmp_path, PATH=str(tmp_path))
+
+
+def test_a_broker_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> None:
+    said = refused(tmp_path, "--brokers", "2", "--set", "2:num.partitions=none")
+    assert "broker 2 did not start: exit code 2" in said
+    assert "num.partitions='none' is not valid" in said
+    assert "broker 1" not in said
+
+
+def test_a_signal_during_the_start_takes_it_back(tmp_path: Path) -> None:
+    cluster = ClusterProcess(tmp_path, brokers=1)
+    cluster.launch()
+    log = tmp_path / "cluster" / "zookeeper" / "zookeeper.log"
+    assert cluster.process is not None
+    while not log.exists():
+        with pytest.raises(subprocess.TimeoutExpired):
+            cluster.process.wait(0.02)
+    assert cluster.stop() == 0
+    assert "started at" not in (tmp_path / "stdout.log").read_text()
+    assert not processes_of(tmp_path)
