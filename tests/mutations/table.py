@@ -253,7 +253,7 @@ MUTATIONS: Final = (
         "B11", _VERIFICATION_STATE,
         "            return transaction_version >= FIRST_STRICT_VERSION and marker_epoch != MAX_EPOCH\n",
         "            return self.adds_partitions\n",
-        f"{_TEST_ELSEWHERE}::test_who_writes_like_version_2_and_ends_like_version_1_leaves_nothing_open",
+        f"{_TEST_ELSEWHERE}::test_a_marker_between_the_answer_and_the_append_keeps_the_batch_out",
     ),
     Mutation(
         "B11", "broker/handlers/end_txn.py",
