@@ -17,6 +17,8 @@ from tests.unit.protocol.declared import every_version, full, messages, sparse, 
 
 PEERS = (kio_peer, kafka_python_peer)
 UNCOVERED = {
+    "AlterPartitionRequest": "0-1",
+    "AlterPartitionResponse": "0-1",
     "ControlledShutdownRequest": "0-3",
     "ControlledShutdownResponse": "0-3",
     "GroupMetadataKey": "0",
