@@ -242,6 +242,8 @@ class ReplicaManager:
         partition.topic_id = log.topic_id or ZERO_UUID
         if state.leader == self._broker_id:
             self._unfollow(topic_partition)
+            if state.leader_epoch > partition.leader_epoch + 1 and partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+                self._tell_resigned(partition)  # Somebody else led in between, and this broker did not hear of it.
             if partition.become_leader(state, log):
                 self._tell_elected(partition)
         else:

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, Dispatcher
@@ -58,6 +58,9 @@ from protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import CrashKind
 from tests.simulation.stopping_disk import StoppingDisk
 from tests.simulation.virtual_loop import SimProcess, VirtualLoop
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 TOPIC = "t"
 TOPIC_ID = b"topic id of t   "
@@ -163,6 +166,11 @@ class Member:
         assert isinstance(request, AlterPartitionRequest)
         self._cluster.controller.ask(self, request, on_response)
 
+    def act(self, action: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do something inside the member's process: what it leaves to be done later ends with it."""
+        assert self.process is not None
+        return self.process.context.run(action, *args, **kwargs)
+
     @property
     def is_up(self) -> bool:
         return self.process is not None
@@ -198,6 +206,8 @@ class Controller:
         self.refusals: list[ErrorCode] = []
         self.delay: Callable[[], float] = lambda: 0.001
         self.loses_answer: Callable[[], bool] = lambda: False
+        self.loses_order: Callable[[], bool] = lambda: False
+        """Orders are lost when a controller falls; the next one tells how things are then."""
         self._mail: dict[int, float] = {}
 
     # Orders
@@ -220,7 +230,7 @@ class Controller:
     def tell(self, indexes: Iterable[int], only: int | None = None) -> None:
         states = [self._told(index) for index in indexes]
         for member in self._cluster.members.values():
-            if member.is_up and only in (None, member.broker_id):
+            if member.is_up and only in (None, member.broker_id) and not self.loses_order():
                 self._post(member, states)
 
     def _post(self, member: Member, states: list[LeaderAndIsrPartitionState]) -> None:
@@ -232,8 +242,7 @@ class Controller:
 
         def deliver() -> None:
             if member.is_up and member.epoch == epoch:
-                assert member.process is not None
-                member.process.context.run(_obey, member, states, live)
+                member.act(_obey, member, states, live)
 
         loop.call_at(arrival, deliver)
 

@@ -35,7 +35,7 @@ def in_a_cluster(
 
 def append(member: Member, *values: bytes, index: int = 0, acks: int = ACKS_ALL) -> int:
     view, header = with_header(batch(*values))
-    info = member.partition(index).append(view, header, origin=AppendOrigin.CLIENT, required_acks=acks)
+    info = member.act(member.partition(index).append, view, header, origin=AppendOrigin.CLIENT, required_acks=acks)
     assert isinstance(info, AppendInfo), info
     return info.last_offset + 1
 
@@ -220,5 +220,34 @@ def test_deleting_waits_for_the_followers() -> None:
         leader.partition().when_deleted(2, deleted.set_result)
         assert await asyncio.wait_for(deleted, 1) is ErrorCode.NONE
         assert [member.log().log_start_offset for member in cluster.members.values()] == [2, 2, 2]
+
+    in_a_cluster(test)
+
+
+def test_a_leader_that_missed_an_epoch_forgets_how_far_its_followers_were() -> None:
+    """B60: they may have followed somebody else meanwhile, who lacked what they had from here."""
+
+    async def test(cluster: ReplicaCluster) -> None:
+        controller, leader = cluster.controller, cluster.leader()
+        await acknowledged(leader, append(leader, b"a"))
+        cluster.isolate(2)
+        await cluster.until(lambda: cluster[3].log().high_watermark == 1, "told")
+        append(leader, b"b")
+        await cluster.until(lambda: leader.partition().followers[3].end == 2, "fetched")
+        cluster.loop.network.heal()
+        cluster.isolate(1)
+        controller.states[0].leader, controller.states[0].leader_epoch = 2, 1
+        for member in (2, 3):  # The controller falls before it has told the leader.
+            controller.tell([0], only=member)
+        await cluster.until(lambda: cluster[3].log().log_end_offset == 1, "cut off")
+        cluster[2].crash("process", cluster.rng)
+        controller.elect(0, 1, isr=[1, 3])
+        told: list[ErrorCode] = []
+        leader.act(leader.partition().when_replicated, 2, told.append)
+        await cluster.until(lambda: leader.partition().leader_epoch == 2, "elected")
+        assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert leader.log().high_watermark == 1
+        cluster.loop.network.heal()
+        await cluster.until(lambda: cluster[3].log().log_end_offset == leader.log().high_watermark == 2, "replicated")
 
     in_a_cluster(test)
