@@ -1,14 +1,16 @@
 """DeleteRecords (API key 21): move the start of logs forward, so that what lies before may be removed.
 
 Offset -1 means up to the high watermark; nothing beyond it can be deleted. The answer's low watermark is the lowest
-start of all replicas: here of the only one. Internal topics and topics that are only compacted refuse.
+start of all live replicas, and waits until that is where it was asked for. Internal topics and topics that are only
+compacted refuse.
 
 Versions: 2 is flexible.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.replication.delayed_delete_records import UNKNOWN_LOW_WATERMARK, DelayedDeleteRecords, Undeleted
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from protocol.api_keys import ApiKey
@@ -23,20 +25,22 @@ from protocol.messages.delete_records import (
 if TYPE_CHECKING:
     from broker.server import Broker
 
-_UNKNOWN_LOW_WATERMARK: Final = -1
-
 
 @handles(ApiKey.DELETE_RECORDS, versions="0-2")
 def handle_delete_records(broker: "Broker", context: RequestContext, request: DeleteRecordsRequest) -> Outcome:
-    results = []
+    response = DeleteRecordsResponse()
+    undeleted: list[Undeleted] = []
     for topic in request.topics:
+        result = DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(result)
         error = _topic_error(broker, context, topic.name)
-        partitions = [
-            _result(asked.partition_index, error or _delete(broker, (topic.name, asked.partition_index), asked.offset))
-            for asked in topic.partitions
-        ]
-        results.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
-    return DeleteRecordsResponse(topics=results)
+        for asked in topic.partitions:
+            result.partitions.append(
+                _refused(asked.partition_index, error)
+                if error
+                else _delete(broker, (topic.name, asked.partition_index), asked.offset, undeleted)
+            )
+    return DelayedDeleteRecords(response).start(undeleted, request.timeout_ms) if undeleted else response
 
 
 def _topic_error(broker: "Broker", context: RequestContext, topic: str) -> ErrorCode:
@@ -45,14 +49,20 @@ def _topic_error(broker: "Broker", context: RequestContext, topic: str) -> Error
     return ErrorCode.INVALID_TOPIC_EXCEPTION if topic in INTERNAL_TOPICS else ErrorCode.NONE
 
 
-def _delete(broker: "Broker", topic_partition: tuple[str, int], offset: int) -> int | ErrorCode:
+def _delete(
+    broker: "Broker", topic_partition: tuple[str, int], offset: int, undeleted: list[Undeleted]
+) -> DeleteRecordsPartitionResult:
     partition = broker.replica_manager.led_partition(topic_partition)
-    return partition if isinstance(partition, ErrorCode) else partition.delete_records(offset)
+    if isinstance(partition, ErrorCode):
+        return _refused(topic_partition[1], partition)
+    deleted = partition.delete_records(offset)
+    if isinstance(deleted, ErrorCode):
+        return _refused(topic_partition[1], deleted)
+    result = DeleteRecordsPartitionResult(partition_index=topic_partition[1], low_watermark=deleted.low_watermark)
+    if deleted.low_watermark < deleted.up_to:
+        undeleted.append(Undeleted(partition, deleted.up_to, result))
+    return result
 
 
-def _result(index: int, outcome: int | ErrorCode) -> DeleteRecordsPartitionResult:
-    if isinstance(outcome, ErrorCode):
-        return DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=_UNKNOWN_LOW_WATERMARK, error_code=outcome
-        )
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=outcome)
+def _refused(index: int, error: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK, error_code=error)

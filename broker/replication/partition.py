@@ -27,7 +27,7 @@ Invariants:
 """
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.replication.fetch_session import FetchIsolation, FetchPosition
 from broker.replication.follower_state import FollowerState
@@ -55,6 +55,13 @@ _TO_HIGH_WATERMARK: Final = -1
 _NOT_DONE: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 """By these the controller says that the ISR is what this leader thinks, and was not changed."""
 _NOBODY: Final = InSyncReplicas(replicas=(), isr=frozenset())
+
+
+class Deletion(NamedTuple):
+    """What was asked to be deleted, and how far all replicas are."""
+
+    up_to: int
+    low_watermark: int
 
 
 class Partition:
@@ -432,8 +439,8 @@ class Partition:
 
     # Deleting
 
-    def delete_records(self, offset: int) -> int | ErrorCode:
-        """Move the log's start to ``offset`` (-1: to the high watermark). Returns the lowest start of all replicas."""
+    def delete_records(self, offset: int) -> Deletion | ErrorCode:
+        """Move the log's start to ``offset`` (-1: to the high watermark)."""
         log = self._led_log
         if log is None:
             return self.unavailable_error
@@ -448,7 +455,7 @@ class Partition:
             return error
         for position in (*self._watchers, *self._follower_watchers):
             position.session.progressed(position, -1, 0)
-        return self.low_watermark
+        return Deletion(offset, self.low_watermark)
 
     @property
     def low_watermark(self) -> int:

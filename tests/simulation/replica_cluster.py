@@ -408,7 +408,8 @@ class ReplicaCluster:
         await asyncio.sleep(0.1)
 
     def kill(self) -> None:
-        """End everything, so that nothing is left to be collected."""
+        """End everything. What is then collected has nobody to complain to."""
+        self.loop.set_exception_handler(lambda loop, context: None)
         for member in self.members.values():
             if member.process is not None:
                 member.process.kill()

@@ -145,7 +145,7 @@ def test_a_follower_behind_all_that_the_leader_still_has_begins_anew() -> None:
         await cluster.until(lambda: leader.partition().isr == {1, 2}, "told")
         for value in (b"b", b"c"):
             await acknowledged(leader, append(leader, value))
-        assert leader.partition().delete_records(2) == 0
+        assert leader.partition().delete_records(2) == (2, 0)
         leader.log().roll()
         await cluster.until(lambda: leader.partition().low_watermark == 2, "deleted")
         await cluster[3].start()
@@ -216,7 +216,7 @@ def test_deleting_waits_for_the_followers() -> None:
         leader = cluster.leader()
         await acknowledged(leader, append(leader, b"a", b"b"))
         deleted: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        assert leader.partition().delete_records(2) == 0
+        assert leader.partition().delete_records(2) == (2, 0)
         leader.partition().when_deleted(2, deleted.set_result)
         assert await asyncio.wait_for(deleted, 1) is ErrorCode.NONE
         assert [member.log().log_start_offset for member in cluster.members.values()] == [2, 2, 2]

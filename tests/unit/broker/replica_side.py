@@ -222,10 +222,12 @@ class ReplicaSide:
         assert isinstance(info, AppendInfo), info
         return info
 
-    def follower_fetched(self, end: int, topic: str = "t", index: int = 0, *, replica_id: int = OTHER) -> None:
+    def follower_fetched(
+        self, end: int, topic: str = "t", index: int = 0, *, replica_id: int = OTHER, log_start_offset: int = 0
+    ) -> None:
         """A follower fetches from its log's end on."""
         error = self.partition(topic, index).follower_fetched(
-            replica_id, end=end, log_start_offset=0, broker_epoch=-1, knows_epoch=True
+            replica_id, end=end, log_start_offset=log_start_offset, broker_epoch=-1, knows_epoch=True
         )
         assert error is ErrorCode.NONE, error
 

@@ -5,7 +5,8 @@ from broker.storage.log_config import LogConfig
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.unit.broker.batches import batch
-from tests.unit.broker.replica_side import OTHER, OnlyTopics, ReplicaSide
+from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
+from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
 
 def delete(broker: ReplicaSide, topic: str, *asked: tuple[int, int], version: int = 2) -> list[tuple[int, int]]:
@@ -70,3 +71,49 @@ def test_a_live_producer_outlives_its_deleted_records(broker: ReplicaSide) -> No
     assert broker.append(batch(producer_id=5, epoch=0, sequence=0), index=1).duplicate
     assert broker.append(batch(producer_id=5, epoch=0, sequence=1), index=1).base_offset == 1
     assert broker.append(batch(producer_id=5, epoch=0, sequence=1), index=1).duplicate
+
+
+def asking(*asked: tuple[int, int], timeout_ms: int = 1000) -> DeleteRecordsRequest:
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=timeout_ms)
+
+
+def replicated() -> ReplicaSide:
+    """Two records that the follower has, too."""
+    broker = ReplicaSide()
+    broker.lead(replicas=(ME, OTHER))
+    broker.append(batch(b"a", b"b"))
+    broker.follower_fetched(2)
+    return broker
+
+
+@in_virtual_time
+async def test_the_answer_waits_until_the_follower_has_deleted() -> None:
+    broker = replicated()
+    answer = broker.call(handle_delete_records, asking((0, -1)), 2)
+    await end_of_turn()
+    assert not answer.done()
+    broker.follower_fetched(2, log_start_offset=1)
+    assert not answer.done()
+    broker.follower_fetched(2, log_start_offset=2)
+    ((result,),) = (topic.partitions for topic in (await answer).topics)
+    assert (result.low_watermark, result.error_code) == (2, ErrorCode.NONE)
+
+
+@in_virtual_time
+async def test_a_follower_that_does_not_delete_in_time_is_told_as_that() -> None:
+    broker = replicated()
+    answer = await broker.call(handle_delete_records, asking((0, 1), timeout_ms=500), 2)
+    ((result,),) = (topic.partitions for topic in answer.topics)
+    assert (result.low_watermark, result.error_code) == (-1, ErrorCode.REQUEST_TIMED_OUT)
+    broker.follower_fetched(2, log_start_offset=1)
+    assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@in_virtual_time
+async def test_a_lost_leadership_answers_a_deletion() -> None:
+    broker = replicated()
+    answer = broker.call(handle_delete_records, asking((0, 1)), 2)
+    broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
+    ((result,),) = (topic.partitions for topic in (await answer).topics)
+    assert (result.low_watermark, result.error_code) == (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)

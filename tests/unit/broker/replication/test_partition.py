@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker.replication.fetch_session import FetchIsolation
-from broker.replication.partition import ACKS_ALL, Partition
+from broker.replication.partition import ACKS_ALL, Deletion, Partition
 from broker.replication.replica_host import ReplicaHost
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
@@ -365,9 +365,14 @@ def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
 
 @pytest.mark.parametrize(
     ("offset", "expected"),
-    [(2, 2), (-1, 3), (3, 3), (4, ErrorCode.OFFSET_OUT_OF_RANGE), (-2, ErrorCode.OFFSET_OUT_OF_RANGE)],
+    [
+        (2, Deletion(2, 2)),
+        (-1, Deletion(3, 3)),
+        (4, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-2, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
 )
-def test_records_are_deleted_up_to_the_high_watermark(offset: int, expected: int | ErrorCode) -> None:
+def test_records_are_deleted_up_to_the_high_watermark(offset: int, expected: Deletion | ErrorCode) -> None:
     fixture = Fixture()
     fixture.lead()
     fixture.append(batch(b"a", b"b", b"c"))
