@@ -1,0 +1,97 @@
+"""Stories with whole clusters in virtual time, and what is looked at in them: the tree, and what brokers know."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from broker.server import Broker
+from coordinator.controller.api_error import ApiError
+from coordinator.controller.topic_plan import NewTopic
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Session
+from coordinator.metadata_store.znodes import PartitionState
+from protocol.topic_partition import TopicPartition
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.virtual_loop import VirtualLoop
+
+NOTICED_SECONDS = 3.5
+"""After so long a broker that stopped answering is suspected, and others lead its partitions."""
+
+
+def simulate(story: Callable[[SimulatedCluster], Awaitable[None]], *, seed: int = 0, brokers: int = 3) -> None:
+    """Play a story with a cluster that runs."""
+    loop = VirtualLoop(random.Random(seed))
+
+    async def play() -> None:
+        cluster = SimulatedCluster(loop, random.Random(seed + 1), range(1, brokers + 1))
+        await cluster.start()
+        await story(cluster)
+        for process in loop.processes:
+            process.kill()
+
+    try:
+        loop.run_until_complete(play())
+    finally:
+        loop.close()
+
+
+def session_of(broker: Broker) -> Session:
+    session = broker.controller._store.session
+    assert session is not None
+    return session
+
+
+def state_of(cluster: SimulatedCluster, topic: str, partition: int = 0) -> PartitionState:
+    znode = cluster.ensemble.tree.get(paths.partition_state(TopicPartition(topic, partition)))
+    assert znode is not None
+    return znodes.decode_partition_state(znode.data)
+
+
+def controller_epoch(cluster: SimulatedCluster) -> int:
+    znode = cluster.ensemble.tree.get(paths.CONTROLLER_EPOCH)
+    assert znode is not None
+    return znodes.decode_controller_epoch(znode.data)
+
+
+def tree(cluster: SimulatedCluster, path: str = "") -> dict[str, tuple[bytes, int]]:
+    """Every znode's content and version."""
+    found: dict[str, tuple[bytes, int]] = {}
+    for name in cluster.ensemble.tree.children(path or "/") or ():
+        znode = cluster.ensemble.tree.get(f"{path}/{name}")
+        assert znode is not None
+        found[f"{path}/{name}"] = znode.data, znode.stat.version
+        found |= tree(cluster, f"{path}/{name}")
+    return found
+
+
+async def create(cluster: SimulatedCluster, name: str, *replicas: tuple[int, ...]) -> None:
+    (reigning,) = cluster.controllers
+    topic = NewTopic(name=name, assignments=list(enumerate(replicas)))
+    (result,) = await cluster[reigning].running.controller.create_topics([topic])
+    assert not isinstance(result, ApiError), result
+    await asyncio.sleep(0.1)
+
+
+def views(cluster: SimulatedCluster) -> dict[int, Any]:
+    """What each broker knows: the controller, who is alive, and who leads what."""
+    return {
+        broker.broker_id: (
+            broker.running.metadata.image.controller_id,
+            sorted(broker.running.metadata.image.brokers),
+            {
+                (topic.name, index): (partition.leader, partition.leader_epoch, partition.isr)
+                for topic in broker.running.metadata.image.topics.values()
+                for index, partition in topic.partitions.items()
+            },
+        )
+        for broker in cluster.alive
+    }
+
+
+def assert_agreement(cluster: SimulatedCluster) -> None:
+    """One controller, and every broker that runs knows the same."""
+    (reigning,) = cluster.controllers
+    known = views(cluster)
+    assert all(view == known[reigning] for view in known.values()), known
+    assert known[reigning][:2] == (reigning, [broker.broker_id for broker in cluster.alive])

@@ -1,0 +1,317 @@
+"""What clients ask of a cluster, over the wire and with real replicas: moves, elections, deletions, configurations.
+
+And brokers that leave in an orderly way, or are suspected without reason, while producers write.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from broker.replication.partition import Partition
+from coordinator.metadata_store import paths, znodes
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.simulation.cluster_stories import (
+    NOTICED_SECONDS,
+    assert_agreement,
+    create,
+    simulate,
+    state_of,
+)
+from tests.simulation.requests import batch, produce
+from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
+from tests.simulation.wire_client import NoAnswer, WireClient
+
+PRODUCE_VERSION = 9
+T0 = TopicPartition("t", 0)
+LOOK_SECONDS = 0.01
+RETRY_SECONDS = 0.02
+MOST_ATTEMPTS = 1_000
+
+
+async def ask(broker: ClusterBroker, request: Message, version: int) -> Any:
+    client = await broker.client()
+    try:
+        return await client.call(request, version)
+    finally:
+        client.close()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait until something is so; time is virtual, so looking often costs nothing."""
+    for _ in range(int(seconds / LOOK_SECONDS)):
+        if condition():
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+    raise AssertionError(f"it is not so after {seconds} s")
+
+
+def replica(broker: ClusterBroker, partition: TopicPartition = T0) -> Partition:
+    found = broker.running.replica_manager.partition(partition)
+    assert found is not None
+    return found
+
+
+def content(broker: ClusterBroker, partition: TopicPartition = T0) -> bytes:
+    """The bytes of a replica's only segment."""
+    return broker.disk.read(f"/data/{partition}/{0:020d}.log")
+
+
+class Writer:
+    """Writes numbered records to one partition with acks=all, each until it is acknowledged, wherever the leader is."""
+
+    def __init__(self, cluster: SimulatedCluster, partition: TopicPartition = T0) -> None:
+        self._cluster = cluster
+        self._partition = partition
+        self._client: WireClient | None = None
+        self._client_of = -1
+        self.acknowledged: list[bytes] = []
+        self.times: list[float] = []
+
+    async def write(self, count: int) -> None:
+        for _ in range(count):
+            await self._write(b"<%d>" % len(self.acknowledged))
+
+    async def _write(self, value: bytes) -> None:
+        for _ in range(MOST_ATTEMPTS):
+            if await self._try(value):
+                self.acknowledged.append(value)
+                self.times.append(self._cluster.loop.time())
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+        raise AssertionError(f"{value!r} is not taken")
+
+    async def _try(self, value: bytes) -> bool:
+        leader = state_of(self._cluster, self._partition.topic, self._partition.partition).leader
+        try:
+            if self._client is None or self._client.closed or self._client_of != leader:
+                self._client = await WireClient.connect(self._cluster[leader].port, answer_within=1.0)
+                self._client_of = leader
+            answer = await self._client.call(produce(self._partition, batch([value])), PRODUCE_VERSION)
+        except NoAnswer:
+            self._client = None
+            return False
+        code: int = answer.responses[0].partition_responses[0].error_code
+        return code == ErrorCode.NONE
+
+    def longest_stall(self) -> float:
+        return max(later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False))
+
+
+def assert_nothing_is_lost(writer: Writer, broker: ClusterBroker) -> None:
+    """Every acknowledged record is there, in order. It may be there twice, as these writers are not idempotent."""
+    data = content(broker)
+    position = 0
+    for value in writer.acknowledged:
+        position = data.find(value, position)
+        assert position >= 0, f"{value!r} is lost"
+
+
+class TestMoves:
+    def test_a_partition_moves_with_all_that_it_holds_while_it_is_written_to(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2))
+            writer = Writer(cluster)
+            await writer.write(20)
+            target = ReassignablePartition(partition_index=0, replicas=[3])
+            request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[target])])
+            assert (await ask(cluster[2], request, 0)).error_code == ErrorCode.NOT_CONTROLLER
+            answer = await ask(cluster[1], request, 0)
+            assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+            await writer.write(20)
+            await until(lambda: state_of(cluster, "t").isr == (3,))
+            await writer.write(20)
+            assert_nothing_is_lost(writer, cluster[3])
+            listed = await ask(cluster[1], ListPartitionReassignmentsRequest(topics=None), 0)
+            assert listed.topics == []
+            await until(lambda: not any(b.disk.exists(f"/data/t-0/{0:020d}.log") for b in (cluster[1], cluster[2])))
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_move_to_a_broker_that_is_away_waits_for_it_and_can_be_taken_back(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2))
+            cluster[3].kill()
+            await asyncio.sleep(1.0)
+            target = ReassignablePartition(partition_index=0, replicas=[2, 3])
+            request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[target])])
+            assert (await ask(cluster[1], request, 0)).responses[0].partitions[0].error_code == ErrorCode.NONE
+            listed = await ask(cluster[1], ListPartitionReassignmentsRequest(topics=None), 0)
+            (moving,) = listed.topics[0].partitions
+            assert (moving.replicas, moving.adding_replicas, moving.removing_replicas) == ([2, 3, 1], [3], [1])
+            await Writer(cluster).write(5)
+            target.replicas = None
+            assert (await ask(cluster[1], request, 0)).responses[0].partitions[0].error_code == ErrorCode.NONE
+            assert (await ask(cluster[1], ListPartitionReassignmentsRequest(topics=None), 0)).topics == []
+            await cluster[3].start()
+            await asyncio.sleep(1.0)
+            assert cluster[3].running.replica_manager.partition(T0) is None
+            assert_agreement(cluster)
+
+        simulate(story)
+
+
+class TestLeadership:
+    def test_a_stopped_broker_hands_its_partitions_over_without_a_pause(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2, 1, 3))
+            writer = Writer(cluster)
+            writing = asyncio.ensure_future(writer.write(400))  # noqa: TID251
+            await asyncio.sleep(0.2)
+            began = cluster.loop.time()
+            await cluster[2].stop()
+            assert cluster.loop.time() - began < 2.0
+            await writing
+            assert writer.longest_stall() < 0.25
+            state = state_of(cluster, "t")
+            assert (state.leader, 2 in state.isr) == (1, False)
+            assert_nothing_is_lost(writer, cluster[1])
+            assert cluster.ensemble.tree.get(paths.broker(2)) is None
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_stopped_controller_hands_over_everything(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            await cluster[1].stop()
+            await asyncio.sleep(1.0)
+            assert state_of(cluster, "t").leader == 2
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_all_brokers_stop_one_after_the_other_and_start_again(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            writer = Writer(cluster)
+            await writer.write(10)
+            for broker_id in (1, 2, 3):
+                await cluster[broker_id].stop()
+            for broker_id in (2, 1, 3):
+                await cluster[broker_id].start()
+            await writer.write(10)
+            await until(lambda: len(state_of(cluster, "t").isr) == 3)
+            assert_nothing_is_lost(writer, cluster[3])
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_leadership_returns_when_it_is_asked_for(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2, 1, 3))
+            cluster[2].kill()
+            await asyncio.sleep(1.0)
+            await cluster[2].start()
+            await until(lambda: 2 in state_of(cluster, "t").isr)
+            assert state_of(cluster, "t").leader == 1
+            request = ElectLeadersRequest(topic_partitions=[ElectLeadersTopic(topic="t", partitions=[0])])
+            answer = await ask(cluster[1], request, 1)
+            assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
+            assert state_of(cluster, "t").leader == 2
+            await Writer(cluster).write(3)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_leadership_returns_by_itself(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2, 1, 3))
+            cluster[2].kill()
+            await asyncio.sleep(1.0)
+            await cluster[2].start()
+            await until(lambda: state_of(cluster, "t").leader == 2, seconds=310)
+
+        simulate(story)
+
+
+class TestSuspects:
+    def test_suspicions_that_are_wrong_lose_nothing(self) -> None:
+        """A thousand of them, of every broker and of the controller, while a producer writes with acks=all."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            rng, writer = random.Random(11), Writer(cluster)
+            writing = asyncio.ensure_future(writer.write(3_000))  # noqa: TID251
+            for _ in range(1_000):
+                accuser, accused = rng.sample([1, 2, 3], 2)
+                cluster[accuser].running.controller._suspicions.forget(accused)
+                cluster[accuser].running.controller.report_unreachable(accused)
+                await asyncio.sleep(rng.uniform(0, 0.05))
+            await writing
+            await asyncio.sleep(NOTICED_SECONDS)
+            assert_agreement(cluster)
+            assert len(state_of(cluster, "t").isr) == 3
+            assert state_of(cluster, "t").leader_epoch > 100
+            await until(lambda: len({content(broker) for broker in cluster.alive}) == 1)
+            assert_nothing_is_lost(writer, cluster[1])
+
+        simulate(story)
+
+
+class TestTopics:
+    def test_a_topic_is_deleted_also_from_a_broker_that_was_away(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3), (3, 2, 1))
+            await Writer(cluster).write(5)
+            cluster[3].kill()
+            await asyncio.sleep(2 * SESSION_SECONDS)
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1_000)
+            assert (await ask(cluster[1], request, 6)).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert not cluster[1].running.metadata.topic_exists("t")
+            await cluster[3].start()
+            await until(lambda: cluster.ensemble.tree.get(paths.topic("t")) is None)
+            for broker in cluster.alive:
+                assert not [name for name in broker.disk.list_dir("/data") if name in ("t-0", "t-1")]
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_new_partitions_are_led_by_everybody(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2))
+            request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=6, assignments=None)])
+            assert (await ask(cluster[1], request, 2)).results[0].error_code == ErrorCode.NONE
+            await asyncio.sleep(0.1)
+            assert {state_of(cluster, "t", index).leader for index in range(6)} == {1, 2, 3}
+            for index in range(6):
+                await Writer(cluster, TopicPartition("t", index)).write(2)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_configuration_that_any_broker_changes_is_known_to_all(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3))
+            change = AlterableConfig(name="retention.ms", config_operation=0, value="12345")
+            resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+            answer = await ask(cluster[3], IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert answer.responses[0].error_code == ErrorCode.NONE
+            await asyncio.sleep(0.1)
+            for broker in cluster.alive:
+                assert broker.running.configs.topic_overrides("t") == {"retention.ms": "12345"}
+                log = replica(broker).log
+                assert log is not None
+                assert log.config.retention_ms == 12345
+            znode = cluster.ensemble.tree.get(paths.topic_config("t"))
+            assert znode is not None
+            assert znodes.decode_config(znode.data) == {"retention.ms": "12345"}
+
+        simulate(story)
