@@ -159,7 +159,6 @@ class Fetcher:
         address = self._cluster.brokers.get(source.node_id)
         if address is None:
             raise Unreachable(f"broker {source.node_id} is not in the cluster now")
-        source.session.fail()
         source.connection = await self._connect(address)
 
     async def _fetch(self, source: _Source, connection: Connection, wanted: Mapping[TopicPartition, Wanted]) -> bool:

@@ -72,6 +72,27 @@ async def test_the_next_fetch_is_under_way_while_the_application_works() -> None
 
 
 @in_virtual_time
+async def test_who_always_finds_records_lets_others_run_nevertheless() -> None:
+    leader = Leader(batches=50)
+    async with reading(leader, told=Told([1])) as consumer:
+        await offsets(consumer, 1)
+        await asyncio.sleep(1)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.get_running_loop().create_task(count())
+        for _ in range(20):
+            assert len(await consumer.poll(5, 1)) == 1
+        counting.cancel()
+        assert turns >= 20
+
+
+@in_virtual_time
 async def test_paused_partitions_are_not_asked_for() -> None:
     leader = Leader(batches=1)
     leader.batches[1] = 2

@@ -26,7 +26,7 @@ from protocol.messages.offset_fetch import (
 )
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.schema import Versions
+from protocol.schema import Message, Versions
 from protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
@@ -282,6 +282,64 @@ async def test_heartbeats_that_fail_are_repeated_soon_and_a_silent_coordinator_i
         assert len(broker.seen(FindCoordinatorRequest)) > found
         assert len(await consumer.poll(1)) == 0
         assert len(broker.joins()) == 2
+
+
+@in_virtual_time
+async def test_a_coordinator_that_only_errs_for_a_session_is_looked_for_again() -> None:
+    broker = GroupBroker()
+    async with subscribed(broker, session_timeout_ms=6_000) as consumer:
+        await consumer.poll(5)
+        failing = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        broker.answers[HeartbeatRequest] = [failing] * 1_000
+        found = len(broker.seen(FindCoordinatorRequest))
+        await asyncio.sleep(5)
+        assert len(broker.seen(FindCoordinatorRequest)) == found
+        await asyncio.sleep(5)
+        assert len(broker.seen(FindCoordinatorRequest)) > found
+
+
+@in_virtual_time
+async def test_a_generation_that_is_lost_while_joining_is_not_joined() -> None:
+    """The heartbeat was on its way when the rebalance began; the group has gone on without this member."""
+    broker, listener = GroupBroker(), Noting()
+    async with subscribed(broker, listener) as consumer:
+        await consumer.poll(5)
+        asked = asyncio.Event()
+
+        def out(request: Message) -> HeartbeatResponse:
+            asked.set()
+            return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+
+        broker.answers[HeartbeatRequest] = [out]  # type: ignore[list-item]
+        await asked.wait()
+        consumer.subscribe(["orders", "clicks"], listener)
+        await consumer.poll(5)
+        assert listener.told == [("assigned", [ORDERS]), ("lost", [ORDERS]), ("assigned", [ORDERS])]
+        assert [join.member_id for join in broker.joins()] == ["", MEMBER, MEMBER, "", MEMBER]
+
+
+@in_virtual_time
+async def test_an_assignment_whose_generation_is_lost_before_it_is_polled_is_not_taken_over() -> None:
+    broker, listener = GroupBroker(), Noting()
+    async with subscribed(broker, listener) as consumer:
+        await consumer.poll(0)
+        broker.answers[HeartbeatRequest] = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
+        await asyncio.sleep(4)
+        assert broker.generation == 1
+        await consumer.poll(5)
+        assert listener.told == [("assigned", [ORDERS])]
+        assert consumer.group_metadata().generation_id == 2
+
+
+@in_virtual_time
+async def test_closing_does_not_wait_for_a_coordinator_that_is_silent() -> None:
+    broker = GroupBroker()
+    async with subscribed(broker) as consumer:
+        await consumer.poll(5)
+        broker.answers[LeaveGroupRequest] = [Reaction.SILENCE]
+        began = asyncio.get_running_loop().time()
+        await consumer.close(timeout_seconds=2)
+        assert asyncio.get_running_loop().time() - began < 3.5
 
 
 @in_virtual_time

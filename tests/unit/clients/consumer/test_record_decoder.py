@@ -47,7 +47,7 @@ timestamps = st.one_of(st.integers(NOW - 100, NOW + 100), st.sampled_from([0, NO
 new_records = st.lists(st.builds(NewRecord, timestamps, contents, contents, headers), min_size=1, max_size=8)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(new_records, st.sampled_from(Compression), st.booleans(), st.integers(0, 2**40))
 def test_the_same_records_as_everybody_elses_decoder(
     records: list[NewRecord], codec: Compression, append_time: bool, base_offset: int

@@ -44,7 +44,7 @@ def moves(before: Assignment, after: Assignment) -> int:
     return sum(len(set(after[member_id]) - set(before.get(member_id, ()))) for member_id in after)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(partition_counts, subscriptions)
 def test_balanced_from_nothing(counts: dict[str, int], members: Members) -> None:
     assignment = STICKY.assign(counts, members)
@@ -52,7 +52,7 @@ def test_balanced_from_nothing(counts: dict[str, int], members: Members) -> None
     assert is_balanced(members, assignment)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(partition_counts, subscriptions, st.randoms(use_true_random=False))
 def test_balanced_from_anything_that_was_owned(counts: dict[str, int], members: Members, rng: object) -> None:
     owned: Assignment = {member_id: [] for member_id in members}
@@ -65,7 +65,7 @@ def test_balanced_from_anything_that_was_owned(counts: dict[str, int], members: 
     assert is_balanced(members, assignment)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(partition_counts, subscriptions)
 def test_nothing_moves_without_a_reason(counts: dict[str, int], members: Members) -> None:
     first = STICKY.assign(counts, members)
@@ -75,7 +75,7 @@ def test_nothing_moves_without_a_reason(counts: dict[str, int], members: Members
 equal_groups = st.lists(st.sampled_from([f"m{number}" for number in range(7)]), min_size=2, unique=True)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(partition_counts, equal_groups)
 def test_a_new_member_takes_just_its_share(counts: dict[str, int], ids: list[str]) -> None:
     members = {member_id: member(*TOPICS) for member_id in ids}
@@ -86,7 +86,7 @@ def test_a_new_member_takes_just_its_share(counts: dict[str, int], ids: list[str
     assert max(map(len, after.values())) - min(map(len, after.values())) <= 1
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(partition_counts, equal_groups)
 def test_who_stays_keeps_all_when_a_member_leaves(counts: dict[str, int], ids: list[str]) -> None:
     members = {member_id: member(*TOPICS) for member_id in ids}
@@ -161,7 +161,7 @@ def rebalance(counts: dict[str, int], members: Members) -> list[Assignment]:
         members = owning(members, assignment, generation)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(partition_counts, subscriptions, st.data())
 def test_no_partition_is_given_to_one_while_another_owns_it(
     counts: dict[str, int], members: Members, data: st.DataObject
