@@ -9,7 +9,7 @@ MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run demo test check interop interop-smoke late-frames bench mutations peers format clean
+.PHONY: run demo test check interop interop-smoke late-frames bench bench-clients mutations peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -38,6 +38,9 @@ late-frames: $(DEV) peers  ## A thousand late frames against each version of tra
 
 bench: $(DEV) peers  ## Side by side with Apache Kafka on this machine
 	$(BIN)/python -m tests.benchmarks.side_by_side
+
+bench-clients: $(DEV)  ## Our Python client beside aiokafka, on one broker of ours
+	$(BIN)/python -m tests.benchmarks.python_clients
 
 mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 	$(BIN)/python -m tests.mutations
