@@ -49,3 +49,58 @@ def test_replicated_is_what_every_in_sync_replica_has(
     """B60: an offset counts only when it is on every ISR member; one that never fetched has nothing."""
     followers = {broker: at(end) for broker, end in follower_ends.items()}
     assert in_sync((1, 2, 3), *isr).replicated_end(1, 100, followers, lambda _: True) == expected
+
+
+def replicated_end(isr: InSyncReplicas, followers: dict[int, FollowerState], *alive: int) -> int:
+    return isr.replicated_end(1, 100, followers, lambda broker: broker in alive)
+
+
+@pytest.mark.parametrize(
+    ("proposed", "expected"),
+    [(None, 90), ((1, 2, 3), 80), ((1,), 90), ((1, 3), 80)],
+)
+def test_what_was_proposed_counts_beside_what_is_committed(proposed: tuple[int, ...] | None, expected: int) -> None:
+    """B82: an addition at once, a removal not before it is decided."""
+    isr = in_sync((1, 2, 3), 1, 2)
+    if proposed is not None:
+        isr = isr.propose(frozenset(proposed))
+    assert replicated_end(isr, {2: at(90), 3: at(80)}, 2, 3) == expected
+
+
+@pytest.mark.parametrize(("close", "alive", "expected"), [(True, (3,), 80), (False, (3,), 100), (True, (), 100)])
+def test_who_is_about_to_join_is_waited_for(close: bool, alive: tuple[int, ...], expected: int) -> None:
+    assert replicated_end(in_sync((1, 2, 3), 1), {2: at(50), 3: at(80, close=close)}, *alive) == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "high_watermark", "epoch_start", "close", "joins"),
+    [
+        (10, 10, 0, True, True),
+        (9, 10, 0, True, False),
+        (10, 10, 11, True, False),
+        (11, 10, 11, True, True),
+        (10, 10, 0, False, False),
+    ],
+)
+def test_who_joins_has_all_that_is_replicated_and_what_the_epoch_began_with(
+    end: int, high_watermark: int, epoch_start: int, close: bool, joins: bool
+) -> None:
+    """B52"""
+    joining = in_sync((1, 2, 3), 1).joining(
+        {2: at(end, close=close), 3: at(100, close=True)},
+        high_watermark=high_watermark,
+        epoch_start_offset=epoch_start,
+        is_alive=lambda broker: broker == 2,
+    )
+    assert joining == (frozenset({2}) if joins else frozenset())
+
+
+def test_members_that_fell_behind_leave_and_the_leader_never() -> None:
+    isr = in_sync((1, 2, 3, 4), 1, 2, 3)
+    assert isr.leaving(1, {2: at(1), 3: at(1, close=True), 4: at(1)}) == {2}
+
+
+def test_what_is_decided_replaces_both() -> None:
+    isr = in_sync((1, 2, 3), 1, 2).propose(frozenset({1, 2, 3}))
+    assert isr.commit(frozenset({1, 3})) == in_sync((1, 2, 3), 1, 3)
+    assert isr.withdraw() == in_sync((1, 2, 3), 1, 2)

@@ -1,0 +1,69 @@
+"""When a follower counts as caught up."""
+
+import pytest
+
+from broker.replication.follower_state import FollowerState
+
+LAG_MS = 1000
+
+
+def elected(*, in_sync: bool = True, leader_end: int = 100) -> FollowerState:
+    follower = FollowerState()
+    follower.elected(leader_end=leader_end, now_ms=0, in_sync=in_sync)
+    return follower
+
+
+def fetched(follower: FollowerState, end: int, leader_end: int, now_ms: int, *, epoch: int = 1) -> bool:
+    """Whether it counts as caught up after the fetch."""
+    follower.fetched(end=end, log_start_offset=0, leader_end=leader_end, now_ms=now_ms, broker_epoch=epoch)
+    return follower.look(leader_end, now_ms, LAG_MS)
+
+
+def test_a_member_has_the_time_of_its_leaders_election_to_come() -> None:
+    follower = elected()
+    assert follower.look(100, LAG_MS, LAG_MS)
+    assert not follower.look(100, LAG_MS + 1, LAG_MS)
+
+
+def test_who_is_no_member_is_not_close_before_it_comes() -> None:
+    follower = elected(in_sync=False)
+    assert not follower.is_close
+    assert not follower.look(100, 0, LAG_MS)
+    assert fetched(follower, 100, 100, 5)
+
+
+@pytest.mark.parametrize(
+    ("fetches", "now_ms", "expected"),
+    [
+        ([(100, 100, 50)], 5000, True),  # It has everything, however long ago it said so.
+        ([(100, 100, 50)], 50, True),
+        ([(90, 100, 50)], 1000, True),  # It was in sync at the election.
+        ([(90, 100, 50)], 1001, False),
+        ([(100, 110, 50), (110, 120, 600), (120, 130, 1200)], 1600, True),  # Always one fetch behind.
+        ([(100, 110, 50), (110, 120, 600), (120, 130, 1200)], 1601, False),
+        ([(100, 110, 50), (109, 120, 600), (119, 130, 1200)], 1049, False),  # Always more than one.
+    ],
+)
+def test_caught_up_is_who_reaches_the_end_of_now_or_of_the_fetch_before(
+    fetches: list[tuple[int, int, int]], now_ms: int, expected: bool
+) -> None:
+    follower = elected()
+    for fetch in fetches:
+        fetched(follower, *fetch)
+    leader_end = fetches[-1][1]
+    assert follower.look(leader_end, now_ms, LAG_MS) is expected
+
+
+def test_a_reelected_leader_knows_its_followers_ends_but_not_whether_they_keep_up() -> None:
+    follower = elected()
+    fetched(follower, 100, 100, 50)
+    follower.elected(leader_end=100, now_ms=60, in_sync=False)
+    assert (follower.end, follower.is_close) == (100, False)
+
+
+@pytest.mark.parametrize(("epoch", "stale"), [(4, True), (5, False), (6, False), (-1, False)])
+def test_a_fetch_of_a_former_life_is_told(epoch: int, stale: bool) -> None:
+    """B56"""
+    follower = elected()
+    fetched(follower, 100, 100, 1, epoch=5)
+    assert follower.is_stale(epoch) is stale

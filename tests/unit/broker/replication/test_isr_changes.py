@@ -1,0 +1,191 @@
+"""Proposals on their way to the controller, over a channel that a test answers."""
+
+import asyncio
+
+import pytest
+
+from broker.replication.isr_changes import AlterPartitionSender, IsrProposal
+from coordinator.ports import OnResponse
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
+
+ME, CONTROLLER = 1, 3
+TOPIC_ID = b"topic id of t   "
+
+
+class Channel:
+    """Keeps what was sent until the test answers."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, AlterPartitionRequest, OnResponse]] = []
+
+    def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
+        assert isinstance(request, AlterPartitionRequest)
+        self.sent.append((broker_id, request, on_response))
+
+    def asked(self) -> list[list[int]]:
+        """The partitions of each request so far."""
+        return [
+            [asked.partition_index for topic in request.topics for asked in topic.partitions]
+            for _, request, _ in self.sent
+        ]
+
+    def answer(self, *errors: ErrorCode, top: ErrorCode = ErrorCode.NONE) -> None:
+        """Answer the last request, partition by partition."""
+        _, request, on_response = self.sent[-1]
+        (topic,) = request.topics
+        altered = [
+            AlteredPartition(partition_index=asked.partition_index, error_code=error, partition_epoch=7)
+            for asked, error in zip(topic.partitions, errors or [ErrorCode.NONE] * len(topic.partitions), strict=True)
+        ]
+        on_response(
+            AlterPartitionResponse(error_code=top, topics=[AlteredTopic(topic_id=topic.topic_id, partitions=altered)])
+        )
+
+
+class Fixture:
+    """A sender, and what was decided."""
+
+    def __init__(self) -> None:
+        self.channel = Channel()
+        self.controller_id = CONTROLLER
+        self.decided: list[tuple[int, ErrorCode]] = []
+        self.sender = AlterPartitionSender(
+            self.channel, broker_id=ME, broker_epoch=lambda: 55, controller_id=lambda: self.controller_id
+        )
+
+    def submit(self, index: int = 0) -> IsrProposal:
+        proposal = IsrProposal(
+            TopicPartition("t", index),
+            TOPIC_ID,
+            leader_epoch=4,
+            partition_epoch=6,
+            isr=[(1, 55), (2, -1)],
+            on_decided=lambda _, answer: self.decided.append((index, ErrorCode(answer.error_code))),
+        )
+        self.sender.submit(proposal)
+        return proposal
+
+
+@in_virtual_time
+async def test_what_is_proposed_in_one_turn_travels_together() -> None:
+    fixture = Fixture()
+    fixture.submit(0)
+    fixture.submit(1)
+    await end_of_turn()
+    ((broker_id, request, _),) = fixture.channel.sent
+    assert (broker_id, request.broker_id, request.broker_epoch) == (CONTROLLER, ME, 55)
+    (topic,) = request.topics
+    assert (topic.topic_name, topic.topic_id) == ("t", TOPIC_ID)
+    first, _ = topic.partitions
+    assert (first.leader_epoch, first.partition_epoch, first.new_isr) == (4, 6, [1, 2])
+    assert [(broker.broker_id, broker.broker_epoch) for broker in first.new_isr_with_epochs] == [(1, 55), (2, -1)]
+    fixture.channel.answer()
+    assert fixture.decided == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
+
+
+@in_virtual_time
+async def test_one_request_is_under_way_at_a_time() -> None:
+    fixture = Fixture()
+    fixture.submit(0)
+    await end_of_turn()
+    fixture.submit(1)
+    fixture.submit(2)
+    await end_of_turn()
+    assert fixture.channel.asked() == [[0]]
+    fixture.channel.answer()
+    assert fixture.channel.asked() == [[0], [1, 2]]
+
+
+@pytest.mark.parametrize("failure", ["no answer", "stale broker epoch", "not controller", "unknown error"])
+@in_virtual_time
+async def test_what_was_not_decided_is_asked_again_of_whoever_reigns_then(failure: str) -> None:
+    fixture = Fixture()
+    fixture.submit(0)
+    await end_of_turn()
+    fixture.controller_id = 2
+    match failure:
+        case "no answer":
+            fixture.channel.sent[-1][2](None)
+        case "stale broker epoch":
+            fixture.channel.answer(top=ErrorCode.STALE_BROKER_EPOCH)
+        case "not controller":
+            fixture.channel.answer(top=ErrorCode.NOT_CONTROLLER)
+        case _:
+            fixture.channel.answer(ErrorCode.UNKNOWN_SERVER_ERROR)
+    fixture.submit(1)
+    await end_of_turn()
+    assert fixture.channel.asked() == [[0]]
+    await asyncio.sleep(0.1)
+    assert fixture.channel.asked() == [[0], [0, 1]]
+    assert fixture.channel.sent[-1][0] == 2
+    fixture.channel.answer()
+    assert fixture.decided == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
+
+
+@in_virtual_time
+async def test_nobody_is_asked_while_nobody_reigns() -> None:
+    fixture = Fixture()
+    fixture.controller_id = -1
+    fixture.submit(0)
+    await asyncio.sleep(1)
+    assert fixture.channel.sent == []
+    fixture.controller_id = CONTROLLER
+    await asyncio.sleep(0.1)
+    assert fixture.channel.asked() == [[0]]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INELIGIBLE_REPLICA,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+    ],
+)
+@in_virtual_time
+async def test_a_refusal_is_a_decision(error: ErrorCode) -> None:
+    fixture = Fixture()
+    fixture.submit(0)
+    await end_of_turn()
+    fixture.channel.answer(error)
+    await asyncio.sleep(1)
+    assert fixture.decided == [(0, error)]
+    assert len(fixture.channel.sent) == 1
+
+
+@in_virtual_time
+async def test_what_was_withdrawn_is_neither_asked_nor_told() -> None:
+    """B59"""
+    fixture = Fixture()
+    proposal = fixture.submit(0)
+    await end_of_turn()
+    proposal.withdrawn = True
+    fixture.channel.answer()
+    assert fixture.decided == []
+    fixture.submit(1).withdrawn = True
+    await asyncio.sleep(1)
+    assert len(fixture.channel.sent) == 1
+
+
+@in_virtual_time
+async def test_a_sender_that_stopped_asks_nobody() -> None:
+    fixture = Fixture()
+    fixture.submit(0)
+    await end_of_turn()
+    fixture.channel.sent[-1][2](None)
+    fixture.sender.stop()
+    fixture.submit(1)
+    await asyncio.sleep(1)
+    assert len(fixture.channel.sent) == 1
