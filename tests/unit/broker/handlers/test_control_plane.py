@@ -1,0 +1,233 @@
+"""Orders of a controller, over every version: obeyed, or refused with the right code."""
+
+from typing import Any
+
+import pytest
+
+from broker.dispatch import ApiHandler
+from broker.handlers import all_handlers
+from broker.handlers.alter_partition import handle_alter_partition
+from broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
+from broker.handlers.controlled_shutdown import handle_controlled_shutdown
+from broker.handlers.elect_leaders import handle_elect_leaders
+from broker.handlers.leader_and_isr import handle_leader_and_isr
+from broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
+from broker.handlers.stop_replica import handle_stop_replica
+from broker.handlers.update_metadata import handle_update_metadata
+from broker.security.authorizer import Operation
+from broker.server import Broker
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+from protocol.schema import Message
+from tests.unit.broker.handlers.administration import Denies, ask, running_broker
+
+EPOCH = 7
+"""Of a controller that is newer than the broker's own."""
+
+
+def state(**names: str) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        partition_index=0, leader=1, leader_epoch=3, isr=[1], replicas=[1], controller_epoch=EPOCH, **names
+    )
+
+
+def leader_and_isr(version: int, **fields: int) -> LeaderAndIsrRequest:
+    if version < 2:
+        return LeaderAndIsrRequest(
+            controller_id=2, controller_epoch=EPOCH, ungrouped_partition_states=[state(topic_name="t")], **fields
+        )
+    topics = [LeaderAndIsrTopicState(topic_name="t", topic_id=bytes(range(16)), partition_states=[state()])]
+    return LeaderAndIsrRequest(controller_id=2, controller_epoch=EPOCH, topic_states=topics, **fields)
+
+
+def stop_replica(version: int, **fields: int) -> StopReplicaRequest:
+    request = StopReplicaRequest(controller_id=2, controller_epoch=EPOCH, delete_partitions=True, **fields)
+    if version == 0:
+        request.ungrouped_partitions = [StopReplicaPartitionV0(topic_name="t", partition_index=0)]
+    elif version < 3:
+        request.topics = [StopReplicaTopicV1(name="t", partition_indexes=[0])]
+    else:
+        partition = StopReplicaPartitionState(partition_index=0, leader_epoch=3, delete_partition=True)
+        request.topic_states = [StopReplicaTopicState(topic_name="t", partition_states=[partition])]
+    return request
+
+
+def update_metadata(version: int, **fields: int) -> UpdateMetadataRequest:
+    names = {"topic_name": "t"} if version < 5 else {}
+    partition = UpdateMetadataPartitionState(
+        partition_index=0, leader=2, leader_epoch=1, isr=[2], replicas=[2], **names
+    )
+    broker = UpdateMetadataBroker(id=2, v0_host="h", v0_port=9)
+    if version > 0:
+        listener = {"listener": "PLAINTEXT"} if version > 2 else {}
+        broker.endpoints = [UpdateMetadataEndpoint(host="h", port=9, **listener)]
+    request = UpdateMetadataRequest(controller_id=2, controller_epoch=EPOCH, live_brokers=[broker], **fields)
+    if version < 5:
+        request.ungrouped_partition_states = [partition]
+    else:
+        request.topic_states = [UpdateMetadataTopicState(topic_name="t", partition_states=[partition])]
+    return request
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_leader_and_isr(version: int) -> None:
+    async with running_broker() as broker:
+        answer = await ask(broker, handle_leader_and_isr, leader_and_isr(version), LeaderAndIsrResponse, version)
+        assert answer.error_code == ErrorCode.NONE
+        errors = answer.partition_errors or [e for topic in answer.topics for e in topic.partition_errors]
+        assert [error.error_code for error in errors] == [ErrorCode.NONE]
+        assert broker.replica_manager.led_partition(("t", 0)).leader_epoch == 3  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_stop_replica(version: int) -> None:
+    async with running_broker() as broker:
+        await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
+        answer = await ask(broker, handle_stop_replica, stop_replica(version), StopReplicaResponse, version)
+        assert [error.error_code for error in answer.partition_errors] == [ErrorCode.NONE]
+        assert broker.replica_manager.partition(("t", 0)) is None
+
+
+@pytest.mark.parametrize("version", range(9))
+async def test_update_metadata(version: int) -> None:
+    async with running_broker() as broker:
+        request = update_metadata(version)
+        answer = await ask(broker, handle_update_metadata, request, UpdateMetadataResponse, version)
+        assert answer.error_code == ErrorCode.NONE
+        image = broker.metadata.image
+        assert image.controller_id == 2
+        assert image.topics["t"].partitions[0].leader == 2
+        endpoint = image.endpoint(2, "PLAINTEXT")
+        assert endpoint is not None
+        assert (endpoint.host, endpoint.port) == ("h", 9)
+
+
+Order = tuple[ApiHandler[Any], Message, type[Message], int]
+
+
+def orders(version_of_life: int) -> list[Order]:
+    return [
+        (handle_leader_and_isr, leader_and_isr(7, broker_epoch=version_of_life), LeaderAndIsrResponse, 7),
+        (handle_stop_replica, stop_replica(4, broker_epoch=version_of_life), StopReplicaResponse, 4),
+        (handle_update_metadata, update_metadata(8, broker_epoch=version_of_life), UpdateMetadataResponse, 8),
+    ]
+
+
+async def codes(broker: Broker, asked: list[Order]) -> list[ErrorCode]:
+    return [
+        ErrorCode((await ask(broker, handler, request, response, version)).error_code)  # type: ignore[attr-defined]
+        for handler, request, response, version in asked
+    ]
+
+
+async def test_orders_are_for_one_life_of_the_broker() -> None:
+    """B63: an older one is refused; a newer one the broker may not know of yet; -1 is not said."""
+    async with running_broker() as broker:
+        broker.controller.broker_epoch = 50
+        assert await codes(broker, orders(49)) == [ErrorCode.STALE_BROKER_EPOCH] * 3
+        assert not broker.metadata.topic_exists("t")
+        for life in (50, 51, -1):
+            assert await codes(broker, orders(life)) == [ErrorCode.NONE] * 3
+
+
+async def test_only_brokers_give_orders() -> None:
+    async with running_broker() as broker:
+        broker.authorizer = Denies({Operation.CLUSTER_ACTION})
+        assert await codes(broker, orders(-1)) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
+        asked: list[Order] = [
+            (handle_alter_partition, AlterPartitionRequest(), AlterPartitionResponse, 3),
+            (handle_controlled_shutdown, ControlledShutdownRequest(), ControlledShutdownResponse, 3),
+        ]
+        assert await codes(broker, asked) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
+
+
+async def test_only_those_who_may_alter_the_cluster_move_and_elect() -> None:
+    async with running_broker() as broker:
+        broker.authorizer = Denies({Operation.ALTER, Operation.DESCRIBE})
+        elect = ElectLeadersRequest(topic_partitions=[ElectLeadersTopic(topic="t", partitions=[0])])
+        asked: list[Order] = [
+            (handle_elect_leaders, elect, ElectLeadersResponse, 2),
+            (
+                handle_alter_partition_reassignments,
+                AlterPartitionReassignmentsRequest(),
+                AlterPartitionReassignmentsResponse,
+                1,
+            ),
+            (
+                handle_list_partition_reassignments,
+                ListPartitionReassignmentsRequest(),
+                ListPartitionReassignmentsResponse,
+                0,
+            ),
+        ]
+        assert await codes(broker, asked) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3
+        answer = await ask(broker, handle_elect_leaders, elect, ElectLeadersResponse, 0)
+        (result,) = answer.replica_election_results[0].partition_result
+        assert result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_an_unknown_kind_of_election_is_refused() -> None:
+    async with running_broker() as broker:
+        request = ElectLeadersRequest(election_type=5, topic_partitions=None)
+        answer = await ask(broker, handle_elect_leaders, request, ElectLeadersResponse, 2)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_move_that_cannot_be_says_why() -> None:
+    async with running_broker() as broker:
+        partition = ReassignablePartition(partition_index=0, replicas=[1])
+        request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[partition])])
+        response = AlterPartitionReassignmentsResponse
+        answer = await ask(broker, handle_alter_partition_reassignments, request, response, 1)
+        (result,) = answer.responses[0].partitions
+        assert (result.error_code, result.error_message) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "The partition does not exist.",
+        )
+
+
+def test_what_passes_between_brokers_is_served_in_clusters_only() -> None:
+    alone = {handler.api_key for handler in all_handlers()}
+    member = {handler.api_key for handler in all_handlers(clustered=True)}
+    assert member - alone == {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+    }
