@@ -6,13 +6,25 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9
+# PySpark's wheel has ZooKeeper in it; without PySpark, take the jars that Maven brings.
+ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import pyspark' 2>/dev/null || \
+  { $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run demo test check interop interop-smoke late-frames bench bench-clients mutations peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-smoke late-frames bench bench-clients mutations peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
+
+cluster: $(RUNTIME)  ## Three brokers from port 9092 on and a ZooKeeper, data in ./oncelog-cluster (needs Java)
+	$(ZOOKEEPER_JARS) && $(BIN)/oncelog cluster --brokers 3 --port $(PORT)
+
+cluster-test: $(DEV) .peers/kafka-3.9/.installed  ## What needs a real ZooKeeper
+	$(BIN)/python -m pytest -q tests/cluster
+
+compose-test: $(DEV)  ## The image and docker-compose.yml, for real (needs a Docker engine)
+	$(BIN)/python -m tests.compose
 
 demo: $(DEV)  ## Purchases to invoices and shipments, exactly once, through kill -9
 	$(BIN)/python -m tests.demo
