@@ -635,8 +635,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B60", _PARTITION,
-        "            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_alive)\n",
-        "",
+        "            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_alive)",
+        "            pass",
         f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
     ),
     Mutation(
