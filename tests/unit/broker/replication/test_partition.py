@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from broker.replication.fetch_session import FetchIsolation
+from broker.replication.isr_changes import IsrProposal
 from broker.replication.partition import ACKS_ALL, Deletion, Partition
 from broker.replication.replica_host import ReplicaHost
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from broker.supervisor import Supervisor
 from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlteredPartition
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from protocol.records.record_batch import iter_batches
 from protocol.topic_partition import TopicPartition
@@ -20,7 +22,9 @@ from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker, with_header
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
-ME, OTHER = 1, 2
+ME, OTHER, THIRD = 1, 2, 3
+MY_EPOCH = 60
+LAG_MS = 1000
 FLUSH_EACH = LogConfig(flush_interval_messages=1)
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -34,7 +38,15 @@ class Fixture:
         self.supervisor = Supervisor()
         self.config = config or LogConfig()
         self.now_ms = 0
-        self.host = ReplicaHost(broker_id=ME, spawn=self.supervisor.spawn, now_ms=lambda: self.now_ms)
+        self.proposals: list[IsrProposal] = []
+        self.host = ReplicaHost(
+            broker_id=ME,
+            spawn=self.supervisor.spawn,
+            now_ms=lambda: self.now_ms,
+            broker_epoch=lambda: MY_EPOCH,
+            replica_lag_time_max_ms=LAG_MS,
+            propose_isr=self.proposals.append,
+        )
         self.partition = Partition(TopicPartition("t", 0), self.host)
         self.log = PartitionLog.open(
             self.disk, "/data/t-0", TopicPartition("t", 0), self.config, wall_clock=lambda: 1_000
@@ -59,6 +71,32 @@ class Fixture:
         return self.partition.follower_fetched(
             replica_id, end=end, log_start_offset=log_start_offset, broker_epoch=epoch, knows_epoch=True
         )
+
+    def proposed(self) -> list[set[int]]:
+        return [{broker for broker, _ in proposal.isr} for proposal in self.proposals]
+
+    def decide(
+        self,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        isr: tuple[int, ...] = (),
+        partition_epoch: int = -1,
+        leader_epoch: int | None = None,
+    ) -> None:
+        """Answer the last proposal."""
+        proposal = self.proposals[-1]
+        answer = AlteredPartition(
+            error_code=error,
+            isr=list(isr),
+            partition_epoch=partition_epoch,
+            leader_epoch=proposal.leader_epoch if leader_epoch is None else leader_epoch,
+        )
+        proposal.on_decided(proposal, answer)
+
+    def append_to_log(self) -> None:
+        """A record of the epoch before anybody is elected here."""
+        view, header = with_header(batch())
+        self.log.append_as_leader(view, header, 0, AppendOrigin.CLIENT)
 
     def append(
         self, data: bytearray | None = None, *, acks: int = 1, origin: AppendOrigin = AppendOrigin.CLIENT
@@ -400,3 +438,190 @@ async def test_a_flush_policy_that_is_relaxed_meanwhile_releases_who_waits() -> 
     gate.set()
     await end_of_turn()
     assert calls == [ErrorCode.NONE] * 2
+
+
+# Followers
+
+
+def replicated(fixture: Fixture, *, isr: tuple[int, ...] = (ME,), epoch: int = 0) -> None:
+    fixture.lead(epoch, replicas=(ME, OTHER, THIRD), isr=isr)
+
+
+def test_a_follower_joins_when_it_has_what_the_epoch_began_with() -> None:
+    """B52: not at the high watermark, which lags behind after an election."""
+    fixture = Fixture()
+    for _ in range(3):
+        fixture.append_to_log()
+    replicated(fixture, isr=(ME, THIRD), epoch=1)
+    assert (fixture.log.high_watermark, fixture.partition.epoch_start_offset) == (0, 3)
+    fixture.fetched(2)
+    assert fixture.proposals == []
+    fixture.fetched(3)
+    assert fixture.proposed() == [{ME, OTHER, THIRD}]
+
+
+def test_who_is_not_a_live_member_of_the_cluster_does_not_join() -> None:
+    fixture = Fixture()
+    replicated(fixture)
+    fixture.host.is_alive = lambda broker: False
+    fixture.fetched(0)
+    assert fixture.proposals == []
+    fixture.host.is_alive = lambda broker: True
+    fixture.partition.propose_expansion()
+    assert fixture.proposed() == [{ME, OTHER}]
+
+
+def test_a_proposal_says_which_life_of_a_follower_is_in_sync() -> None:
+    """B56"""
+    fixture = Fixture()
+    replicated(fixture)
+    fixture.fetched(0, epoch=70)
+    (proposal,) = fixture.proposals
+    assert proposal.isr == ((ME, MY_EPOCH), (OTHER, 70))
+    assert (proposal.leader_epoch, proposal.partition_epoch) == (0, 0)
+
+
+def test_a_fetch_of_a_former_life_is_refused_and_says_nothing() -> None:
+    """B56"""
+    fixture = Fixture()
+    replicated(fixture, isr=(ME, OTHER))
+    fixture.append()
+    assert fixture.fetched(0, epoch=71) is ErrorCode.NONE
+    assert fixture.fetched(1, epoch=70) is NOT_LEADER
+    assert fixture.log.high_watermark == 0
+
+
+@pytest.mark.parametrize(("knows_epoch", "expected"), [(True, ErrorCode.UNKNOWN_LEADER_EPOCH), (False, NOT_LEADER)])
+def test_who_is_no_replica_is_told_to_ask_again(knows_epoch: bool, expected: ErrorCode) -> None:
+    fixture = Fixture()
+    replicated(fixture)
+    assert (
+        fixture.partition.follower_fetched(9, end=0, log_start_offset=0, broker_epoch=-1, knows_epoch=knows_epoch)
+        is expected
+    )
+
+
+def test_the_high_watermark_waits_for_who_was_proposed() -> None:
+    """B82: the controller may have made it a member already."""
+    fixture = Fixture()
+    replicated(fixture)
+    fixture.fetched(0)
+    fixture.now_ms = 10 * LAG_MS
+    fixture.append()
+    fixture.partition.check_followers()
+    assert not fixture.partition.followers[OTHER].is_close
+    assert fixture.log.high_watermark == 0
+    fixture.decide(isr=(ME, OTHER), partition_epoch=1)
+    assert fixture.log.high_watermark == 0
+    fixture.fetched(1)
+    assert fixture.log.high_watermark == 1
+
+
+def test_a_refused_addition_is_waited_for_no_more() -> None:
+    fixture = Fixture()
+    replicated(fixture)
+    fixture.fetched(0)
+    fixture.now_ms = 10 * LAG_MS
+    fixture.append()
+    fixture.partition.check_followers()
+    fixture.decide(error=ErrorCode.INELIGIBLE_REPLICA)
+    assert (fixture.log.high_watermark, fixture.partition.isr) == (1, {ME})
+    fixture.fetched(1)
+    assert len(fixture.proposals) == 2
+
+
+def test_a_removal_does_not_count_before_it_is_decided() -> None:
+    """B82"""
+    fixture = Fixture()
+    replicated(fixture, isr=(ME, OTHER, THIRD))
+    fixture.append()
+    fixture.fetched(1)
+    fixture.now_ms = LAG_MS + 1
+    fixture.partition.check_followers()
+    assert fixture.proposed() == [{ME, OTHER}]
+    assert fixture.log.high_watermark == 0
+    fixture.decide(isr=(ME, OTHER), partition_epoch=1)
+    assert fixture.log.high_watermark == 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
+def test_after_other_refusals_both_count_until_the_controller_says_more(error: ErrorCode) -> None:
+    """B59: the leader does not know what the ISR is now."""
+    fixture = Fixture()
+    replicated(fixture, isr=(ME, OTHER))
+    fixture.append()
+    fixture.fetched(1)
+    fixture.fetched(1, THIRD)
+    assert fixture.proposed() == [{ME, OTHER, THIRD}]
+    fixture.decide(error=error)
+    assert fixture.partition.in_sync.maximal_isr == {ME, OTHER, THIRD}
+    fixture.fetched(1, THIRD)
+    assert len(fixture.proposals) == 1
+    replicated(fixture, isr=(ME, THIRD), epoch=1)
+    assert fixture.partition.in_sync.maximal_isr == {ME, THIRD}
+
+
+def test_an_order_that_comes_meanwhile_wins_over_the_answer() -> None:
+    """B59: whatever is answered then was decided before, or was refused."""
+    fixture = Fixture()
+    replicated(fixture)
+    fixture.fetched(0)
+    (proposal,) = fixture.proposals
+    replicated(fixture, epoch=1)
+    assert proposal.withdrawn
+    assert fixture.partition.in_sync.maximal_isr == {ME}
+
+
+@pytest.mark.parametrize(("partition_epoch", "leader_epoch"), [(4, 5), (6, 4)])
+def test_an_answer_about_an_older_state_changes_nothing(partition_epoch: int, leader_epoch: int) -> None:
+    """B59"""
+    fixture = Fixture()
+    replicated(fixture, epoch=5)
+    fixture.fetched(0)
+    fixture.decide(isr=(ME, OTHER), partition_epoch=partition_epoch, leader_epoch=leader_epoch)
+    assert (fixture.partition.isr, fixture.partition.partition_epoch) == ({ME}, 5)
+    assert fixture.partition.in_sync.maximal_isr == {ME, OTHER}
+
+
+def test_followers_that_are_ready_join_together_and_later_ones_when_that_is_decided() -> None:
+    fixture = Fixture()
+    replicated(fixture)
+    fixture.fetched(0)
+    fixture.fetched(0, THIRD)
+    assert fixture.proposed() == [{ME, OTHER}]
+    fixture.decide(isr=(ME, OTHER), partition_epoch=1)
+    assert fixture.proposed() == [{ME, OTHER}, {ME, OTHER, THIRD}]
+    assert fixture.proposals[-1].partition_epoch == 1
+
+
+def test_who_left_does_not_come_back_without_a_fetch() -> None:
+    fixture = Fixture()
+    replicated(fixture, isr=(ME, OTHER, THIRD))
+    fixture.append()
+    fixture.fetched(1)
+    fixture.now_ms = LAG_MS + 1
+    fixture.partition.check_followers()
+    fixture.decide(isr=(ME, OTHER), partition_epoch=1)
+    fixture.partition.propose_expansion()
+    assert fixture.proposed() == [{ME, OTHER}]
+
+
+def test_an_ended_term_asks_for_nothing_more() -> None:
+    fixture = Fixture()
+    replicated(fixture)
+    fixture.fetched(0)
+    fixture.lead(1, leader=OTHER, replicas=(ME, OTHER), isr=(OTHER,))
+    assert fixture.proposals[0].withdrawn
+    fixture.partition.check_followers()
+    fixture.partition.propose_expansion()
+    assert len(fixture.proposals) == 1
+
+
+def test_what_is_on_too_few_replicas_is_told_after_the_append() -> None:
+    fixture, calls = Fixture(), list[ErrorCode]()
+    replicated(fixture, isr=(ME, OTHER))
+    fixture.append()
+    fixture.fetched(1)
+    fixture.log.update_config(LogConfig(min_insync_replicas=3))
+    fixture.partition.when_replicated(1, noted(calls))
+    assert calls == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]

@@ -1,0 +1,206 @@
+"""The follower's side of a fetch session: what each request tells, and which answers count."""
+
+import pytest
+
+from broker.replication.followed_partition import FollowedPartition
+from broker.replication.follower_session import FetcherSettings, FollowerSession
+from broker.replication.partition import Partition
+from broker.replication.replica_host import ReplicaHost
+from broker.storage.log_config import LogConfig
+from broker.storage.partition_log import AppendOrigin, PartitionLog
+from broker.supervisor import Supervisor
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from protocol.topic_partition import TopicPartition
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.batches import batch, with_header
+
+ME, LEADER = 1, 2
+TOPIC_ID = b"topic id of t   "
+SESSION = 77
+EPOCH = 40
+
+
+def partition(index: int, *, leader_epoch: int = 3) -> Partition:
+    disk = SimDisk()
+    disk.make_dirs("/data/t")
+    name = TopicPartition("t", index)
+    log = PartitionLog.open(disk, "/data/t", name, LogConfig(), wall_clock=lambda: 1_000)
+    partition = Partition(name, ReplicaHost(broker_id=ME, spawn=Supervisor().spawn))
+    partition.topic_id = TOPIC_ID
+    partition.become_follower(
+        LeaderAndIsrPartitionState(leader=LEADER, leader_epoch=leader_epoch, replicas=[ME, LEADER], isr=[LEADER]), log
+    )
+    return partition
+
+
+def grow(followed: FollowedPartition) -> None:
+    view, header = with_header(batch())
+    followed.log.append_as_leader(view, header, 3, AppendOrigin.CLIENT)
+
+
+def session(*indexes: int) -> FollowerSession:
+    session = FollowerSession(FetcherSettings(replica_id=ME, max_wait_ms=500))
+    for index in indexes:
+        session.add(partition(index))
+    return session
+
+
+def request(session: FollowerSession) -> FetchRequest:
+    asked = session.next_request(EPOCH)
+    assert asked is not None
+    return asked
+
+
+def told(asked: FetchRequest) -> list[tuple[int, int]]:
+    """(partition, fetch offset) of each that a request names."""
+    return [(each.partition, each.fetch_offset) for topic in asked.topics for each in topic.partitions]
+
+
+def forgotten(asked: FetchRequest) -> list[int]:
+    return [index for topic in asked.forgotten_topics_data for index in topic.partitions]
+
+
+def answer(session: FollowerSession, *indexes: int, session_id: int = SESSION, error: int = 0) -> list[int]:
+    """Answer the oldest request; returns the partitions for which that counts."""
+    data = [PartitionData(partition_index=index) for index in indexes]
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)]
+    replies = session.answer(FetchResponse(session_id=session_id, error_code=error, responses=topics))
+    return [reply.partition_index for _, reply in replies]
+
+
+def opened(*indexes: int) -> FollowerSession:
+    new = session(*indexes)
+    request(new)
+    answer(new, *indexes)
+    return new
+
+
+def followed(session: FollowerSession, index: int) -> FollowedPartition:
+    (found,) = (each for each in session if each.partition.topic_partition.partition == index)
+    return found
+
+
+def test_the_first_request_names_all_and_does_not_wait() -> None:
+    """Whoever comes while it is under way could not overtake it."""
+    asked = request(session(0, 1))
+    assert told(asked) == [(0, 0), (1, 0)]
+    assert (asked.session_id, asked.session_epoch, asked.max_wait_ms) == (0, 0, 0)
+    assert asked.replica_state is not None
+    assert (asked.replica_state.replica_id, asked.replica_state.replica_epoch) == (ME, EPOCH)
+    (topic,) = asked.topics
+    assert (topic.topic_id, topic.partitions[0].current_leader_epoch) == (TOPIC_ID, 3)
+
+
+def test_later_requests_name_what_has_changed() -> None:
+    following = opened(0, 1)
+    grow(followed(following, 1))
+    for each in following:
+        following.note(each)
+    asked = request(following)
+    assert told(asked) == [(1, 1)]
+    assert (asked.session_id, asked.session_epoch, asked.max_wait_ms) == (SESSION, 1, 500)
+    answer(following)
+    assert told(request(following)) == []
+
+
+def test_what_is_not_followed_any_more_is_forgotten_once() -> None:
+    following = opened(0, 1)
+    following.remove(TopicPartition("t", 0))
+    assert forgotten(request(following)) == [0]
+    answer(following)
+    assert forgotten(request(following)) == []
+
+
+def test_what_comes_back_before_that_was_told_is_not_forgotten() -> None:
+    following = opened(0, 1)
+    following.remove(TopicPartition("t", 0))
+    following.add(partition(0, leader_epoch=4))
+    asked = request(following)
+    assert (told(asked), forgotten(asked)) == ([(0, 0)], [])
+    assert asked.topics[0].partitions[0].current_leader_epoch == 4
+
+
+def test_one_request_is_under_way_unless_another_is_urgent() -> None:
+    following = opened(0)
+    request(following)
+    assert not following.may_send
+    following.add(partition(1))
+    assert following.may_send
+    assert told(request(following)) == [(1, 0)]
+    following.add(partition(2))
+    assert not following.may_send
+
+
+def test_an_overtaken_request_may_be_answered_with_an_error_of_the_session() -> None:
+    following = opened(0)
+    request(following)
+    following.add(partition(1))
+    request(following)
+    assert answer(following, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH) == []
+    assert answer(following, 0, 1) == [0, 1]
+    assert request(following).session_epoch == 3
+
+
+def test_an_answer_that_crossed_the_overtaking_request_counts_where_nothing_was_told_again() -> None:
+    following = opened(0, 1)
+    request(following)
+    following.add(partition(1, leader_epoch=4))
+    request(following)
+    assert answer(following, 0, 1) == [0]
+    grow(followed(following, 0))
+    assert answer(following, 0, 1) == [1], "the leader has answered for 0 as it was before it grew"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR],
+)
+def test_after_an_error_the_session_begins_anew(error: ErrorCode) -> None:
+    following = opened(0, 1)
+    request(following)
+    assert answer(following, error=error) == []
+    asked = request(following)
+    assert (told(asked), asked.session_id, asked.session_epoch) == ([(0, 0), (1, 0)], SESSION, 0)
+
+
+def test_a_new_connection_begins_anew_and_closes_the_old_session() -> None:
+    following = opened(0)
+    request(following)
+    following.connection_lost()
+    asked = request(following)
+    assert (told(asked), asked.session_id, asked.session_epoch) == ([(0, 0)], SESSION, 0)
+    assert answer(following, 0) == [0]
+    assert request(following).session_epoch == 1
+
+
+def test_a_leader_without_room_for_a_session_is_asked_for_all_each_time_and_waited_for() -> None:
+    following = session(0)
+    request(following)
+    assert answer(following, 0, session_id=0) == [0]
+    asked = request(following)
+    assert (told(asked), asked.session_epoch, asked.max_wait_ms) == ([(0, 0)], 0, 500)
+
+
+def test_who_rests_is_left_out_until_it_resumes() -> None:
+    following = opened(0, 1)
+    resting = followed(following, 0)
+    following.rest(resting)
+    asked = request(following)
+    assert forgotten(asked) == [0]
+    following.resume(resting)
+    assert following.may_send
+    assert told(request(following)) == [(0, 0)]
+
+
+def test_the_last_partition_that_goes_closes_the_session() -> None:
+    following = opened(0)
+    following.remove(TopicPartition("t", 0))
+    asked = request(following)
+    assert (told(asked), asked.session_id, asked.session_epoch) == ([], SESSION, -1)
+    answer(following, session_id=0)
+    assert following.next_request(EPOCH) is None
+    following.add(partition(0))
+    asked = request(following)
+    assert (asked.session_id, asked.session_epoch, asked.max_wait_ms) == (0, 0, 0)
