@@ -15,6 +15,7 @@ from broker.part_settings import transaction_config, verification_settings
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.partition import Partition
+from broker.replication.replica_host import loop_ms
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.transaction_coordinators import TransactionCoordinators
 from broker.replication.transaction_verification import TransactionVerifier
@@ -54,6 +55,14 @@ CLIENT = ConnectionInfo(client_host="127.0.0.1", listener_name=LISTENER)
 
 def topic_id(topic: str) -> bytes:
     return topic.encode().rjust(16, b"\0")[-16:]
+
+
+def monotonic_ms() -> int:
+    """The loop's clock, which stands still in a test without a loop."""
+    try:
+        return loop_ms()
+    except RuntimeError:
+        return 0
 
 
 class NoProducerIds:
@@ -101,7 +110,7 @@ class ReplicaSide:
             fetch_sessions=FetchSessionCache(slots=slots, rng=Random(2)),
             spawn=self.supervisor.spawn,
             wall_clock=self.wall_clock,
-            monotonic_ms=self.wall_clock,
+            monotonic_ms=monotonic_ms,
             on_elected=self.elected.__setitem__,
             on_resigned=self.resigned.append,
             on_offsets_marker=self._on_offsets_marker,

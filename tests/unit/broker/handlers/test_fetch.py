@@ -21,7 +21,6 @@ from protocol.messages.fetch import (
     ForgottenTopic,
     LeaderIdAndEpoch,
     PartitionData,
-    ReplicaState,
 )
 from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from protocol.records.record_batch import iter_batches, iter_records
@@ -319,36 +318,6 @@ async def test_topics_that_the_client_may_not_read_are_refused() -> None:
     broker = led()
     broker.authorizer = OnlyTopics()
     assert read(broker, fetch((0, 0), max_wait_ms=1000)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-def follow(*partitions: tuple[int, int], version: int = 15, epoch: int = -1, **fields: Any) -> FetchRequest:
-    """A follower's fetch."""
-    request = fetch(*partitions, **fields)
-    if version < 15:
-        request.replica_id = OTHER
-    else:
-        request.replica_state = ReplicaState(replica_id=OTHER, replica_epoch=epoch)
-    return request
-
-
-@pytest.mark.parametrize("version", [12, 15])
-@in_virtual_time
-async def test_a_follower_reads_to_the_end_and_that_is_how_records_become_replicated(version: int) -> None:
-    broker = ReplicaSide()
-    broker.lead(replicas=(ME, OTHER))
-    broker.append(batch(b"a", b"b"))
-    reply = read(broker, follow((0, 0), version=version), version)
-    assert (reply.error_code, reply.high_watermark, len(reply.records)) == (0, 0, len(batch(b"a", b"b")))
-    reply = read(broker, follow((0, 2), version=version), version)
-    assert (reply.high_watermark, len(reply.records)) == (2, 0)
-
-
-@in_virtual_time
-async def test_who_is_no_broker_does_not_fetch_as_one() -> None:
-    broker = ReplicaSide()
-    broker.lead(replicas=(ME, OTHER))
-    broker.authorizer = OnlyTopics("t")
-    assert read(broker, follow((0, 0)), 15).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 # Waiting

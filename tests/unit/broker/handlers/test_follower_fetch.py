@@ -1,0 +1,323 @@
+"""Fetches of followers, and fetches of consumers at followers, against real logs."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.config import RACK_AWARE_SELECTOR
+from broker.handlers.fetch import handle_fetch
+from broker.replication.isr_changes import IsrProposal
+from broker.replication.partition import Partition
+from broker.storage.partition_log import AppendOrigin
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from tests.unit.broker.batches import batch, with_header
+from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide, topic_id
+from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
+
+SESSIONLESS = -1
+NEW_SESSION = 0
+CONSUMER = -1
+
+
+class NoFetchers:
+    """Nothing is copied by itself."""
+
+    def follow(self, partition: Partition) -> None:
+        pass
+
+    def unfollow(self, topic_partition: tuple[str, int]) -> None:
+        pass
+
+
+def member(**config: Any) -> tuple[ReplicaSide, list[IsrProposal]]:
+    """A broker among others, and what it proposes."""
+    broker, proposals = ReplicaSide(**config), list[IsrProposal]()
+    broker.replica_manager.join_cluster(
+        fetchers=NoFetchers(), propose_isr=proposals.append, broker_epoch=lambda: 1, replica_lag_time_max_ms=1_000
+    )
+    return broker, proposals
+
+
+def leader(count: int = 1, *, isr: tuple[int, ...] = (ME, OTHER), epoch: int = 0, **config: Any) -> ReplicaSide:
+    broker, _ = member(**config)
+    broker.lead("t", count, replicas=(ME, OTHER), isr=isr, epoch=epoch)
+    return broker
+
+
+def fetch(
+    *asked: tuple[int, int],
+    replica_id: int = OTHER,
+    version: int = 17,
+    epoch: int = -1,
+    session: tuple[int, int] = (0, SESSIONLESS),
+    max_wait_ms: int = 0,
+    max_bytes: int = 1 << 20,
+    leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+    rack_id: str = "",
+) -> FetchRequest:
+    """Each of ``asked`` is (partition, offset)."""
+    partitions = [
+        FetchPartition(
+            partition=index,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+            current_leader_epoch=leader_epoch,
+            last_fetched_epoch=last_fetched_epoch,
+            log_start_offset=0,
+        )
+        for index, offset in asked
+    ]
+    return FetchRequest(
+        replica_id=replica_id if version < 15 else -1,
+        replica_state=ReplicaState(replica_id=replica_id, replica_epoch=epoch) if version >= 15 else None,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic(topic="t", topic_id=topic_id("t"), partitions=partitions)] if partitions else [],
+        rack_id=rack_id,
+    )
+
+
+def replies(response: FetchResponse) -> dict[int, PartitionData]:
+    return {reply.partition_index: reply for topic in response.responses for reply in topic.partitions}
+
+
+def read(broker: ReplicaSide, request: FetchRequest, version: int = 17) -> PartitionData:
+    (reply,) = replies(broker.answer(handle_fetch, request, version)).values()
+    return reply
+
+
+def size(reply: PartitionData) -> int:
+    assert isinstance(reply.records, bytes | bytearray | memoryview)
+    return len(reply.records)
+
+
+def new_session(broker: ReplicaSide, *asked: tuple[int, int], **fields: Any) -> int:
+    response: FetchResponse = broker.answer(handle_fetch, fetch(*asked, session=(0, NEW_SESSION), **fields), 17)
+    assert response.session_id > 0
+    return response.session_id
+
+
+@pytest.mark.parametrize("version", [12, 15])
+@in_virtual_time
+async def test_a_follower_reads_to_the_end_and_that_is_how_records_become_replicated(version: int) -> None:
+    broker = leader()
+    broker.append(batch(b"a", b"b"))
+    reply = read(broker, fetch((0, 0), version=version), version)
+    assert (reply.error_code, reply.high_watermark, size(reply)) == (0, 0, len(batch(b"a", b"b")))
+    assert reply.aborted_transactions is None
+    reply = read(broker, fetch((0, 2), version=version), version)
+    assert (reply.high_watermark, size(reply)) == (2, 0)
+
+
+@in_virtual_time
+async def test_who_is_no_broker_does_not_fetch_as_one() -> None:
+    broker = leader()
+    broker.authorizer = OnlyTopics("t")
+    assert read(broker, fetch((0, 0))).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(0, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, 6)])
+@in_virtual_time
+async def test_who_has_no_replica_is_refused(epoch: int, expected: int) -> None:
+    broker = leader()
+    assert read(broker, fetch((0, 0), replica_id=9, leader_epoch=epoch)).error_code == expected
+
+
+@in_virtual_time
+async def test_a_follower_never_reads_from_a_follower() -> None:
+    broker, _ = member()
+    broker.lead(leader=OTHER, replicas=(ME, OTHER))
+    assert read(broker, fetch((0, 0))).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@in_virtual_time
+async def test_a_follower_that_diverged_has_not_what_it_fetches_from() -> None:
+    """B60: it will cut that off."""
+    broker = leader(epoch=2)
+    broker.append(batch(b"a", b"b", b"c"))
+    broker.lead("t", replicas=(ME, OTHER), epoch=5)
+    reply = read(broker, fetch((0, 3), last_fetched_epoch=4, leader_epoch=5, max_wait_ms=1_000))
+    assert reply.diverging_epoch == EpochEndOffset(epoch=2, end_offset=3)
+    log = broker.partition().led_log
+    assert log is not None
+    assert (log.high_watermark, broker.partition().followers[OTHER].end) == (0, -1)
+    assert read(broker, fetch((0, 3), last_fetched_epoch=2, leader_epoch=5)).high_watermark == 3
+
+
+@pytest.mark.parametrize(("offset", "last_epoch"), [(4, -1), (0, 2), (1, 6)])
+@in_virtual_time
+async def test_out_of_range_is_what_is_not_here_or_of_an_unknown_epoch(offset: int, last_epoch: int) -> None:
+    broker = leader(isr=(ME,), epoch=2)
+    for _ in range(3):
+        broker.append(batch())
+    broker.partition().delete_records(1)
+    reply = read(broker, fetch((0, offset), last_fetched_epoch=last_epoch))
+    assert reply.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert broker.partition().followers[OTHER].end == -1
+
+
+@in_virtual_time
+async def test_an_append_wakes_a_follower_though_nothing_is_replicated() -> None:
+    broker = leader()
+    session_id = new_session(broker, (0, 0))
+    answer = broker.call(handle_fetch, fetch(session=(session_id, 1), max_wait_ms=60_000), 17)
+    await end_of_turn()
+    assert not answer.done()
+    broker.append(batch(b"a"))
+    await end_of_turn()
+    reply = replies(answer.result())[0]
+    assert (size(reply), reply.high_watermark) == (len(batch(b"a")), 0)
+
+
+@in_virtual_time
+async def test_a_follower_hears_soon_what_is_replicated() -> None:
+    """Also when it is itself who had been waited for, and when it had been told that there is nothing."""
+    broker = leader()
+    loop = asyncio.get_running_loop()
+    broker.append(batch(b"a"))
+    session_id = new_session(broker, (0, 0))
+    began = loop.time()
+    answer = await broker.call(handle_fetch, fetch((0, 1), session=(session_id, 1), max_wait_ms=60_000), 17)
+    assert replies(answer)[0].high_watermark == 1
+    assert loop.time() - began < 0.05
+
+
+@in_virtual_time
+async def test_of_a_request_all_partitions_are_noted_whatever_it_has_room_for() -> None:
+    broker = leader(3)
+    for index in range(3):
+        broker.append(batch(bytes(1000)), index=index)
+    session_id = new_session(broker, (0, 0), (1, 0), (2, 0), max_bytes=1)
+    for index in range(3):
+        broker.append(batch(bytes(1000)), index=index)
+    request = fetch((0, 1), (1, 1), (2, 1), session=(session_id, 1), max_bytes=1)
+    response = broker.answer(handle_fetch, request, 17)
+    assert [size(reply) > 0 for reply in replies(response).values()].count(True) == 1
+    for index in range(3):
+        log = broker.partition("t", index).led_log
+        assert log is not None
+        assert log.high_watermark == 1
+
+
+@in_virtual_time
+async def test_a_busy_follower_that_is_idle_in_one_partition_is_caught_up_there() -> None:
+    """Its requests do not name that partition, and the partition is not looked at."""
+    broker = leader(2)
+    session_id = new_session(broker, (0, 0), (1, 0))
+    for epoch in range(1, 20):
+        await asyncio.sleep(0.3)
+        broker.answer(handle_fetch, fetch(session=(session_id, epoch)), 17)
+    broker.append(batch(b"a"))
+    broker.partition().check_followers()
+    assert broker.partition().followers[OTHER].is_close
+
+
+@in_virtual_time
+async def test_a_follower_that_restarted_leaves_no_session_behind() -> None:
+    broker = leader()
+    new_session(broker, (0, 0), epoch=4)
+    assert broker.partition().watcher_count == 1
+    new_session(broker, (0, 0), epoch=5)
+    assert broker.partition().watcher_count == 1
+    assert len(broker.replica_manager.fetch_sessions) == 1
+
+
+# Consumers
+
+
+def follower() -> ReplicaSide:
+    """A follower with three records, of which it knows two to be replicated."""
+    broker, _ = member()
+    broker.lead(leader=OTHER, replicas=(ME, OTHER))
+    log = broker.partition().log
+    assert log is not None
+    for value in (b"a", b"b", b"c"):
+        view, header = with_header(batch(value))
+        log.append_as_leader(view, header, 0, AppendOrigin.CLIENT)
+    broker.partition().append_as_follower(b"", high_watermark=2, log_start_offset=0)
+    return broker
+
+
+def consume(*asked: tuple[int, int], version: int = 17, **fields: Any) -> FetchRequest:
+    request = fetch(*asked, version=version, **fields)
+    request.replica_id, request.replica_state = CONSUMER, None
+    return request
+
+
+@in_virtual_time
+async def test_a_consumer_reads_from_a_follower_what_that_knows_to_be_replicated() -> None:
+    """KIP-392"""
+    broker = follower()
+    reply = read(broker, consume((0, 0)))
+    assert (reply.error_code, reply.high_watermark, size(reply)) == (0, 2, 2 * len(batch(b"a")))
+    assert read(broker, consume((0, 3))).records == b""
+    assert read(broker, consume((0, 4))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert read(broker, consume((0, 0), leader_epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert read(broker, consume((0, 0), version=10), 10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@in_virtual_time
+async def test_a_consumer_at_a_follower_is_woken_by_what_becomes_replicated() -> None:
+    broker = follower()
+    answer = broker.call(handle_fetch, consume((0, 2), max_wait_ms=60_000), 17)
+    await end_of_turn()
+    assert not answer.done()
+    broker.partition().append_as_follower(b"", high_watermark=3, log_start_offset=0)
+    assert size(replies(await answer)[0]) == len(batch(b"c"))
+
+
+@in_virtual_time
+async def test_nobody_reads_from_a_replica_that_was_stopped() -> None:
+    broker = follower()
+    broker.partition().stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert read(broker, consume((0, 0))).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def near(broker: ReplicaSide, rack_id: str, offset: int = 0) -> PartitionData:
+    return read(broker, consume((0, offset), rack_id=rack_id, max_wait_ms=60_000))
+
+
+@in_virtual_time
+async def test_a_consumer_is_told_of_a_follower_in_its_rack() -> None:
+    """KIP-392: one that is in sync and has what the consumer wants."""
+    broker = leader(replica_selector_class=RACK_AWARE_SELECTOR)
+    broker.append(batch(b"a", b"b"))
+    broker.follower_fetched(2)
+    reply = near(broker, f"rack-{OTHER}")
+    assert (reply.preferred_read_replica, reply.records, reply.error_code) == (OTHER, b"", 0)
+    for rack_id in ("", f"rack-{ME}", "elsewhere"):
+        reply = near(broker, rack_id)
+        assert (reply.preferred_read_replica, size(reply) > 0) == (-1, True)
+
+
+@in_virtual_time
+async def test_a_follower_that_lacks_the_offset_or_is_out_of_sync_is_not_named() -> None:
+    broker = leader(replica_selector_class=RACK_AWARE_SELECTOR)
+    broker.append(batch(b"a", b"b"))
+    broker.follower_fetched(1)
+    assert near(broker, f"rack-{OTHER}", 0).preferred_read_replica == OTHER
+    assert read(broker, consume((0, 2), rack_id=f"rack-{OTHER}")).preferred_read_replica == -1
+    broker.lead("t", replicas=(ME, OTHER), isr=(ME,), epoch=1)
+    assert near(broker, f"rack-{OTHER}", 0).preferred_read_replica == -1
+
+
+@in_virtual_time
+async def test_nobody_is_sent_elsewhere_unless_that_was_asked_for() -> None:
+    broker = leader()
+    broker.append(batch(b"a"))
+    broker.follower_fetched(1)
+    assert near(broker, f"rack-{OTHER}").preferred_read_replica == -1
