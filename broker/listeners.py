@@ -15,6 +15,7 @@ from broker.settings import ConfigError
 
 _ENTRY: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>-?\d+)")
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
+_LOOPBACK: Final = re.compile(r"localhost|127(\.\d+){3}|::1", re.IGNORECASE)
 PLAINTEXT: Final = "PLAINTEXT"
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's numbers, as brokers tell them each other."""
@@ -49,6 +50,16 @@ class Listeners:
             name: replace(listener, port=listener.port or ports[name]) for name, listener in self.advertised.items()
         }
         return Listeners(bound=bound, advertised=advertised, inter_broker=self.inter_broker)
+
+
+def told_only_here(listeners: Listeners) -> list[Listener]:
+    """What is advertised as an address of each client's own machine, although other machines can connect to it."""
+    bound = {listener.name: listener for listener in listeners.bound}
+    return [
+        listener
+        for name, listener in listeners.advertised.items()
+        if _LOOPBACK.fullmatch(listener.host) and not _LOOPBACK.fullmatch(bound[name].host)
+    ]
 
 
 def parse_listeners(config: BrokerConfig, *, own_host: str = "localhost") -> Listeners:

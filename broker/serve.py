@@ -13,15 +13,18 @@ import logging
 import os
 import random
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import IO, Final, NoReturn
 
 import click
 import uvloop
 
 from broker.config_sources import LoadedConfig, load_config
+from broker.listeners import Listeners, told_only_here
 from broker.server import Broker, start_broker
 from broker.settings import ConfigError
 from broker.storage.disk import AlreadyLocked, LocalDisk
@@ -130,12 +133,25 @@ async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _on_signal, number, stop)
     broker.failure.add_done_callback(lambda _: stop.set())
+    _warn_of_addresses(broker.listeners, loaded.config.advertised_listeners is not None)
     _announce(broker, ready_file, time.perf_counter() - started)
     await stop.wait()
     async with asyncio.timeout(_STOP_SECONDS):
         await broker.stop()
     logger.info("[KafkaServer id=%d] shut down completed", broker.broker_id)
     return broker.failure.result() if broker.failure.done() else None
+
+
+def _warn_of_addresses(listeners: Listeners, chosen: bool) -> None:
+    """Clients of other machines that are told ``localhost`` look for the broker on their own."""
+    for listener in told_only_here(listeners):
+        advice = f"set advertised.listeners={replace(listener, host=socket.gethostname())} if clients are elsewhere"
+        logger.log(
+            logging.INFO if chosen else logging.WARNING,
+            "Other machines can connect, but clients are told %s, which is on their own machine: %s",
+            listener,
+            advice,
+        )
 
 
 def _wall_clock() -> int:

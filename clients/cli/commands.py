@@ -12,6 +12,7 @@ commands: Final = LazyGroup(
     lazy={
         "config": "clients.cli.config:config",
         "consume": "clients.cli.consume:consume",
+        "doctor": "clients.cli.doctor:doctor",
         "feature": "clients.cli.feature:feature",
         "group": "clients.cli.group:group",
         "health": "clients.cli.health:health",

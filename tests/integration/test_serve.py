@@ -154,3 +154,15 @@ def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
     code, log = refused("--port", 0, "--data-dir", tmp_path, "--broker-id", 6)
     assert code == 1
     assert "belongs to broker 5, not 6" in log
+
+
+def test_an_address_that_is_of_no_use_to_other_machines_is_warned_of_with_the_setting_that_helps(
+    tmp_path: Path,
+) -> None:
+    host = socket.gethostname()
+    with serving(["--set", "listeners=PLAINTEXT://:0", "--data-dir", tmp_path]) as broker:
+        log = broker.end(signal.SIGTERM)[1]
+    assert f"are told PLAINTEXT://localhost:{broker.port}, which is on their own machine" in log
+    assert f"set advertised.listeners=PLAINTEXT://{host}:{broker.port}" in log
+    with serving(["--port", 0, "--data-dir", tmp_path]) as broker:
+        assert "own machine" not in broker.end(signal.SIGTERM)[1]

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.config_sources import load_config
-from broker.listeners import Listener, Listeners, parse_listeners
+from broker.listeners import Listener, Listeners, parse_listeners, told_only_here
 from broker.settings import ConfigError
 
 
@@ -95,3 +95,20 @@ def test_what_must_not_start(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         listeners(*overrides)
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["listeners=PLAINTEXT://localhost:9092"], []),
+        (["listeners=PLAINTEXT://127.0.0.1:9092", "advertised.listeners=PLAINTEXT://localhost:1"], []),
+        (["listeners=PLAINTEXT://:9092", "advertised.listeners=PLAINTEXT://broker1:9092"], []),
+        (["listeners=PLAINTEXT://0.0.0.0:9092"], ["PLAINTEXT://localhost:9092"]),
+        (["listeners=PLAINTEXT://:9092", "advertised.listeners=PLAINTEXT://127.0.0.1:1"], ["PLAINTEXT://127.0.0.1:1"]),
+        (["listeners=PLAINTEXT://10.0.0.1:9092", "advertised.listeners=PLAINTEXT://[::1]:1"], ["PLAINTEXT://[::1]:1"]),
+    ],
+)
+def test_addresses_that_are_of_use_on_this_machine_only_although_others_can_connect(
+    settings: list[str], told: list[str]
+) -> None:
+    assert [str(listener) for listener in told_only_here(listeners(*settings))] == told

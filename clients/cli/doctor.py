@@ -1,0 +1,196 @@
+"""``oncelog doctor``: visits a cluster as a client does, and says what keeps this machine from using it.
+
+Every address that brokers advertise is visited, and where one is out of reach, the places where that broker might be
+instead. What the visits mean is ``clients.cli.diagnosis``.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+
+from clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidates, diagnose
+from clients.cli.output import format_json
+from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
+from clients.connection import Address, Connection, connect
+from clients.errors import ClientError
+from protocol.api_keys import ApiKey
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+_VISIT_SECONDS: Final = 5.0
+_BROKER_RESOURCE: Final = 4
+_KRAFT_FEATURE: Final = "metadata.version"
+_COLUMNS: Final = ("broker", "advertised", "resolves_to", "reached", "controller", "produce", "fetch")
+
+
+@click.command(epilog=example("oncelog doctor", "oncelog doctor --bootstrap broker1:9092"))
+@with_session()
+def doctor(session: Session) -> None:
+    """Show why this machine cannot use a cluster that it can connect to, and which setting to change.
+
+    For each broker: the address that it advertises, whether this machine knows and reaches it, and what to set if not.
+    """
+    examination = asyncio.run(_examine(session.bootstrap, min(session.timeout_seconds, _VISIT_SECONDS)))
+    if examination.view is None:
+        for visit in examination.bootstrap:
+            click.echo(f"Error: {visit.address}: {visit.failure}", err=True)
+        click.echo("  is a broker running there? `oncelog serve` starts one", err=True)
+        raise click.exceptions.Exit(NO_BROKER)
+    _show(session, examination, examination.view)
+    if any(finding.is_problem for finding in examination.findings):
+        raise click.exceptions.Exit(REFUSED)
+
+
+class _Examination:
+    """All visits, and what was found."""
+
+    def __init__(self, bootstrap: list[Visit]) -> None:
+        self.bootstrap = bootstrap
+        self.view = next((visit.view for visit in bootstrap if visit.view is not None), None)
+        self.brokers: dict[int, Visit] = {}
+        self.findings: list[Finding] = []
+
+
+async def _examine(bootstrap: Iterable[Address], seconds: float) -> _Examination:
+    examination = _Examination(await _visit_all(bootstrap, seconds))
+    view = examination.view
+    if view is None:
+        return examination
+    visits = await _visit_all(view.brokers.values(), seconds)
+    examination.brokers = dict(zip(view.brokers, visits, strict=True))
+    hosts = [visit.address for visit in examination.bootstrap if visit.failure is None]
+    lost = [
+        visit.address
+        for broker_id, visit in examination.brokers.items()
+        if visit.failure is not None or visit.broker_id not in (None, broker_id)
+    ]
+    others = dict.fromkeys(place for address in lost for place in candidates(address, hosts))
+    elsewhere = await _visit_all(others, seconds)
+    examination.findings = diagnose(view, examination.bootstrap, examination.brokers, elsewhere)
+    return examination
+
+
+async def _visit_all(addresses: Iterable[Address], seconds: float) -> list[Visit]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_visit(address, seconds)) for address in addresses]
+    return [task.result() for task in tasks]
+
+
+async def _visit(address: Address, seconds: float) -> Visit:
+    try:
+        async with asyncio.timeout(seconds):
+            found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        return Visit(address=address, failure="no answer from the name service")
+    except (OSError, UnicodeError):
+        return Visit(address=address, failure=f"this machine does not know the name {address.host}")
+    resolved = tuple(dict.fromkeys(str(each[4][0]) for each in found))
+    connection: Connection | None = None
+    try:
+        connection = await connect(address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds)
+        return await _talk(address, resolved, connection)
+    except ClientError as error:
+        reason = str(error).removeprefix(f"{address}: ")
+        return Visit(address=address, resolved=resolved, failure=reason)
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+async def _talk(address: Address, resolved: tuple[str, ...], connection: Connection) -> Visit:
+    metadata = await connection.send(MetadataRequest(topics=[]), MetadataResponse)
+    brokers = {each.node_id: Address(each.host, each.port) for each in metadata.brokers}
+    controller = metadata.controller_id if metadata.controller_id in brokers else None
+    broker_id, config = await _who(connection, brokers)
+    return Visit(
+        address=address,
+        resolved=resolved,
+        view=View(
+            cluster_id=metadata.cluster_id,
+            controller_id=controller,
+            brokers=brokers,
+            is_kraft=_KRAFT_FEATURE in connection.versions.features.levels,
+        ),
+        broker_id=broker_id,
+        config=config,
+        versions=_versions(connection),
+    )
+
+
+async def _who(connection: Connection, brokers: Iterable[int]) -> tuple[int | None, dict[str, str]]:
+    """Which of these brokers it is, and its listeners: a broker describes the configuration of no other."""
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=_BROKER_RESOURCE, resource_name=str(broker_id), configuration_keys=list(LISTENER_KEYS)
+            )
+            for broker_id in brokers
+        ]
+    )
+    try:
+        described = await connection.send(request, DescribeConfigsResponse)
+    except ClientError:
+        return None, {}
+    for result in described.results:
+        if not result.error_code and result.resource_name.isdecimal():
+            config = {each.name: each.value for each in result.configs if each.value}
+            return int(result.resource_name), config
+    return None, {}
+
+
+def _versions(connection: Connection) -> dict[str, tuple[int, int]]:
+    served = {key.name: connection.versions.range_of(key) for key in ApiKey}
+    return {name: (found.first, found.last) for name, found in served.items() if found is not None}
+
+
+def _show(session: Session, examination: _Examination, view: View) -> None:
+    fields = {"cluster_id": view.cluster_id, "controller": view.controller_id, "found": _found(examination.findings)}
+    rows = [_row(broker_id, visit, view) for broker_id, visit in sorted(examination.brokers.items())]
+    if session.output == "json":
+        findings = [asdict(finding) for finding in examination.findings]
+        click.echo(format_json({**fields, "brokers": rows, "findings": findings}))
+        return
+    session.show_record(fields, "brokers", rows, _COLUMNS)
+    for finding in examination.findings:
+        click.echo("\n" + "\n".join(_lines(finding)))
+
+
+def _found(findings: list[Finding]) -> str:
+    problems = sum(finding.is_problem for finding in findings)
+    return f"{problems} problem{'' if problems == 1 else 's'}"
+
+
+def _row(broker_id: int, visit: Visit, view: View) -> dict[str, Any]:
+    return {
+        "broker": broker_id,
+        "advertised": str(visit.address),
+        "resolves_to": list(visit.resolved) or None,
+        "reached": visit.failure is None,
+        "controller": broker_id == view.controller_id,
+        "produce": _range(visit, ApiKey.PRODUCE),
+        "fetch": _range(visit, ApiKey.FETCH),
+    }
+
+
+def _range(visit: Visit, api: ApiKey) -> str | None:
+    served = visit.versions.get(api.name)
+    return None if served is None else f"{served[0]}-{served[1]}"
+
+
+def _lines(finding: Finding) -> Iterable[str]:
+    subject = "" if finding.broker_id is None else f"broker {finding.broker_id}: "
+    yield f"{'Problem' if finding.is_problem else 'Note'}: {subject}{finding.message}"
+    if finding.change:
+        yield f"  set at broker {finding.broker_id}:"
+    for key, value in finding.change.items():
+        yield f"    {key}={value}"
+    if finding.advice:
+        yield f"  {finding.advice}"

@@ -1,0 +1,73 @@
+"""``oncelog doctor`` against broker processes that advertise what this machine cannot use."""
+
+import json
+from pathlib import Path
+
+from tests.command import Oncelog
+from tests.processes import OncelogProcess, free_port
+
+
+def test_a_broker_that_is_well(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path) as broker:
+        oncelog = Oncelog(broker.address)
+        said = oncelog("doctor")
+        assert "0 problems" in said
+        found = oncelog.json("doctor")
+        (row,) = found["brokers"]
+        assert (row["broker"], row["reached"], row["controller"]) == (1, True, True)
+        assert row["resolves_to"]
+        assert int(row["produce"].split("-")[1]) >= 12
+        assert found["findings"] == []
+
+
+def test_a_name_that_is_unknown_here_and_the_setting_that_helps(tmp_path: Path) -> None:
+    port = free_port()
+    listeners = f"INTERNAL://127.0.0.1:{free_port()},PLAINTEXT://127.0.0.1:{port}"
+    settings = [
+        f"listeners={listeners}",
+        "listener.security.protocol.map=INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name=INTERNAL",
+    ]
+    advertised = f"INTERNAL://broker1.invalid:9092,PLAINTEXT://kafka.invalid:{port}"
+    with OncelogProcess(tmp_path, [*settings, f"advertised.listeners={advertised}"], port):
+        oncelog = Oncelog(f"127.0.0.1:{port}")
+        assert oncelog.run("doctor").returncode == 1
+        assert f"    advertised.listeners=INTERNAL://broker1.invalid:9092,PLAINTEXT://127.0.0.1:{port}\n" in (
+            oncelog.run("doctor").stdout
+        )
+        found = json.loads(oncelog.run("doctor --format json").stdout)
+        (finding,) = found["findings"]
+        assert finding["broker_id"] == 1
+        assert f"kafka.invalid:{port}, a name that this machine does not know" in finding["message"]
+        change = [f"{key}={value}" for key, value in finding["change"].items()]
+    with OncelogProcess(tmp_path, [*settings, *change], port):
+        assert "0 problems" in oncelog("doctor")
+
+
+def test_a_port_where_nobody_listens(tmp_path: Path) -> None:
+    port, other = free_port(), free_port()
+    settings = [f"advertised.listeners=PLAINTEXT://127.0.0.1:{other}"]
+    with OncelogProcess(tmp_path, settings, port):
+        said = Oncelog(f"127.0.0.1:{port}").run("doctor")
+        assert said.returncode == 1
+        assert (
+            f"it advertises 127.0.0.1:{other}, where this machine does not reach it (Connection refused)" in said.stdout
+        )
+        assert f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n" in said.stdout
+
+
+def test_the_address_of_a_broker_of_another_cluster(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path / "other") as other:
+        port = free_port()
+        settings = [f"advertised.listeners=PLAINTEXT://127.0.0.1:{other.port}"]
+        with OncelogProcess(tmp_path / "this", settings, port):
+            said = Oncelog(f"127.0.0.1:{port}").run("doctor")
+            assert said.returncode == 1
+            assert "a broker of another cluster answers" in said.stdout
+
+
+def test_nobody_there() -> None:
+    port = free_port()
+    said = Oncelog(f"127.0.0.1:{port},unknown.invalid:9092").fails("doctor", exit_code=3)
+    assert f"127.0.0.1:{port}: Connection refused" in said
+    assert "this machine does not know the name unknown.invalid" in said

@@ -1,0 +1,208 @@
+"""What the doctor makes of visits: each way in which a cluster can be out of reach, and what to set instead."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clients.cli.diagnosis import Finding, View, Visit, candidates, diagnose, is_loopback, is_nowhere
+from clients.connection import Address
+
+SINGLE = {"advertised.listeners": "PLAINTEXT://kafka:9092", "listeners": "PLAINTEXT://:9092"}
+DOUBLE = {
+    "listeners": "INTERNAL://:9092,EXTERNAL://:29092",
+    "advertised.listeners": "INTERNAL://broker2:9092,EXTERNAL://elsewhere:29092",
+    "inter.broker.listener.name": "INTERNAL",
+    "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+}
+
+
+def view(*addresses: str, controller: int | None = 1, cluster: str = "c") -> View:
+    """Of a cluster whose brokers, from 1 on, advertise these addresses."""
+    brokers = {broker_id: address(each) for broker_id, each in enumerate(addresses, start=1)}
+    return View(cluster_id=cluster, controller_id=controller, brokers=brokers)
+
+
+def address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host, int(port))
+
+
+def found(of: View, at: str, broker_id: int | None, config: Mapping[str, str] | None = None) -> Visit:
+    """A visit that reached this broker."""
+    return Visit(
+        address=address(at), resolved=("10.0.0.1",), view=of, broker_id=broker_id, config=config or {}, versions={}
+    )
+
+
+def unknown(at: str) -> Visit:
+    return Visit(address=address(at), failure="unknown")
+
+
+def closed(at: str) -> Visit:
+    return Visit(address=address(at), resolved=("10.0.0.1",), failure="Connection refused")
+
+
+def findings(
+    of: View, bootstrap: list[Visit], brokers: list[Visit], elsewhere: list[Visit] | None = None
+) -> list[Finding]:
+    return diagnose(of, bootstrap, dict(zip(of.brokers, brokers, strict=True)), elsewhere or [])
+
+
+def only(found: list[Finding]) -> Finding:
+    (finding,) = found
+    return finding
+
+
+def test_a_cluster_whose_brokers_answer_where_they_say_is_well() -> None:
+    told = view("a:1", "b:2")
+    assert findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), found(told, "b:2", 2)]) == []
+
+
+def test_a_broker_that_does_not_tell_who_it_is_is_believed() -> None:
+    told = view("a:1")
+    assert findings(told, [found(told, "a:1", None)], [found(told, "a:1", None)]) == []
+
+
+def test_one_broker_with_a_name_that_is_unknown_here_advertises_what_was_used_instead() -> None:
+    told = view("kafka:9092")
+    finding = only(findings(told, [found(told, "localhost:19092", 1, SINGLE)], [unknown("kafka:9092")]))
+    assert finding.broker_id == 1
+    assert finding.message == (
+        "it advertises kafka:9092, a name that this machine does not know; it does answer at localhost:19092"
+    )
+    assert finding.change == {"advertised.listeners": "PLAINTEXT://localhost:19092"}
+
+
+def test_without_advertised_listeners_it_is_listeners_that_was_told() -> None:
+    told = view("kafka:9092")
+    config = {"listeners": "PLAINTEXT://kafka:9092"}
+    finding = only(findings(told, [found(told, "localhost:19092", 1, config)], [unknown("kafka:9092")]))
+    assert finding.change == {"advertised.listeners": "PLAINTEXT://localhost:19092"}
+
+
+def test_a_listener_that_is_not_the_brokers_own_way_is_replaced_and_the_others_are_kept() -> None:
+    told = view("localhost:19092", "elsewhere:29092")
+    visits = [found(told, "localhost:19092", 1), unknown("elsewhere:29092")]
+    elsewhere = [found(told, "localhost:29092", 2, DOUBLE)]
+    finding = only(findings(told, [found(told, "localhost:19092", 1)], visits, elsewhere))
+    assert finding.broker_id == 2
+    assert finding.change == {"advertised.listeners": "INTERNAL://broker2:9092,EXTERNAL://localhost:29092"}
+
+
+def test_the_listener_between_brokers_is_kept_and_clients_get_one_beside_it() -> None:
+    told = view("broker1:9092", "broker2:9092")
+    config = {
+        "listeners": "PLAINTEXT://:9092",
+        "advertised.listeners": "PLAINTEXT://broker1:9092",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL",
+    }
+    visits = [unknown("broker1:9092"), unknown("broker2:9092")]
+    first, second = findings(told, [found(told, "localhost:19092", 1, config)], visits)
+    assert first.change == {
+        "listeners": "PLAINTEXT://:9092,EXTERNAL://:19092",
+        "advertised.listeners": "PLAINTEXT://broker1:9092,EXTERNAL://localhost:19092",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,EXTERNAL:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+    assert second.broker_id == 2
+    assert not second.change
+    assert "localhost:9092" in str(second.advice)
+
+
+def test_the_listener_beside_it_has_a_port_of_its_own() -> None:
+    told = view("broker1:9092", "broker2:9092")
+    config = {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://broker1:9092"}
+    visits = [unknown("broker1:9092"), found(told, "broker2:9092", 2)]
+    change = only(findings(told, [found(told, "localhost:9092", 1, config)], visits)).change
+    assert change["listeners"] == "PLAINTEXT://:9092,EXTERNAL://:19092"
+    assert change["advertised.listeners"] == "PLAINTEXT://broker1:9092,EXTERNAL://localhost:19092"
+
+
+def test_a_broker_that_is_found_nowhere_gets_advice_without_a_value() -> None:
+    told = view("a:1", "b:2")
+    finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), closed("b:2")]))
+    assert finding.message == "it advertises b:2, where this machine does not reach it (Connection refused)"
+    assert "such as a:2" in str(finding.advice)
+
+
+def test_two_brokers_with_one_address() -> None:
+    told = view("a:1", "a:1")
+    finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), found(told, "a:1", 1)]))
+    assert (finding.broker_id, finding.message) == (2, "it advertises a:1, but there broker 1 answers")
+
+
+def test_the_address_of_another_cluster() -> None:
+    told = view("a:1", "b:2")
+    visits = [found(told, "a:1", 1), found(view("b:2", cluster="other"), "b:2", 1)]
+    finding = only(findings(told, [found(told, "a:1", 1)], visits))
+    assert finding.message == "it advertises b:2, but there a broker of another cluster answers (other)"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_an_address_that_is_none(host: str) -> None:
+    told = view(f"{host}:9092")
+    visit = found(told, f"{host}:9092", 1)
+    config = {"listeners": f"PLAINTEXT://{Address(host, 9092)}"}
+    finding = only(findings(told, [found(told, "a:9092", 1, config)], [visit]))
+    assert finding.message.startswith(f"it advertises {Address(host, 9092)}, which is no address to connect to")
+    assert finding.change == {"advertised.listeners": "PLAINTEXT://a:9092"}
+
+
+def test_localhost_told_by_another_machine() -> None:
+    told = view("localhost:9092")
+    there = found(told, "kafka.example:9092", 1)
+    finding = only(findings(told, [there], [found(told, "localhost:9092", 1)]))
+    assert "where every client looks for it on its own machine" in finding.message
+    assert findings(told, [found(told, "127.0.0.1:9092", 1)], [found(told, "localhost:9092", 1)]) == []
+
+
+def test_a_bootstrap_address_that_does_not_answer_is_no_problem_beside_one_that_does() -> None:
+    told = view("a:1")
+    finding = only(findings(told, [closed("x:1"), found(told, "a:1", 1)], [found(told, "a:1", 1)]))
+    assert not finding.is_problem
+    assert "x:1" in finding.message
+
+
+def test_no_controller() -> None:
+    told = view("a:1", controller=None)
+    assert "no controller" in only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1)])).message
+
+
+def test_brokers_that_do_not_know_each_other() -> None:
+    told = view("a:1", "b:2")
+    visits = [found(told, "a:1", 1), found(view("a:1"), "b:2", 2)]
+    finding = only(findings(told, [found(told, "a:1", 1)], visits))
+    assert (finding.broker_id, "about which brokers there are: see 2" in finding.message) == (2, True)
+
+
+def test_brokers_that_disagree_about_the_controller() -> None:
+    told = view("a:1", "b:2")
+    visits = [found(told, "a:1", 1), found(replace(told, controller_id=2), "b:2", 2)]
+    finding = only(findings(told, [found(told, "a:1", 1)], visits))
+    assert (finding.broker_id, finding.message) == (2, "to it the controller is 2, to others 1")
+    hidden = replace(told, is_kraft=True)
+    assert findings(hidden, [found(hidden, "a:1", 1)], visits) == []
+
+
+def test_different_versions_are_worth_a_note() -> None:
+    told = view("a:1", "b:2")
+    served: list[dict[str, Any]] = [{"FETCH": (4, 16), "PRODUCE": (0, 13)}, {"FETCH": (4, 17), "PRODUCE": (0, 13)}]
+    visits = [replace(found(told, f"{'ab'[n]}:{n + 1}", n + 1), versions=served[n]) for n in range(2)]
+    finding = only(findings(told, [found(told, "a:1", 1)], visits))
+    assert not finding.is_problem
+    assert "of FETCH first (brokers 1: 4-16; brokers 2: 4-17)" in finding.message
+
+
+def test_where_else_to_look() -> None:
+    known = [Address("h", 1), Address("g", 2), Address("h", 3)]
+    assert candidates(Address("broker2", 9092), known) == [Address("h", 9092), Address("g", 9092)]
+    assert candidates(Address("h", 9092), known) == [Address("g", 9092)]
+
+
+def test_kinds_of_hosts() -> None:
+    assert [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "10.0.0.1", "name")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
+    assert [is_nowhere(host) for host in ("", "0.0.0.0", "::", "10.0.0.1", "name")] == [True, True, True, False, False]
