@@ -88,6 +88,13 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_2}::test_an_end_that_comes_again_is_answered_like_the_first_time",
     ),
     Mutation(
+        "B01", _STATE,
+        "    is_bumped = was_bumped and producer",
+        "    is_bumped = producer",
+        "tests/unit/coordinator/transaction/test_version_2.py"
+        "::test_a_zombie_is_not_taken_for_a_successor_that_speaks_version_1",
+    ),
+    Mutation(
         "B02", _VERIFICATION,
         "            error = answers[batch.partition]\n",
         "            error = ErrorCode.NONE\n",
