@@ -119,7 +119,7 @@ _WHILE_PENDING: Final = {
 
 def describe_result(state: TransactionState, event: str, version: int) -> str:
     """One cell: the result of an event for an id in a state."""
-    txn = _sample(state)
+    txn = _sample(state, version)
     result = events(version)[event](txn)
     if isinstance(result, TransactionMetadata):
         return _describe_transition(txn.metadata, result)
@@ -140,8 +140,8 @@ def _describe_transition(before: TransactionMetadata, after: TransactionMetadata
     return f"→ {after.state.label}" + (f" ({', '.join(notes)})" if notes else "")
 
 
-def _sample(state: TransactionState) -> Transaction:
-    """A transactional id in a state, long after its last update."""
+def _sample(state: TransactionState, version: int) -> Transaction:
+    """A transactional id in a state that this version of the protocol led to, long after its last update."""
     is_open = state is TransactionState.ONGOING or state in PREPARED_STATES
     metadata = TransactionMetadata(
         producer_id=_PRODUCER.id,
@@ -151,6 +151,7 @@ def _sample(state: TransactionState) -> Transaction:
         partitions=_PARTITIONS if is_open else NO_PARTITIONS,
         start_ms=0,
         last_update_ms=0,
+        client_transaction_version=version if version >= EPOCH_BUMP_VERSION else 0,
     )
     return Transaction("sample", metadata)
 

@@ -405,9 +405,14 @@ def _decide_end_txn_2(
 
 
 def _answer_retry(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, commit: bool) -> ErrorCode:
-    """Who is not the present producer can only be one that ended its transaction, and asks again."""
+    """Who is not the present producer can only be one that ended its transaction, and asks again.
+
+    That is so after an end of version 2. Version 1 bumps no epoch: there, the epoch before the present one is that of
+    a producer that was replaced, who must not be given the epoch of its successor. (Kafka does not tell them apart.)
+    """
     state = metadata.state
-    is_bumped = producer == (metadata.producer_id, metadata.producer_epoch - 1)
+    was_bumped = metadata.client_transaction_version >= EPOCH_BUMP_VERSION
+    is_bumped = was_bumped and producer == (metadata.producer_id, metadata.producer_epoch - 1)
     is_rotated = metadata.producer_epoch == 0 and producer == (metadata.previous_producer_id, LAST_LIVE_EPOCH)
     if producer.id != metadata.producer_id and not is_rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

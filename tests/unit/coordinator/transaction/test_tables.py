@@ -40,7 +40,7 @@ from tests.unit.coordinator.transaction.world import Call, World
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "transaction-tables.md"
 CELLS = {
-    "EndTxn": 1584,
+    "EndTxn": 1704,
     "InitProducerId": 1152,
     "AddPartitionsToTxn": 972,
     "AddPartitionsToTxn, verify only": 486,

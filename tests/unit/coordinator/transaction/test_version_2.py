@@ -158,6 +158,25 @@ def test_clients_of_both_versions_may_take_turns() -> None:
         assert [marker[1:] for marker in w.markers(INVOICES)] == [(1, True, 0, 2), (1, True, 0, 0), (2, True, 0, 2)]
 
 
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("failover", [False, True])
+def test_a_zombie_is_not_taken_for_a_successor_that_speaks_version_1(commit: bool, failover: bool) -> None:
+    """B01, B28: nothing but their epochs tells a retry of an end from somebody who was replaced, and version 1 bumps
+    none; as a retry the zombie would be given the epoch of its successor, who is alive."""
+    with world() as w:
+        w.cluster.add_topic("invoices")
+        zombie, successor = w.producer(), w.producer()
+        assert successor == bumped(zombie)
+        w.add(successor, INVOICES)
+        assert w.end(successor, commit=commit).answer is ErrorCode.NONE
+        if failover:
+            w.elect()
+            w.turn()
+        for end in (True, False):
+            assert w.end_and_bump(zombie, commit=end).wait() == refused(ErrorCode.PRODUCER_FENCED)
+        assert w.add(successor, INVOICES).answer is ErrorCode.NONE
+
+
 def test_a_producer_that_missed_the_answer_to_its_end_may_initialise_itself_as_who_it_was() -> None:
     """KIP-360: it gets what the end gave it, as long as the coordinator remembers and nobody has come since."""
     with world() as w:

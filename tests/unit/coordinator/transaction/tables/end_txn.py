@@ -7,7 +7,7 @@ first, because the client may have a producer id that is still being written (KA
 
 from typing import Final
 
-from tests.unit.coordinator.transaction.tables.decision_table import DecisionTable
+from tests.unit.coordinator.transaction.tables.decision_table import Cell, DecisionTable
 from tests.unit.coordinator.transaction.tables.relations import (
     EPOCHS,
     IDS,
@@ -16,6 +16,14 @@ from tests.unit.coordinator.transaction.tables.relations import (
     STATES,
     is_possible_producer,
 )
+
+
+def _is_possible(cell: Cell) -> bool:
+    """How the transaction before was ended is looked at where somebody may ask again."""
+    is_asked = (cell["protocol"], cell["pending"], cell["id"]) == ("2", "no", "present")
+    is_ended = cell["state"] not in ("Empty", "Ongoing")
+    return is_possible_producer(cell) and (cell["client version"] == "2" or (is_asked and is_ended))
+
 
 END_TXN: Final = DecisionTable(
     name="EndTxn",
@@ -27,60 +35,63 @@ END_TXN: Final = DecisionTable(
         "epoch": EPOCHS,
         "id": IDS,
         "sent": SENT,
+        "client version": ("2", "0"),
     },
     text="""
-| protocol | end | state | pending | epoch | id | sent | outcome | because |
-|---|---|---|---|---|---|---|---|---|
-| 1 | any | any | any | any | not present | any | MAPPING | |
-| 1 | any | any | any | any | present | not same | FENCED | KAFKA-9600: exactly the present epoch |
-| 1 | any | any | yes | any | present | same | BUSY | |
-| 1 | any | Empty | no | any | present | same | STATE | there is nothing to end |
-| 1 | commit | Ongoing | no | any | present | same | commit 1 | |
-| 1 | abort | Ongoing | no | any | present | same | abort 1 | |
-| 1 | commit | PrepareCommit | no | any | present | same | BUSY | a retry |
-| 1 | abort | PrepareCommit | no | any | present | same | STATE | it was decided otherwise |
-| 1 | commit | PrepareAbort | no | any | present | same | STATE | it was decided otherwise |
-| 1 | abort | PrepareAbort | no | any | present | same | BUSY | a retry |
-| 1 | commit | CompleteCommit | no | any | present | same | done | a retry, or KAFKA-17754: nobody can tell |
-| 1 | abort | CompleteCommit | no | any | present | same | STATE | |
-| 1 | commit | CompleteAbort | no | any | present | same | STATE | |
-| 1 | abort | CompleteAbort | no | any | present | same | done | a retry, or KAFKA-17754: nobody can tell |
-| 2 | any | any | yes | any | any | any | BUSY | KAFKA-19367: first of all |
-| 2 | any | any | no | any | other | any | MAPPING | |
-| 2 | any | any | no | any | previous | not 32766 | MAPPING | |
-| 2 | any | Empty / Ongoing | no | any | previous | 32766 | FENCED | a transaction later |
-| 2 | any | PrepareCommit / PrepareAbort | no | any | previous | 32766 | FENCED | a transaction later |
-| 2 | commit | CompleteCommit | no | any | previous | 32766 | done | a retry; the answer has the new id |
-| 2 | abort | CompleteCommit | no | any | previous | 32766 | STATE | a retry with another end |
-| 2 | commit | CompleteAbort | no | any | previous | 32766 | STATE | a retry with another end |
-| 2 | abort | CompleteAbort | no | any | previous | 32766 | done | a retry; the answer has the new id |
-| 2 | any | Empty / Ongoing | no | any | present | not same | FENCED | |
-| 2 | any | PrepareCommit / PrepareAbort | no | any | present | not -1 | FENCED | prepared with the next epoch |
-| 2 | any | CompleteCommit / CompleteAbort | no | any | present | -2 / +1 / 32766 | FENCED | |
-| 2 | commit | Ongoing | no | 7 / 0 | present | same | commit | |
-| 2 | commit | Ongoing | no | 32766 | present | same | commit, new id | KAFKA-18660: the epochs have run out |
-| 2 | commit | Ongoing | no | 32767 | present | same | FENCED | ≠ Kafka: an exception; no producer has this epoch |
-| 2 | abort | Ongoing | no | 7 / 0 | present | same | abort | |
-| 2 | abort | Ongoing | no | 32766 | present | same | abort, new id | KAFKA-18660: the epochs have run out |
-| 2 | abort | Ongoing | no | 32767 | present | same | abort at 32767 | KAFKA-20090: to get out of it |
-| 2 | commit | PrepareCommit | no | any | present | -1 | BUSY | a retry |
-| 2 | abort | PrepareCommit | no | any | present | -1 | STATE | a retry with another end |
-| 2 | commit | PrepareAbort | no | any | present | -1 | STATE | a retry with another end |
-| 2 | abort | PrepareAbort | no | any | present | -1 | BUSY | a retry |
-| 2 | commit | CompleteCommit | no | 7 / 32766 | present | -1 | done | a retry |
-| 2 | abort | CompleteCommit | no | 7 / 32766 | present | -1 | STATE | a retry with another end |
-| 2 | commit | CompleteAbort | no | 7 / 32766 | present | -1 | STATE | a retry with another end |
-| 2 | abort | CompleteAbort | no | 7 / 32766 | present | -1 | done | a retry |
-| 2 | any | CompleteCommit / CompleteAbort | no | 32767 | present | -1 | FENCED | ≠ Kafka: a retry, told 32767 |
-| 2 | commit | Empty | no | any | present | same | STATE | KAFKA-18401: clients do not ask |
-| 2 | commit | CompleteCommit / CompleteAbort | no | any | present | same | STATE | KAFKA-18401: clients do not ask |
-| 2 | abort | Empty | no | 7 / 0 | present | same | abort nothing | KAFKA-18464 |
-| 2 | abort | CompleteCommit / CompleteAbort | no | 7 / 0 | present | same | abort nothing | KAFKA-18464 |
-| 2 | abort | Empty | no | 32766 | present | same | abort nothing, new id | |
-| 2 | abort | CompleteCommit / CompleteAbort | no | 32766 | present | same | abort nothing, new id | |
-| 2 | abort | Empty | no | 32767 | present | same | abort nothing at 32767 | |
-| 2 | abort | CompleteCommit / CompleteAbort | no | 32767 | present | same | abort nothing at 32767 | |
+| protocol | end | state | pending | epoch | id | sent | client version | outcome | because |
+|---|---|---|---|---|---|---|---|---|---|
+| 1 | any | any | any | any | not present | any | any | MAPPING | |
+| 1 | any | any | any | any | present | not same | any | FENCED | KAFKA-9600: exactly the present epoch |
+| 1 | any | any | yes | any | present | same | any | BUSY | |
+| 1 | any | Empty | no | any | present | same | any | STATE | there is nothing to end |
+| 1 | commit | Ongoing | no | any | present | same | any | commit 1 | |
+| 1 | abort | Ongoing | no | any | present | same | any | abort 1 | |
+| 1 | commit | PrepareCommit | no | any | present | same | any | BUSY | a retry |
+| 1 | abort | PrepareCommit | no | any | present | same | any | STATE | it was decided otherwise |
+| 1 | commit | PrepareAbort | no | any | present | same | any | STATE | it was decided otherwise |
+| 1 | abort | PrepareAbort | no | any | present | same | any | BUSY | a retry |
+| 1 | commit | CompleteCommit | no | any | present | same | any | done | a retry, or KAFKA-17754: nobody can tell |
+| 1 | abort | CompleteCommit | no | any | present | same | any | STATE | |
+| 1 | commit | CompleteAbort | no | any | present | same | any | STATE | |
+| 1 | abort | CompleteAbort | no | any | present | same | any | done | a retry, or KAFKA-17754: nobody can tell |
+| 2 | any | any | yes | any | any | any | any | BUSY | KAFKA-19367: first of all |
+| 2 | any | any | no | any | other | any | any | MAPPING | |
+| 2 | any | any | no | any | previous | not 32766 | any | MAPPING | |
+| 2 | any | Empty / Ongoing | no | any | previous | 32766 | any | FENCED | a transaction later |
+| 2 | any | PrepareCommit / PrepareAbort | no | any | previous | 32766 | any | FENCED | a transaction later |
+| 2 | commit | CompleteCommit | no | any | previous | 32766 | any | done | a retry; the answer has the new id |
+| 2 | abort | CompleteCommit | no | any | previous | 32766 | any | STATE | a retry with another end |
+| 2 | commit | CompleteAbort | no | any | previous | 32766 | any | STATE | a retry with another end |
+| 2 | abort | CompleteAbort | no | any | previous | 32766 | any | done | a retry; the answer has the new id |
+| 2 | any | Empty / Ongoing | no | any | present | not same | any | FENCED | |
+| 2 | any | PrepareCommit / PrepareAbort | no | any | present | not -1 | any | FENCED | prepared with the next epoch |
+| 2 | any | CompleteCommit / CompleteAbort | no | any | present | -2 / +1 / 32766 | any | FENCED | |
+| 2 | commit | Ongoing | no | 7 / 0 | present | same | any | commit | |
+| 2 | commit | Ongoing | no | 32766 | present | same | any | commit, new id | KAFKA-18660: the epochs have run out |
+| 2 | commit | Ongoing | no | 32767 | present | same | any | FENCED | ≠ Kafka: an exception; nobody has this epoch |
+| 2 | abort | Ongoing | no | 7 / 0 | present | same | any | abort | |
+| 2 | abort | Ongoing | no | 32766 | present | same | any | abort, new id | KAFKA-18660: the epochs have run out |
+| 2 | abort | Ongoing | no | 32767 | present | same | any | abort at 32767 | KAFKA-20090: to get out of it |
+| 2 | commit | PrepareCommit | no | any | present | -1 | 2 | BUSY | a retry |
+| 2 | abort | PrepareCommit | no | any | present | -1 | 2 | STATE | a retry with another end |
+| 2 | commit | PrepareAbort | no | any | present | -1 | 2 | STATE | a retry with another end |
+| 2 | abort | PrepareAbort | no | any | present | -1 | 2 | BUSY | a retry |
+| 2 | commit | CompleteCommit | no | 7 / 32766 | present | -1 | 2 | done | a retry |
+| 2 | abort | CompleteCommit | no | 7 / 32766 | present | -1 | 2 | STATE | a retry with another end |
+| 2 | commit | CompleteAbort | no | 7 / 32766 | present | -1 | 2 | STATE | a retry with another end |
+| 2 | abort | CompleteAbort | no | 7 / 32766 | present | -1 | 2 | done | a retry |
+| 2 | any | CompleteCommit / CompleteAbort | no | 32767 | present | -1 | 2 | FENCED | ≠ Kafka: a retry, told 32767 |
+| 2 | any | PrepareCommit / PrepareAbort | no | any | present | -1 | 0 | FENCED | ≠ Kafka: a retry; it was replaced |
+| 2 | any | CompleteCommit / CompleteAbort | no | any | present | -1 | 0 | FENCED | ≠ Kafka: a retry; it was replaced |
+| 2 | commit | Empty | no | any | present | same | any | STATE | KAFKA-18401: nobody asks |
+| 2 | commit | CompleteCommit / CompleteAbort | no | any | present | same | any | STATE | KAFKA-18401: nobody asks |
+| 2 | abort | Empty | no | 7 / 0 | present | same | any | abort nothing | KAFKA-18464 |
+| 2 | abort | CompleteCommit / CompleteAbort | no | 7 / 0 | present | same | any | abort nothing | KAFKA-18464 |
+| 2 | abort | Empty | no | 32766 | present | same | any | abort nothing, new id | |
+| 2 | abort | CompleteCommit / CompleteAbort | no | 32766 | present | same | any | abort nothing, new id | |
+| 2 | abort | Empty | no | 32767 | present | same | any | abort nothing at 32767 | |
+| 2 | abort | CompleteCommit / CompleteAbort | no | 32767 | present | same | any | abort nothing at 32767 | |
 """,
-    is_possible=is_possible_producer,
+    is_possible=_is_possible,
     columns=("end", "sent"),
 )

@@ -45,7 +45,7 @@ MEANINGS: Final = {
     "partitions": "whether the partition is in the transaction already",
     "elapsed": "whether the time-out of the transaction has passed",
     "idle": "whether nothing has happened for `transactional.id.expiration.ms`",
-    "client version": "what the record says of the client that prepared the end",
+    "client version": "what the record says of the client that prepared the end; where nothing is said of it, 2",
     "next id": "whether a producer id was set aside when the end was prepared",
 }
 
