@@ -76,8 +76,10 @@ class Log:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def replicate(self, up_to: int | None = None) -> None:
-        """Move the high watermark, to the end unless said otherwise."""
-        self.high_watermark = max(self.high_watermark, self.log_end_offset if up_to is None else up_to)
+        """Move the high watermark, to the end unless said otherwise; followers have whole batches."""
+        ends = [read_header(batch).next_offset for _, batch in self.batches]
+        target = min((end for end in ends if up_to is not None and end >= up_to), default=self.log_end_offset)
+        self.high_watermark = max(self.high_watermark, target)
         while self.waiters and self.waiters[0][0] <= self.high_watermark:
             self.waiters.pop(0)[1](ErrorCode.NONE)
 
