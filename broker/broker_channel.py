@@ -113,7 +113,7 @@ class ClusterChannel:
         if self._closed:
             on_response(None)
         elif broker_id == self._broker_id:
-            self._local.send(broker_id, request, on_response)
+            self._local.send(broker_id, request, _in_another_turn(on_response) if _is_work(request) else on_response)
         else:
             self._link(broker_id).send(_Question(request, on_response))
 
@@ -375,6 +375,19 @@ class _Heartbeat:
             self.stop()  # The connection has ended, which its owner is about to hear.
         else:
             self._answer.add_done_callback(_look_away)
+
+
+def _is_work(request: Message) -> bool:
+    return isinstance(request, LeaderAndIsrRequest | StopReplicaRequest)
+
+
+def _in_another_turn(on_response: OnResponse) -> OnResponse:
+    """Let the loop do something else, before whoever waits for the answer asks for more."""
+
+    def respond(response: Message | None) -> None:
+        asyncio.get_running_loop().call_soon(on_response, response)
+
+    return respond
 
 
 def _partition_count(request: Message) -> int:

@@ -1,13 +1,15 @@
 """The requests by which a controller tells brokers what to do: LeaderAndIsr, UpdateMetadata, StopReplica.
 
-A batch is filled with partitions and gives at most one request of each kind per broker, in the order in which they must
-be sent: brokers learn what they lead before anybody is told that they lead it, and stop replicas last. All carry the
-controller's epoch and the epoch of the receiving broker's registration, so that both sides of an old conversation are
-recognised. Suspects are told everything, if they listen, but are not named as live: nobody should wait for them. The
-requests are built for the newest versions of Kafka 3.9 (LeaderAndIsr 7, UpdateMetadata 8, StopReplica 4).
+A batch is filled with partitions and gives requests to brokers, in the order in which they must be sent: brokers learn
+what they lead before anybody is told that they lead it, and stop replicas last. What would keep a broker busy for long
+is cut into several requests. All carry the controller's epoch and the epoch of the receiving broker's registration, so
+that both sides of an old conversation are recognised. Suspects are told everything, if they listen, but are not named
+as live: nobody should wait for them. The requests are built for the newest versions of Kafka 3.9 (LeaderAndIsr 7,
+UpdateMetadata 8, StopReplica 4).
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from coordinator.controller.cluster_image import LEADER_DURING_DELETE
@@ -29,6 +31,8 @@ from protocol.messages.update_metadata import (
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 
+MOST_PARTITIONS: Final = 200
+"""Of one LeaderAndIsr or StopReplica: to open or delete so many logs keeps a broker busy for a part of a second."""
 EPOCH_DURING_DELETE: Final = -2
 """The leader epoch that stops a replica whatever epoch it is at: its topic is being deleted."""
 
@@ -66,12 +70,14 @@ class ControlRequests:
         """The requests to live brokers, in the order to send them."""
         live = self._state.brokers
         for broker_id in sorted(self._leader_and_isr.keys() & live.keys()):
-            yield broker_id, self._leader_and_isr_request(live[broker_id], self._leader_and_isr[broker_id])
+            for partitions in _portions(self._leader_and_isr[broker_id]):
+                yield broker_id, self._leader_and_isr_request(live[broker_id], partitions)
         topic_states = list(self._metadata_topics())
         for broker_id in sorted(self._metadata_receivers.keys() & live.keys()):
             yield broker_id, self._update_metadata_request(live[broker_id], topic_states)
         for broker_id in sorted(self._stop_replica.keys() & live.keys()):
-            yield broker_id, self._stop_replica_request(live[broker_id], self._stop_replica[broker_id])
+            for partitions in _portions(self._stop_replica[broker_id]):
+                yield broker_id, self._stop_replica_request(live[broker_id], partitions)
 
     def _leader_and_isr_request(self, broker: LiveBroker, partitions: dict[TopicPartition, bool]) -> Message:
         topics: dict[str, LeaderAndIsrTopicState] = {}
@@ -181,6 +187,12 @@ class ControlRequests:
         if versioned is None or partition.topic in self._state.topics_to_delete:
             return EPOCH_DURING_DELETE
         return versioned.state.leader_epoch
+
+
+def _portions(partitions: dict[TopicPartition, bool]) -> Iterator[dict[TopicPartition, bool]]:
+    items = iter(partitions.items())
+    while portion := dict(islice(items, MOST_PARTITIONS)):
+        yield portion
 
 
 def _live_broker(broker: LiveBroker) -> UpdateMetadataBroker:

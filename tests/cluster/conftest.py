@@ -10,9 +10,14 @@ from tests.processes import PEERS, free_port
 
 
 @pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+def zookeeper_jars() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         jars: Path = PEERS / "kafka-3.9" / "lib"
         patch.setenv(JARS_VARIABLE, str(jars))
-        with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), free_port(), tick_ms=200) as server:
-            yield server
+        yield
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory, zookeeper_jars: None) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), free_port(), tick_ms=200) as server:
+        yield server

@@ -1,0 +1,220 @@
+"""Three broker processes on a real ZooKeeper: killed, stopped, started again, while our own clients use them."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.cluster.zookeeper_server import ZooKeeperServer
+from clients.admin.admin import Admin
+from clients.admin.topics import NewTopic, TopicDescription
+from clients.consumer import Consumer, ConsumerConfig
+from clients.producer import Producer, ProducerConfig
+from tests.processes import ClusterProcess, OncelogProcess, free_port
+
+SECONDS = 30.0
+
+
+def wall_clock() -> int:
+    return 1_700_000_000_000
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
+    with ClusterProcess(tmp_path, settings=["num.partitions=6", "group.initial.rebalance.delay.ms=0"]) as running:
+        yield running
+
+
+@pytest.fixture
+async def admin(cluster: ClusterProcess) -> AsyncIterator[Admin]:
+    async with Admin(cluster.address, rng=Random(1)) as made:
+        yield made
+
+
+async def described(cluster: ClusterProcess, topic: str) -> TopicDescription:
+    """As it is now: an administrator that has described it before may remember."""
+    async with Admin(cluster.address, rng=Random(4)) as admin:
+        found = (await admin.describe_topics([topic]))[topic]
+    assert isinstance(found, TopicDescription), found
+    return found
+
+
+async def write_transactions(cluster: ClusterProcess, topic: str, stop: asyncio.Event) -> list[bytes]:
+    """Commit small transactions over all partitions until told to stop; returns what was committed."""
+    committed: list[bytes] = []
+    config = ProducerConfig(bootstrap=cluster.address, transactional_id="writer", linger_ms=0)
+    async with Producer(config, rng=Random(2), wall_clock=wall_clock) as producer:
+        await producer.init_transactions()
+        number = 0
+        while not stop.is_set():
+            values = [b"%d-%d" % (number, partition) for partition in range(6)]
+            producer.begin_transaction()
+            sent = [await producer.send(topic, value, partition=i) for i, value in enumerate(values)]
+            await producer.commit_transaction()
+            assert all(future.done() for future in sent)
+            committed += values
+            number += 1
+    return committed
+
+
+async def read_everything(cluster: ClusterProcess, topic: str, count: int) -> list[bytes]:
+    config = ConsumerConfig(bootstrap=cluster.address, group_id="reader", auto_offset_reset="earliest")
+    found: list[bytes] = []
+    async with Consumer(config, rng=Random(3), wall_clock=wall_clock) as consumer:
+        consumer.subscribe([topic])
+        async with asyncio.timeout(SECONDS):
+            while len(found) < count:
+                found += [record.value for record in await consumer.poll(1.0) if record.value is not None]
+        found += [record.value for record in await consumer.poll(1.0) if record.value is not None]
+        await consumer.commit()
+    return found
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until it is so; every question is a round trip to a broker."""
+    async with asyncio.timeout(SECONDS):
+        while not await condition():
+            pass
+
+
+async def verb(cluster: ClusterProcess, *words: object) -> None:
+    await asyncio.to_thread(cluster.verb, *words)  # type: ignore[arg-type]
+
+
+async def controller_of(admin: Admin) -> int:
+    found = (await admin.describe_cluster()).controller_id
+    assert found is not None
+    return found
+
+
+async def test_transactions_go_on_exactly_once_while_brokers_die_and_come_back(
+    cluster: ClusterProcess, admin: Admin
+) -> None:
+    """The controller first, then one of the others, then one that is stopped in an orderly way."""
+    await admin.create_topics([NewTopic(name="t", partitions=6, replication_factor=3)])
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(write_transactions(cluster, "t", stop))
+        for how in ("kill", "kill", "stop"):
+            victim = await controller_of(admin)
+            await verb(cluster, how, victim)
+            await verb(cluster, "start", victim)
+        stop.set()
+    committed = writing.result()
+    assert len(committed) > 60
+    found = await read_everything(cluster, "t", len(committed))
+    assert sorted(found) == sorted(committed)
+
+    async def is_whole() -> bool:
+        return all(len(p.isr) == 3 for p in (await described(cluster, "t")).partitions)
+
+    await until(is_whole)
+
+
+async def test_a_killed_controller_is_replaced_long_before_its_session_ends(
+    cluster: ClusterProcess, admin: Admin
+) -> None:
+    """Its session lasts 18 s, and nobody waits for that."""
+    await admin.create_topics([NewTopic(name="t", partitions=6, replication_factor=3)])
+    before = await controller_of(admin)
+    loop = asyncio.get_running_loop()
+    await verb(cluster, "kill", before)
+    began = loop.time()
+
+    async def is_replaced() -> bool:
+        leaders = {partition.leader for partition in (await described(cluster, "t")).partitions}
+        return await controller_of(admin) != before and leaders.isdisjoint({before, None})
+
+    await until(is_replaced)
+    assert loop.time() - began < 6.0
+    began = loop.time()
+    await verb(cluster, "start", before)
+    assert loop.time() - began < 12.0  # It ended its old session by itself.
+
+
+class Members:
+    """Single brokers on a ZooKeeper that the test has for itself."""
+
+    def __init__(self, directory: Path, server: ZooKeeperServer) -> None:
+        self.directory = directory
+        self.server = server
+
+    def broker(self, broker_id: int | None, *settings: str) -> OncelogProcess:
+        own = [] if broker_id is None else [f"broker.id={broker_id}"]
+        joined = [f"zookeeper.connect={self.server.address}/c", "zookeeper.session.timeout.ms=4000", *own, *settings]
+        return OncelogProcess(self.directory / f"broker-{broker_id}", joined)
+
+
+@pytest.fixture
+def members(tmp_path: Path, zookeeper_jars: None) -> Iterator[Members]:
+    server = ZooKeeperServer(tmp_path / "zookeeper", free_port(), tick_ms=200)
+    server.start()
+    yield Members(tmp_path, server)
+    server.stop()
+
+
+def log_of(process: OncelogProcess) -> str:
+    return (process.directory / "stderr.log").read_text()
+
+
+def test_without_its_session_file_a_broker_waits_and_says_how_long(members: Members) -> None:
+    broker = members.broker(1)
+    broker.start()
+    broker.kill()
+    (broker.data_directory / "zookeeper-session").unlink()
+    with broker:
+        assert re.search(r"Broker id 1 is still registered by session 0x\w+.*at most \d s", log_of(broker))
+
+
+def test_a_broker_id_that_is_in_use_is_refused(members: Members) -> None:
+    with members.broker(1, "zookeeper.session.timeout.ms=1000"):
+        other = members.broker(1, "zookeeper.session.timeout.ms=1000", f"log.dirs={members.directory}/other")
+        other.launch()
+        assert other.process is not None
+        assert other.process.wait(SECONDS) == 1
+        other.stop()
+        assert "oncelog: the broker cannot start: a broker with id 1 is registered by session" in log_of(other)
+        assert "Traceback" not in log_of(other)
+
+
+def test_ids_are_generated_beyond_those_that_are_chosen_and_kept(members: Members) -> None:
+    broker = members.broker(None)
+    for _ in range(2):
+        with broker:
+            pass
+    said = (broker.directory / "stdout.log").read_text()
+    assert re.findall(r"KafkaServer id=(\d+)", said) == ["1001", "1001"]
+    assert "broker.id=1001" in (broker.data_directory / "meta.properties").read_text()
+
+
+def test_a_directory_of_another_cluster_is_refused(members: Members) -> None:
+    """Such as after ZooKeeper has lost its data: the topics in the directory are unknown to the new cluster."""
+    broker = members.broker(1)
+    with broker:
+        pass
+    broker.settings = [*broker.settings, f"zookeeper.connect={members.server.address}/another"]
+    broker.launch()
+    assert broker.process is not None
+    assert broker.process.wait(SECONDS) == 1
+    broker.stop()
+    assert re.search(r"the data directory is not this broker's: \S+ belongs to cluster \S+, not \S+", log_of(broker))
+
+
+def test_without_a_zookeeper_the_broker_says_so(tmp_path: Path) -> None:
+    port = free_port()
+    words = ["--port", "0", "--data-dir", str(tmp_path / "d"), "--broker-id", "1", "--zookeeper", f"127.0.0.1:{port}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "serve", *words, "--set", "zookeeper.connection.timeout.ms=500"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"no session with ZooKeeper at 127.0.0.1:{port} within 0.5 s" in done.stderr
+    assert "Traceback" not in done.stderr
