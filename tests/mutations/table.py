@@ -32,6 +32,9 @@ _VERIFICATION_ERRORS: Final = "broker/replication/verification_errors.py"
 _VERIFICATION_STATE: Final = "broker/storage/verification_state.py"
 _PARTITION: Final = "broker/replication/partition.py"
 _READER: Final = "broker/replication/fetch_reader.py"
+_ISR: Final = "broker/replication/isr.py"
+_FOLLOWED: Final = "broker/replication/followed_partition.py"
+_REPLICAS: Final = "broker/replication/replica_manager.py"
 _PRODUCE: Final = "broker/handlers/produce.py"
 _LOG: Final = "broker/storage/partition_log.py"
 _PRODUCERS: Final = "broker/storage/producer_state.py"
@@ -61,6 +64,11 @@ _TEST_VERSION_2: Final = "tests/unit/broker/handlers/test_transaction_verificati
 _TEST_ELSEWHERE: Final = "tests/unit/broker/handlers/test_transaction_verification_elsewhere.py"
 _TEST_SENDER: Final = "tests/unit/broker/replication/test_add_partitions_to_txn_sender.py"
 _TEST_PARTITION: Final = "tests/unit/broker/replication/test_partition.py"
+_TEST_ISR: Final = "tests/unit/broker/replication/test_isr.py"
+_TEST_FOLLOWED: Final = "tests/unit/broker/replication/test_followed_partition.py"
+_TEST_FOLLOWER: Final = "tests/unit/broker/handlers/test_follower_fetch.py"
+_TEST_REPLICATION: Final = "tests/simulation/test_replication.py"
+_HISTORIES: Final = "tests/simulation/test_replication_histories.py"
 _TEST_LOG: Final = "tests/unit/broker/storage/test_partition_log.py"
 _TEST_PRODUCERS: Final = "tests/unit/broker/storage/test_producer_state.py"
 _TEST_FAILURES: Final = "tests/unit/broker/storage/test_log_failures.py"
@@ -610,10 +618,34 @@ MUTATIONS: Final = (
         f"{_TEST_LOG}::test_aborted_transactions_of_a_range",
     ),
     Mutation(
+        "B49", _FOLLOWED,
+        "            self._truncate_to(_common_end(self.log, reply.diverging_epoch))\n",
+        "            self._truncate_to(self.log.high_watermark)\n",
+        f"{_TEST_FOLLOWED}::test_rounds_of_divergence_end_at_the_common_beginning",
+    ),
+    Mutation(
+        "B49", _FOLLOWED,
+        "        last_fetched_epoch = NO_EPOCH if latest is None else latest\n",
+        "        last_fetched_epoch = NO_EPOCH\n",
+        f"{_HISTORIES}::test_nothing_acknowledged_is_lost_and_the_replicas_agree",
+    ),
+    Mutation(
+        "B50", _FOLLOWED,
+        "    if epoch == leaders.epoch:\n        end_offset = min(end_offset, leaders.end_offset)\n",
+        "    end_offset = min(end_offset, leaders.end_offset)\n",
+        f"{_TEST_FOLLOWED}::test_a_log_is_cut_where_both_can_agree",
+    ),
+    Mutation(
         "B51", _PARTITION,
         "        if current_leader_epoch < self.leader_epoch:\n            return ErrorCode.FENCED_LEADER_EPOCH\n",
         "",
         f"{_TEST_PARTITION}::test_a_clients_epoch_is_compared",
+    ),
+    Mutation(
+        "B52", _ISR,
+        "        needed = max(high_watermark, epoch_start_offset)\n",
+        "        needed = high_watermark\n",
+        f"{_TEST_PARTITION}::test_a_follower_joins_when_it_has_what_the_epoch_began_with",
     ),
     Mutation(
         "B53", _PARTITION,
@@ -635,10 +667,52 @@ MUTATIONS: Final = (
         "tests/unit/broker/storage/test_truncation.py::test_the_watermarks_are_never_beyond_the_end",
     ),
     Mutation(
+        "B55", _PARTITION,
+        "        high_watermark = min(high_watermark, log.log_end_offset)\n        if",
+        "        if",
+        f"{_TEST_FOLLOWED}::test_the_high_watermark_is_not_beyond_what_is_here_and_does_not_go_back",
+    ),
+    Mutation(
+        "B56", _PARTITION,
+        "        if follower.is_stale(broker_epoch):\n            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n",
+        "",
+        f"{_TEST_PARTITION}::test_a_fetch_of_a_former_life_is_refused_and_says_nothing",
+    ),
+    Mutation(
+        "B56", _PARTITION,
+        " else self.followers[broker].broker_epoch\n",
+        " else -1\n",
+        f"{_TEST_REPLICATION}::test_a_restarted_follower_does_not_come_into_the_isr_by_its_former_life",
+    ),
+    Mutation(
         "B57", _PARTITION,
         "            if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):\n                return\n",
         "",
         f"{_TEST_PARTITION}::test_the_high_watermark_waits_below_the_minimum",
+    ),
+    Mutation(
+        "B59", "broker/replication/isr_changes.py",
+        "            elif not proposal.withdrawn:\n",
+        "            else:\n",
+        "tests/unit/broker/replication/test_isr_changes.py::test_what_was_withdrawn_is_neither_asked_nor_told",
+    ),
+    Mutation(
+        "B59", _PARTITION,
+        " or answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:\n",
+        ":\n",
+        f"{_TEST_PARTITION}::test_an_answer_about_an_older_state_changes_nothing",
+    ),
+    Mutation(
+        "B60", _REPLICAS,
+        "            if state.leader_epoch > partition.leader_epoch + 1 and",
+        "            if False and",
+        f"{_TEST_REPLICATION}::test_a_leader_that_missed_an_epoch_forgets_how_far_its_followers_were",
+    ),
+    Mutation(
+        "B60", _READER,
+        "        if diverging is None and self._notes_follower:\n",
+        "        if self._notes_follower:\n",
+        f"{_TEST_FOLLOWER}::test_a_follower_that_diverged_has_not_what_it_fetches_from",
     ),
     Mutation(
         "B60", _PARTITION,
@@ -749,6 +823,18 @@ MUTATIONS: Final = (
         "self.log.high_watermark >= self.epoch_start_offset\n",
         "self.log.high_watermark >= 0\n",
         "tests/unit/broker/handlers/test_list_offsets.py::test_right_after_an_election_the_end_is_not_known",
+    ),
+    Mutation(
+        "B82", _ISR,
+        "        return self.isr if self.proposed is None else self.isr | self.proposed\n",
+        "        return self.isr\n",
+        f"{_TEST_PARTITION}::test_the_high_watermark_waits_for_who_was_proposed",
+    ),
+    Mutation(
+        "B82", _ISR,
+        "        return self.isr if self.proposed is None else self.isr | self.proposed\n",
+        "        return self.isr if self.proposed is None else self.proposed\n",
+        f"{_TEST_PARTITION}::test_a_removal_does_not_count_before_it_is_decided",
     ),
     Mutation(
         "B83", "coordinator/runtime.py",
