@@ -76,7 +76,7 @@ class History:
     crash_kind: str
     acknowledged: list[Acknowledged] = field(default_factory=list)
     events: dict[str, int] = field(default_factory=dict)
-    deleted_below: int = 0
+    seen_end: int = 0
     _values: int = 0
 
     async def run(self, steps: Sequence[Step]) -> None:
@@ -171,7 +171,6 @@ class History:
         partition = member.partition()
         if partition.led_log is not None and partition.led_log.high_watermark > 0:
             partition.delete_records(self.rng.randrange(partition.led_log.high_watermark + 1))
-            self.deleted_below = max(self.deleted_below, partition.led_log.log_start_offset)
 
     def _crash(self, member: Member) -> None:
         member.crash(self.crash_kind, self.rng)  # type: ignore[arg-type]
@@ -187,6 +186,18 @@ class History:
             if member.has_log():
                 log = member.log()
                 assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
+        self._check_seen_end()
+
+    def _check_seen_end(self) -> None:
+        """The end that consumers see does not go back over an election (B81)."""
+        seen = [
+            (member.partition().leader_epoch, member.log().high_watermark)
+            for member in self._leaders()
+            if member.partition().end_is_settled
+        ]
+        if seen and max(seen)[0] == self.cluster.controller.states[0].leader_epoch:
+            assert max(seen)[1] >= self.seen_end, f"the end goes back from {self.seen_end} to {max(seen)[1]}"
+        self.seen_end = max([self.seen_end, *(end for _, end in seen)])
 
     async def _heal(self) -> None:
         await self._take(Step.FAST_CONTROLLER)
