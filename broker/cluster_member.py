@@ -61,6 +61,8 @@ class ClusterMember:
         self._replication: ClusterReplication | None = None
         self._watched: set[int] = set()
         self._in_doubt: set[int] = set()
+        self._is_alone = False
+        """Whether, when it was last asked, this broker did not reach the majority."""
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         metadata.add_listener(self._on_metadata_change)
         self.channel = ClusterChannel(
@@ -166,9 +168,11 @@ class ClusterMember:
             everybody = self._metadata.image.brokers.keys()
             others = sorted(everybody - {self._broker_id, silent_id})
             reached = await asyncio.gather(*(self.channel.reaches(other, _LOOK_SECONDS) for other in others))
-            if 2 * (1 + sum(reached)) > len(everybody):
-                self._on_gone(silent_id)
-            else:
+            is_alone = 2 * (1 + sum(reached)) <= len(everybody)
+            if is_alone and not self._is_alone:
                 logger.warning("Broker %d is silent, but this broker does not reach the majority, either", silent_id)
+            self._is_alone = is_alone
+            if not is_alone:
+                self._on_gone(silent_id)
         finally:
             self._in_doubt.discard(silent_id)

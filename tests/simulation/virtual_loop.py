@@ -146,6 +146,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return callback
         return lambda *args: process.call(callback, *args)
 
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self.is_closed():  # As in ``call_soon``.
+            super().call_exception_handler(context)
+
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list
 
