@@ -133,10 +133,12 @@ class FollowedPartition:
 
 
 def _common_end(log: PartitionLog, leaders: EpochEndOffset) -> int:
-    """Up to where a log can agree with its leader's, in which the last epoch of this log, or one below, so ends."""
-    epoch, end_offset = log.end_offset_for_epoch(leaders.epoch)
-    if end_offset == UNDEFINED_EPOCH_OFFSET:
-        end_offset = log.log_end_offset
-    if epoch == leaders.epoch:
-        end_offset = min(end_offset, leaders.end_offset)
-    return min(end_offset, log.log_end_offset)
+    """Up to where a log can agree with its leader's, in which the last epoch of this log, or one below, so ends.
+
+    Beyond that end the leader has later epochs only, and beyond the end of that epoch here this log has some that the
+    leader lacks.
+    """
+    _, mine = log.end_offset_for_epoch(leaders.epoch)
+    if mine == UNDEFINED_EPOCH_OFFSET:
+        mine = log.log_end_offset
+    return min(mine, leaders.end_offset, log.log_end_offset)

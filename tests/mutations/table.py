@@ -631,8 +631,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B50", _FOLLOWED,
-        "    if epoch == leaders.epoch:\n        end_offset = min(end_offset, leaders.end_offset)\n",
-        "    end_offset = min(end_offset, leaders.end_offset)\n",
+        "    return min(mine, leaders.end_offset, log.log_end_offset)\n",
+        "    return min(leaders.end_offset, log.log_end_offset)\n",
         f"{_TEST_FOLLOWED}::test_a_log_is_cut_where_both_can_agree",
     ),
     Mutation(
@@ -645,7 +645,7 @@ MUTATIONS: Final = (
         "B52", _ISR,
         "        needed = max(high_watermark, epoch_start_offset)\n",
         "        needed = high_watermark\n",
-        f"{_TEST_PARTITION}::test_a_follower_joins_when_it_has_what_the_epoch_began_with",
+        f"{_TEST_ISR}::test_who_joins_has_all_that_is_replicated_and_what_the_epoch_began_with",
     ),
     Mutation(
         "B53", _PARTITION,
