@@ -210,7 +210,12 @@ class ReplicaManager:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
                 self._on_storage_failure(topic_partition)
         if error:
-            logger.warning("LeaderAndIsr of %s at epoch %d: %s", topic_partition, state.leader_epoch, error.name)
+            partition = self._partitions.get(topic_partition)
+            is_known = (
+                partition is not None and partition.leader_epoch == state.leader_epoch
+            )  # A controller repeats it.
+            level = logging.DEBUG if is_known and error is ErrorCode.STALE_CONTROLLER_EPOCH else logging.WARNING
+            logger.log(level, "LeaderAndIsr of %s at epoch %d: %s", topic_partition, state.leader_epoch, error.name)
         return LeaderAndIsrPartitionError(
             topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=error
         )
