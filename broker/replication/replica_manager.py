@@ -211,9 +211,8 @@ class ReplicaManager:
                 self._on_storage_failure(topic_partition)
         if error:
             partition = self._partitions.get(topic_partition)
-            is_known = (
-                partition is not None and partition.leader_epoch == state.leader_epoch
-            )  # A controller repeats it.
+            # A controller that has just been elected repeats what is known.
+            is_known = partition is not None and partition.leader_epoch == state.leader_epoch
             level = logging.DEBUG if is_known and error is ErrorCode.STALE_CONTROLLER_EPOCH else logging.WARNING
             logger.log(level, "LeaderAndIsr of %s at epoch %d: %s", topic_partition, state.leader_epoch, error.name)
         return LeaderAndIsrPartitionError(
