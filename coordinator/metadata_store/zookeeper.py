@@ -12,8 +12,8 @@ session can reach another.
 *A session is live* for two thirds of its time-out after the last request that was certainly answered, counted from when
 that request was sent: the store may have heard of us later than that, but not earlier. A request is sent for that
 purpose alone several times within the time-out. So a process that was stopped finds its session not live when it goes
-on, whatever the store thinks of it. The time-out is the one that was asked for: ZooKeeper grants at most twenty of its
-ticks, so ask for no more.
+on, whatever the store thinks of it. The time-out is what the server grants, which may be less than was asked for: at
+most twenty of its ticks.
 
 *A watch* is kept here, by path, and fires once; losing the connection fires them all, as kazoo forgets them then.
 
@@ -227,11 +227,24 @@ class ZooKeeperSession:
         self._client = KazooClient(
             hosts=connect.hosts, timeout=timeout_seconds, client_id=credentials, connection_retry=_RECONNECT
         )
+        self._learn_granted_timeout()
         self._client.add_listener(self._state_changed)
         self._client.start_async()
 
     def is_live(self) -> bool:
         return not self._over and self._loop.time() < self._live_until
+
+    def _learn_granted_timeout(self) -> None:
+        """What time-out was granted, kazoo tells its own connection only: two thirds of it, in milliseconds."""
+        connection = self._client._connection
+        connect = connection._connect
+
+        def connect_and_learn(*arguments: Any) -> tuple[float, float]:
+            read_timeout, connect_timeout = connect(*arguments)
+            self._timeout_seconds = read_timeout * 1.5 / 1000
+            return read_timeout, connect_timeout
+
+        connection._connect = connect_and_learn
 
     # Beginning and end
 
