@@ -291,14 +291,24 @@ def test_a_listener_that_is_no_broker(oncelog: Oncelog, tmp_path: Path) -> None:
     assert "does not answer as a Kafka broker does" in said
 
 
+def heeds_interrupts() -> None:
+    """In the child: what a shell starts in the background ignores SIGINT, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_reading_without_end_stops_at_ctrl_c_and_commits(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"produce {topic} -p 0", "one\ntwo\n")
     words = [sys.executable, "-u", "-m", "broker", "consume", topic, "--group", topic, "--format", "value"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=oncelog.environment) as reader:
-        assert reader.stdout is not None
-        assert [reader.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
-        reader.send_signal(signal.SIGINT)
-        assert reader.wait(SECONDS) == 0
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, env=oncelog.environment, preexec_fn=heeds_interrupts
+    ) as reader:
+        try:
+            assert reader.stdout is not None
+            assert [reader.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+            reader.send_signal(signal.SIGINT)
+            assert reader.wait(SECONDS) == 0
+        finally:
+            reader.kill()
     assert oncelog.json(f"group describe {topic}")["lag"] == 0
 
 
