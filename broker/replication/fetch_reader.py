@@ -53,10 +53,6 @@ class FetchParams(NamedTuple):
     rack_id: str = ""
     """Where the consumer is, if it wants to be told of a replica nearby."""
 
-    @property
-    def is_from_follower(self) -> bool:
-        return self.replica_id >= 0
-
 
 class UnreadPartition(NamedTuple):
     """A partition of a fetch whose data is on the disk only."""
@@ -86,13 +82,13 @@ class Attempt:
 class FetchReader:
     """Reads for one fetch request from the logs of the partitions that this broker leads."""
 
-    __slots__ = ("_authorized", "_notes_follower", "_params", "_replicas")
+    __slots__ = ("_authorized", "_is_for_follower", "_notes_follower", "_params", "_replicas")
 
     def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
         self._replicas = replicas
         self._params = params
         self._authorized: dict[str, bool] = {}
-        self._notes_follower = params.is_from_follower
+        self._is_for_follower = self._notes_follower = params.replica_id >= 0
 
     def read(self, context: FetchContext) -> Attempt:
         """Visit the dirty partitions until the fetch is full; the replies go into the context."""
@@ -133,34 +129,61 @@ class FetchReader:
 
     def _visit(self, context: FetchContext, position: FetchPosition, max_bytes: int, attempt: Attempt) -> int:
         """Put a reply into the context; returns how many bytes of records it has, or will have."""
-        params = self._params
         partition = self._find(position)
         if isinstance(partition, ErrorCode):
             return _refuse(context, position, partition, attempt)
         if context.kind is not FetchKind.SESSIONLESS:
             position.watch(partition)
-        log = self._log_of(partition)
+        log = partition.led_log or self._followed_log(partition)
         error = partition.check_leader_epoch(position.current_leader_epoch)
         if error or log is None:
             return _refuse(context, position, error or partition.unavailable_error, attempt)
-        offset = position.fetch_offset
-        diverging = _divergence(position, log)
-        if diverging is None and not log.log_start_offset <= offset <= log.log_end_offset:
-            diverging = ErrorCode.OFFSET_OUT_OF_RANGE
-        if diverging is None and self._notes_follower:
-            diverging = self._note_follower(partition, position) or None
-        if isinstance(diverging, ErrorCode):
-            return _refuse(context, position, diverging, attempt)
-        reply = context.replies[position] = self._reply(partition, log, position, diverging)
-        if diverging is not None or reply.preferred_read_replica >= 0:
-            attempt.must_tell = True
-            return 0
-        upper_offset = _upper_offset(reply, log, params.isolation)
+        if position.last_fetched_epoch != NO_EPOCH:
+            diverging = _divergence(position, log)
+            if isinstance(diverging, ErrorCode):
+                return _refuse(context, position, diverging, attempt)
+            if diverging is not None:
+                attempt.must_tell = True
+                context.replies[position] = self._reply(position, log)
+                context.replies[position].diverging_epoch = diverging
+                return 0
+        if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
+            return _refuse(context, position, ErrorCode.OFFSET_OUT_OF_RANGE, attempt)
+        if self._notes_follower:
+            error = self._note_follower(partition, position)
+            if error:
+                return _refuse(context, position, error, attempt)
+        return self._read(context, position, partition, log, max_bytes, attempt)
+
+    def _read(
+        self,
+        context: FetchContext,
+        position: FetchPosition,
+        partition: Partition,
+        log: PartitionLog,
+        max_bytes: int,
+        attempt: Attempt,
+    ) -> int:
+        params, offset = self._params, position.fetch_offset
+        reply = context.replies[position] = self._reply(position, log)
+        if params.rack_id:
+            nearby = self._replicas.preferred_read_replica(partition, params.rack_id, offset)
+            if nearby != reply.preferred_read_replica:
+                reply.preferred_read_replica = nearby
+                attempt.must_tell = True
+                return 0
+        if params.isolation is FetchIsolation.HIGH_WATERMARK:
+            upper_offset = reply.high_watermark
+        elif params.isolation is FetchIsolation.TXN_COMMITTED:
+            upper_offset = reply.last_stable_offset
+        else:
+            upper_offset = log.log_end_offset
         if offset >= upper_offset:
-            attempt.has_news |= params.is_from_follower and reply.high_watermark != position.sent_high_watermark
+            if self._is_for_follower:
+                attempt.has_news |= reply.high_watermark != position.sent_high_watermark
             context.session.quiet(position)
             return 0
-        if max_bytes <= 0 and params.is_from_follower:
+        if max_bytes <= 0 and self._is_for_follower:
             return 0
         fetched = log.read(
             offset, min(max_bytes, position.max_bytes), upper_offset=upper_offset, min_one_batch=attempt.size == 0
@@ -172,10 +195,20 @@ class FetchReader:
             return min(fetched.size, log.size_between(offset, upper_offset))
         return _fill(reply, log, offset, fetched)
 
-    def _log_of(self, partition: Partition) -> PartitionLog | None:
-        """The log that this fetch may read here."""
-        log = partition.led_log
-        return partition.readable_log if log is None and self._params.reads_followers else log
+    def _reply(self, position: FetchPosition, log: PartitionLog) -> PartitionData:
+        """All but the records, of one moment."""
+        return PartitionData(
+            partition_index=position.partition_index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self._params.isolation is FetchIsolation.TXN_COMMITTED else None,
+            records=b"",
+        )
+
+    def _followed_log(self, partition: Partition) -> PartitionLog | None:
+        """The log of a follower, for a fetch that may read it."""
+        return partition.readable_log if self._params.reads_followers else None
 
     def _note_follower(self, partition: Partition, position: FetchPosition) -> ErrorCode:
         return partition.follower_fetched(
@@ -185,26 +218,6 @@ class FetchReader:
             broker_epoch=self._params.replica_epoch,
             knows_epoch=position.current_leader_epoch != NO_EPOCH,
         )
-
-    def _reply(
-        self, partition: Partition, log: PartitionLog, position: FetchPosition, diverging: EpochEndOffset | None
-    ) -> PartitionData:
-        """All but the records, of one moment."""
-        reply = PartitionData(
-            partition_index=position.partition_index,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self._params.isolation is FetchIsolation.TXN_COMMITTED else None,
-            records=b"",
-        )
-        if diverging is not None:
-            reply.diverging_epoch = diverging
-        elif self._params.rack_id:
-            reply.preferred_read_replica = self._replicas.preferred_read_replica(
-                partition, self._params.rack_id, position.fetch_offset
-            )
-        return reply
 
     def _find(self, position: FetchPosition) -> Partition | ErrorCode:
         topic = position.topic
@@ -227,7 +240,7 @@ class FetchReader:
         position, log = unread.position, unread.log
         offset = unread.cold_read.start_offset
         fetched = await log.read_cold(unread.cold_read)
-        if self._log_of(unread.partition) is not log:
+        if log is not (unread.partition.led_log or self._followed_log(unread.partition)):
             fetched = unread.partition.unavailable_error
         elif offset < log.log_start_offset:
             fetched = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -261,21 +274,9 @@ def _fill(reply: PartitionData, log: PartitionLog, offset: int, fetched: Fetched
     return len(fetched.records)
 
 
-def _upper_offset(reply: PartitionData, log: PartitionLog, isolation: FetchIsolation) -> int:
-    match isolation:
-        case FetchIsolation.HIGH_WATERMARK:
-            return reply.high_watermark
-        case FetchIsolation.TXN_COMMITTED:
-            return reply.last_stable_offset
-        case FetchIsolation.LOG_END:
-            return log.log_end_offset
-
-
 def _divergence(position: FetchPosition, log: PartitionLog) -> EpochEndOffset | ErrorCode | None:
     """Where the fetcher's log and ours part (KIP-595's truncation on fetch); None if they do not."""
     last_fetched_epoch = position.last_fetched_epoch
-    if last_fetched_epoch == NO_EPOCH:
-        return None
     epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
     if epoch == UNDEFINED_EPOCH or position.fetch_offset < log.log_start_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE

@@ -540,8 +540,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B38", _READER,
-        "            return reply.last_stable_offset\n",
-        "            return reply.high_watermark\n",
+        "            upper_offset = reply.last_stable_offset\n",
+        "            upper_offset = reply.high_watermark\n",
         f"{_TEST_FETCH}::test_committed_records_and_no_others_are_read_while_others_are_written",
     ),
     Mutation(
@@ -710,8 +710,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B60", _READER,
-        "        if diverging is None and self._notes_follower:\n",
-        "        if self._notes_follower:\n",
+        "        if position.last_fetched_epoch != NO_EPOCH:\n            diverging",
+        "        if self._notes_follower:\n            self._note_follower(partition, position)\n"
+        "        if position.last_fetched_epoch != NO_EPOCH:\n            diverging",
         f"{_TEST_FOLLOWER}::test_a_follower_that_diverged_has_not_what_it_fetches_from",
     ),
     Mutation(
