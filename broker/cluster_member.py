@@ -34,6 +34,7 @@ _EXPIRY_ALLOWANCE: Final = 1.25
 """ZooKeeper ends a session some ticks after its time-out."""
 _FIRST_WORD_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.4
+_LEAVE_SECONDS: Final = 15.0
 
 
 class ClusterMember:
@@ -59,6 +60,8 @@ class ClusterMember:
         self._listener_name = listener_name
         self._controller: Controller | None = None
         self._replication: ClusterReplication | None = None
+        self._last = asyncio.Event()
+        """Set while no other broker is known to be alive."""
         self._watched: set[int] = set()
         self._in_doubt: set[int] = set()
         self._is_alone = False
@@ -103,25 +106,38 @@ class ClusterMember:
 
     async def leave(self) -> None:
         """Have others lead what this broker leads, as long as there are others. It is about to stop."""
-        config, controller = self._config, self._controller
-        if not config.controlled_shutdown_enable or controller is None:
+        if not self._config.controlled_shutdown_enable or self._controller is None:
             return
-        client = ControllerClient(controller, self.channel, config)
-        for attempt in range(config.controlled_shutdown_max_retries):
-            if not self._metadata.image.brokers.keys() - {self._broker_id}:
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await self._ask_to_leave(self._controller)
+        except TimeoutError:
+            logger.warning("Nobody helped broker %d to leave the cluster", self._broker_id)
+
+    async def _ask_to_leave(self, controller: Controller) -> None:
+        client = ControllerClient(controller, self.channel, self._config)
+        for _ in range(self._config.controlled_shutdown_max_retries):
+            if self._last.is_set():
                 return
-            if attempt:
-                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
             request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=controller.broker_epoch)
             response = await client.ask(request)
-            if isinstance(response, ControlledShutdownResponse) and not response.error_code:
-                remaining = len(response.remaining_partitions)
-                if not remaining:
-                    return
-                logger.warning("No other broker can lead %d partitions of this one yet", remaining)
-            else:
+            if not isinstance(response, ControlledShutdownResponse) or response.error_code:
                 logger.info("The controller did not help to leave the cluster: %s", response)
+            elif not response.remaining_partitions:
+                return
+            else:
+                remaining = len(response.remaining_partitions)
+                logger.warning("No other broker can lead %d partitions of this one yet", remaining)
+            await self._rest()
         logger.warning("Broker %d stops while it still leads partitions", self._broker_id)
+
+    async def _rest(self) -> None:
+        """Until it makes sense to ask again, or nobody is left who could help."""
+        try:
+            async with asyncio.timeout(self._config.controlled_shutdown_retry_backoff_ms / 1000):
+                await self._last.wait()
+        except TimeoutError:
+            pass
 
     def close(self) -> None:
         if self._replication is not None:
@@ -132,6 +148,10 @@ class ClusterMember:
         if not self._told.done():
             self._told.set_result(None)
         self._watch(self._whom_to_watch(change.after))
+        if change.after.brokers.keys() - {self._broker_id}:
+            self._last.clear()
+        else:
+            self._last.set()
 
     def _whom_to_watch(self, image: ClusterImage) -> set[int]:
         if image.controller_id == self._broker_id and self._controller is not None:

@@ -33,8 +33,8 @@ from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from coordinator.controller.broker_changes import follow_broker_changes
 from coordinator.controller.cluster_image import NO_CONTROLLER
 from coordinator.controller.cluster_loading import load_cluster
-from coordinator.controller.config_changes import ConfigValidator
-from coordinator.controller.config_repository import ConfigRepository
+from coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
+from coordinator.controller.config_repository import ConfigRepository, Overrides
 from coordinator.controller.controlled_shutdown import move_leaderships_away
 from coordinator.controller.controller_election import Defeat, Verdict, Victory, stand, take_over
 from coordinator.controller.event_queue import EventQueue
@@ -154,6 +154,7 @@ class Controller:
 
     async def start(self) -> None:
         """Join the cluster. On the embedded store this broker reigns, and leads its partitions, on return."""
+        self._configs.add_listener(self._on_overrides)
         self._store.add_session_listener(self._on_session)
         await self._join()
 
@@ -301,6 +302,17 @@ class Controller:
         session = self._store.session
         if session is not None:
             await self._features.refresh(session, self._features_changed)
+
+    def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
+        """A topic that may be led by a replica out of sync from now on may have waited for that."""
+        if resource.type is ResourceType.TOPIC and _UNCLEAN_KEY in overrides and self.is_active:
+            self._queue.hint(f"elect leaders of {resource.name}", partial(self._elect_leaders_of, resource.name))
+
+    async def _elect_leaders_of(self, topic: str) -> None:
+        if self._office is not None and topic in self._office.reign.state.topics:
+            reign = self._office.reign
+            elected = await elect(reign, list(reign.state.partitions([topic])), self._unclean_allowed)
+            tell(reign, elected, elected)
 
     def _unclean_allowed(self, topic: str) -> bool:
         override = self._configs.topic_overrides(topic).get(_UNCLEAN_KEY)

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from broker.server import Broker
@@ -19,12 +19,18 @@ NOTICED_SECONDS = 3.5
 """After so long a broker that stopped answering is suspected, and others lead its partitions."""
 
 
-def simulate(story: Callable[[SimulatedCluster], Awaitable[None]], *, seed: int = 0, brokers: int = 3) -> None:
+def simulate(
+    story: Callable[[SimulatedCluster], Awaitable[None]],
+    *,
+    seed: int = 0,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+) -> None:
     """Play a story with a cluster that runs."""
     loop = VirtualLoop(random.Random(seed))
 
     async def play() -> None:
-        cluster = SimulatedCluster(loop, random.Random(seed + 1), range(1, brokers + 1))
+        cluster = SimulatedCluster(loop, random.Random(seed + 1), range(1, brokers + 1), settings)
         await cluster.start()
         await story(cluster)
         for process in loop.processes:

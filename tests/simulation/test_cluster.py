@@ -323,3 +323,22 @@ class TestTopicsFromAnyBroker:
             assert (await client.call(MetadataRequest(topics=[]), 12)).controller_id == 1
 
         simulate(story)
+
+    def test_internal_topics_wait_for_enough_brokers(self) -> None:
+        """Their replication factor is never lowered, and whoever asks is asked to come again."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            for broker_id in (2, 3):
+                await cluster[broker_id].stop()
+            client = await cluster[1].client()
+            request = FindCoordinatorRequest(coordinator_keys=["g"], key_type=1)
+            answer = await client.call(request, 4)
+            assert answer.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert cluster.ensemble.tree.get(paths.topic("__transaction_state")) is None
+            for broker_id in (2, 3):
+                await cluster[broker_id].start()
+            answer = await client.call(request, 4)
+            assert answer.coordinators[0].error_code == ErrorCode.NONE
+            assert len(state_of(cluster, "__transaction_state").isr) == 3
+
+        simulate(story, settings={"transaction.state.log.replication.factor": "3"})

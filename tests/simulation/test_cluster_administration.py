@@ -241,6 +241,41 @@ class TestLeadership:
 
         simulate(story)
 
+    def test_all_brokers_stop_at_once(self) -> None:
+        """Whoever is left waits for nobody."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+            began = cluster.loop.time()
+            await asyncio.gather(*(broker.stop() for broker in cluster.brokers.values()))
+            assert cluster.loop.time() - began < 20
+            assert cluster.ensemble.tree.children(paths.BROKER_IDS) == []
+            await cluster.start()
+            await asyncio.sleep(1.0)
+            for index in range(3):
+                await Writer(cluster, TopicPartition("t", index)).write(2)
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_broker_whose_log_failed_gives_its_partitions_away(self) -> None:
+        """B84: there is one data directory, so the broker stops, in an orderly way."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2, 1, 3), (2, 1, 3))
+            writer = Writer(cluster)
+            await writer.write(5)
+            cluster[2].disk.fail("append", f"/t-1/{0:020d}.log")
+            await Writer(cluster, TopicPartition("t", 1))._try(b"lost")
+            assert cluster[2].running.failure.done()
+            await cluster[2].stop()
+            assert {state_of(cluster, "t", index).leader for index in (0, 1)} == {1}
+            await writer.write(5)
+            assert_nothing_is_lost(writer, cluster[1])
+            assert_agreement(cluster)
+
+        simulate(story)
+
 
 class TestSuspects:
     def test_suspicions_that_are_wrong_lose_nothing(self) -> None:

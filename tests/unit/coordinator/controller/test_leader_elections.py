@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.controller.api_error import NOT_CONTROLLER, ApiError
+from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from coordinator.controller.config_changes import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResource,
+    OperationType,
+    ResourceType,
+)
 from coordinator.controller.election import preferred_state
 from coordinator.controller.leader_elections import ElectionType
 from coordinator.metadata_store.znodes import PartitionState
@@ -127,6 +134,20 @@ class TestUncleanElection:
             assert results == {("t", 0): ErrorCode.NONE}
             assert await leaders(cluster, "t") == [2, -1]
             assert (await state_of(cluster, "t", 0)).isr == (2,)
+
+    async def test_a_replica_out_of_sync_leads_as_soon_as_its_topic_allows_it(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            await create(cluster, manual("t", (1, 2), (2, 1)))
+            await cluster.kill(2)
+            await cluster.restart(2)
+            await cluster.kill(1)
+            assert await leaders(cluster, "t") == [-1, -1]
+            allow = ConfigOperation("unclean.leader.election.enable", OperationType.SET, "true")
+            alteration = ConfigAlteration(resource=ConfigResource(ResourceType.TOPIC, "t"), operations=(allow,))
+            assert await cluster.members[2].configs.alter([alteration]) == [NO_ERROR]
+            await cluster.settle()
+            assert await leaders(cluster, "t") == [2, 2]
+            assert cluster.brokers[2].led[TopicPartition("t", 0)].leader == 2
 
     async def test_a_leader_that_is_up_stays(self) -> None:
         async with running_cluster(1, 2) as cluster:
