@@ -16,6 +16,7 @@ are joined again, as with TCP, and a connection that is tried meanwhile is made 
 import asyncio
 import contextvars
 import hashlib
+import inspect
 import random
 from collections import deque
 from collections.abc import Callable
@@ -68,6 +69,9 @@ class SimProcess:
         self.alive = False
         for task in self.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            work = task.get_coro()
+            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # It has not begun, and nobody is to be warned that it never will.
         self._loop.network.cut(self)
 
 
