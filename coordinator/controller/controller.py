@@ -10,10 +10,9 @@ the code is the same. All that a controller does happens in one task (``run``), 
 * what leaders ask: change who is in sync; what a broker asks that is about to stop: lead its partitions elsewhere;
 * what clients ask: create, delete and move topics, add partitions, elect leaders, finalise feature levels.
 
-*Suspects.* A broker whose connection broke, and that cannot be connected to again, is most likely gone, long before the
-metadata store gives up its session. It is passed over, in one go, wherever another in-sync replica is up; epochs and
-conditional writes make that safe if it was wrong. It is trusted again as soon as it accepts LeaderAndIsr. In the same
-way a controller that cannot be reached is replaced.
+A broker whose connection broke, and that cannot be connected to again, is most likely gone, long before the metadata
+store gives up its session: it becomes a suspect (``suspects``). In the same way a controller that cannot be reached is
+replaced.
 
 When the session ends, a write is refused because another controller was elected, or anything unforeseen happens, the
 reign ends at once and with it whatever was known; the next one reads it all again. Whoever waits for an answer then is
@@ -218,7 +217,7 @@ class Controller:
             on_response=self._on_response,
             on_caught_up=self._on_caught_up,
         )
-        office = self._office = Office.of(reign)
+        office = self._office = Office.of(reign, self._unclean_allowed)
         self.controller_id = self.broker_id
         await load_cluster(reign.session, reign.state, self._brokers_changed)
         reign.state.suspects.update(reign.state.brokers.keys() & set(suspects))
@@ -329,19 +328,12 @@ class Controller:
         if broker_id == self.broker_id or not self._suspicions.allows(broker_id, now):
             return
         if self._office is not None:
-            if broker_id in self._office.reign.state.brokers.keys() - self._office.reign.state.suspects:
+            if self._office.suspects.may_be_added(broker_id):
                 self._suspicions.note(broker_id, now)
-                await self._pass_over(self._office.reign, broker_id)
+                await self._office.suspects.add(broker_id)
         elif broker_id == self.controller_id:
             self._suspicions.note(broker_id, now)
             await self._take_over(broker_id)
-
-    async def _pass_over(self, reign: Reign, broker_id: int) -> None:
-        logger.warning("Broker %d cannot be reached: others lead its partitions, where they can", broker_id)
-        reign.state.suspects.add(broker_id)
-        concerned = list(reign.state.partitions_on(broker_id))
-        elected = await elect(reign, concerned, self._unclean_allowed)
-        tell(reign, elected, concerned)
 
     async def _take_over(self, controller_id: int) -> None:
         session = self._store.session
@@ -351,13 +343,6 @@ class Controller:
         changed = self._controller_changed
         verdict = await take_over(session, self.broker_id, controller_id, self._wall_clock(), changed)
         await self._accept(session, verdict, [controller_id])
-
-    def _trust(self, broker_id: int) -> None:
-        if self._office is not None and broker_id in self._office.reign.state.suspects:
-            logger.info("Broker %d can be reached again", broker_id)
-            reign = self._office.reign
-            reign.state.suspects.discard(broker_id)
-            tell(reign, (), reign.state.partitions_on(broker_id))
 
     # Leadership that returns by itself
 
@@ -377,9 +362,10 @@ class Controller:
     # Answers of brokers
 
     def _on_response(self, broker_id: int, request: Message, response: Message) -> None:
+        if self._office is not None:
+            self._office.suspects.on_answer(broker_id, response)
         match response:
             case LeaderAndIsrResponse(error_code=0, topics=topics):
-                self._trust(broker_id)
                 errors = [error for topic in topics for error in topic.partition_errors if error.error_code]
                 # Whoever is told something again already knows it.
                 if any(error.error_code != ErrorCode.STALE_CONTROLLER_EPOCH for error in errors):
@@ -405,8 +391,6 @@ class Controller:
         if office is None or broker_id not in office.reign.state.brokers:
             return
         tell_everything(office.reign, [broker_id])
-        if not any(office.reign.state.partitions_on(broker_id)):
-            self._trust(broker_id)  # There is nothing that it could accept.
         office.reassignments.tell_again(broker_id)
         await office.carry_on()
 

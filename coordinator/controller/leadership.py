@@ -171,9 +171,14 @@ def tell_everything(reign: Reign, broker_ids: Collection[int]) -> None:
     metadata = reign.requests()
     metadata.tell_metadata(reign.state.partitions(), broker_ids)
     reign.send(metadata)
-    leaderships = reign.requests()
     for broker_id in broker_ids:
-        for partition in reign.state.partitions_on(broker_id):
-            if reign.state.state(partition) is not None and not _is_being_deleted(reign, partition):
-                leaderships.tell_leadership(partition, [broker_id])
-    reign.send(leaderships)
+        tell_leaderships(reign, broker_id)
+
+
+def tell_leaderships(reign: Reign, broker_id: int) -> None:
+    """Tell a broker of every partition that it has a replica of."""
+    requests = reign.requests()
+    for partition in reign.state.partitions_on(broker_id):
+        if reign.state.state(partition) is not None and not _is_being_deleted(reign, partition):
+            requests.tell_leadership(partition, [broker_id])
+    reign.send(requests)

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from coordinator.controller.leadership import UncleanAllowed
 from coordinator.controller.reassignments import Reassignments
 from coordinator.controller.reign import Reign
+from coordinator.controller.suspects import Suspects
 from coordinator.controller.topic_deletion import TopicDeletions
 
 
@@ -14,10 +16,16 @@ class Office:
     reign: Reign
     deletions: TopicDeletions
     reassignments: Reassignments
+    suspects: Suspects
 
     @classmethod
-    def of(cls, reign: Reign) -> "Office":
-        return cls(reign=reign, deletions=TopicDeletions(reign), reassignments=Reassignments(reign))
+    def of(cls, reign: Reign, unclean_allowed: UncleanAllowed) -> "Office":
+        return cls(
+            reign=reign,
+            deletions=TopicDeletions(reign),
+            reassignments=Reassignments(reign),
+            suspects=Suspects(reign, unclean_allowed),
+        )
 
     async def carry_on(self) -> None:
         """Tell brokers again what they still have to do, and complete what has been done meanwhile."""

@@ -85,6 +85,15 @@ class TestSuspects:
             assert sorted(image.brokers) == [1, 2, 3]
             assert image.topics["t"].partitions[0].offline_replicas == ()
 
+    async def test_a_suspect_that_leads_alone_or_nothing_at_all_is_trusted_when_it_answers(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("alone", (2,)))
+            for broker_id in (2, 3):
+                cluster.controller.report_unreachable(broker_id)
+                await cluster.settle()
+                assert sorted(cluster.brokers[1].metadata.image.brokers) == [1, 2, 3]
+                assert (await state_of(cluster, "alone", 0)).leader_epoch == 0
+
     @in_virtual_time
     async def test_a_suspicion_that_was_wrong_is_not_repeated_at_once(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
