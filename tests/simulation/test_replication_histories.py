@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from broker.storage.log_config import LogConfig
 from tests.simulation.replication_history import Step, run_history
 
-SEEDS = int(os.environ.get("ONCELOG_REPLICATION_SEEDS", "60"))
+SEEDS = int(os.environ.get("ONCELOG_REPLICATION_SEEDS", "40"))
 CHUNKS = 4
 WEIGHTS = {
     Step.APPEND: 8,
@@ -56,7 +56,7 @@ def test_with_flush_each_a_power_loss_loses_nothing_acknowledged(chunk: int) -> 
 
 
 @given(steps=st.lists(st.sampled_from(list(Step)), max_size=40), seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_short_history(steps: list[Step], seed: int) -> None:
     """B49, B60: the same, where a failure shrinks to the fewest steps."""
     run_history(steps, seed)
