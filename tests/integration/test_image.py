@@ -102,6 +102,7 @@ def test_a_broker_waits_for_zookeepers_health_and_has_time_to_leave(name: str) -
     assert SERVICES[name]["depends_on"] == {"zookeeper": {"condition": "service_healthy"}}
     assert SERVICES["zookeeper"]["healthcheck"]["test"]
     assert SERVICES[name]["stop_grace_period"] == "40s"
+    assert SERVICES[name]["init"] is True
 
 
 def test_the_image_is_not_roots_and_says_when_it_is_healthy() -> None:
