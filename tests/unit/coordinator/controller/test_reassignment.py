@@ -1,5 +1,6 @@
 """Partitions that move: the plans, every step in the store, and what brokers are told."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
 from protocol.errors import ErrorCode
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.topic_partition import TopicPartition
+from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingBroker, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, manual, state_of
 from tests.unit.coordinator.controller.test_isr_changes import only, request, wanting
@@ -215,6 +217,19 @@ class TestMoves:
             assert await catch_up(cluster, [1, 2]) is ErrorCode.NONE
             await cluster.restart(3)
             assert is_told_to_delete(cluster.brokers[3])
+
+    @in_virtual_time
+    async def test_a_topic_that_was_created_again_meanwhile_is_not_deleted(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 3)))
+            cluster.brokers[3].connected = False
+            assert await move(cluster, [1]) is ErrorCode.NONE
+            assert [e.code for e in await cluster.controller.delete_topics(["t"], timeout_seconds=1)] == [0]
+            await create(cluster, manual("t", (1, 3)))
+            cluster.brokers[3].connected = True
+            await asyncio.sleep(5)
+            assert T0 in cluster.brokers[3].led
+            assert not is_told_to_delete(cluster.brokers[3])
 
     async def test_one_bad_partition_does_not_spoil_the_others(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:

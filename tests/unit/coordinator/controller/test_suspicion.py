@@ -7,7 +7,7 @@ from coordinator.controller.suspicion import FORGOTTEN_AFTER_SECONDS, LONGEST_PA
 from coordinator.metadata_store import paths
 from protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.coordinator.controller.cluster import running_cluster
+from tests.unit.coordinator.controller.cluster import NotingBroker, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, data, manual, state_of
 from tests.unit.coordinator.controller.test_isr_changes import only, request, wanting
 
@@ -111,10 +111,15 @@ class TestSuspects:
     async def test_a_suspect_that_the_store_gives_up_is_gone_and_its_next_life_is_not_suspected(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (2, 3)))
+            cluster.brokers[2].connected = False
             cluster.controller.report_unreachable(2)
+            await cluster.settle()
             await cluster.kill(2)
             assert sorted(cluster.brokers[3].metadata.image.brokers) == [1, 3]
-            await cluster.restart(2)
+            cluster.brokers[2] = NotingBroker(answers=False)
+            await cluster.start(2)
+            assert sorted(cluster.brokers[3].metadata.image.brokers) == [1, 2, 3]
+            cluster.brokers[2].answer_everything()
             asked = request(cluster, "t", wanting(0, [3, 2], leader_epoch=1, partition_epoch=1), leader=3)
             assert not only(await cluster.controller.alter_partition(asked))[0].error_code
             cluster.controller.report_unreachable(2)
