@@ -143,6 +143,10 @@ def test_it_stops_as_a_whole_and_starts_again_where_it_was(tmp_path: Path) -> No
         assert cluster.stop() == 0
     assert not processes_of(tmp_path)
     assert "did not stop" not in (tmp_path / "stdout.log").read_text()
+    for broker_id in (1, 2):
+        place = cluster.cluster_directory / f"broker-{broker_id}"
+        assert "shut down completed" in place.with_suffix(".log").read_text()
+        assert (place / ".kafka_cleanshutdown").exists()
     assert cluster.run_verb("status").returncode == 3
     with cluster:
         assert cluster.address == address
