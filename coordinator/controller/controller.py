@@ -171,6 +171,7 @@ class Controller:
     def _on_session(self, event: SessionEvent, session: Session) -> None:
         match event:
             case SessionEvent.STARTED:
+                self._queue.forget_hints()  # To join is to look at everything.
                 self._queue.hint("join", self._join)
             case SessionEvent.ENDED:
                 self._resign()

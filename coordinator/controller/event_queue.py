@@ -37,6 +37,10 @@ class EventQueue:
         self._items.setdefault(name, _Item(work, None))
         self._filled.set()
 
+    def forget_hints(self) -> None:
+        """Whatever was hinted at need not be looked at any more. Requests stay."""
+        self._items = {key: item for key, item in self._items.items() if item.answer is not None}
+
     async def request(self, work: Work[T]) -> T:
         """Run ``work`` after what was asked before, and wait for it. It is run even if the asker gives up."""
         async with self._places:

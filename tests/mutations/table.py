@@ -43,6 +43,7 @@ _COMPACTION: Final = "broker/storage/compaction.py"
 _CLEANER: Final = "broker/storage/cleaner.py"
 _CONNECTION: Final = "broker/network/connection.py"
 _FRAMES: Final = "broker/network/frames.py"
+_ISR_CHANGES: Final = "coordinator/controller/isr_changes.py"
 
 _LATE: Final = "tests/scenarios/test_late_requests.py"
 _SCENARIOS_2: Final = "tests/scenarios/test_version_2.py"
@@ -57,6 +58,9 @@ _TEST_GROUP: Final = "tests/unit/coordinator/group/test_group.py"
 _TEST_OFFSETS: Final = "tests/unit/coordinator/group/test_offsets.py"
 _TEST_OFFSET_REQUESTS: Final = "tests/unit/coordinator/group/test_offset_requests.py"
 _TEST_MARKER_WRITE: Final = "tests/unit/broker/handlers/test_write_txn_markers.py"
+_TEST_CONTROLLER: Final = "tests/unit/coordinator/controller/test_controller.py"
+_TEST_ISR_CHANGES: Final = "tests/unit/coordinator/controller/test_isr_changes.py"
+_TEST_CLUSTER: Final = "tests/simulation/test_cluster.py"
 _TEST_PRODUCE: Final = "tests/unit/broker/handlers/test_produce.py"
 _TEST_FETCH: Final = "tests/unit/broker/handlers/test_fetch.py"
 _TEST_VERIFICATION: Final = "tests/unit/broker/handlers/test_transaction_verification.py"
@@ -720,6 +724,73 @@ MUTATIONS: Final = (
         "            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_alive)",
         "            pass",
         f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
+    ),
+    Mutation(
+        "B56", _ISR_CHANGES,
+        "    if broker is None or epoch not in (UNKNOWN_EPOCH, broker.epoch):\n",
+        "    if broker is None:\n",
+        f"{_TEST_ISR_CHANGES}::TestDecision",
+    ),
+    Mutation(
+        "B59", _ISR_CHANGES,
+        "data=znodes.encode_partition_state(state), version=known.version\n",
+        "data=znodes.encode_partition_state(state)\n",
+        f"{_TEST_ISR_CHANGES}::TestRequest",
+    ),
+    Mutation(
+        "B62", "coordinator/controller/reign.py",
+        "        check = Check(path=paths.CONTROLLER_EPOCH, version=self._epoch_version)\n",
+        "        check = Check(path=paths.CONTROLLER_EPOCH, version=-1)\n",
+        f"{_TEST_CONTROLLER}::TestReign",
+    ),
+    Mutation(
+        "B62", "coordinator/controller/controller_election.py",
+        "data=data, version=znode.stat.version)\n",
+        "data=data)\n",
+        f"{_TEST_CONTROLLER}::TestReign",
+    ),
+    Mutation(
+        "B63", "broker/control_plane.py",
+        "    if not error and broker_epoch != UNKNOWN_EPOCH and broker_epoch < broker.controller.broker_epoch:\n",
+        "    if False:\n",
+        "tests/unit/broker/handlers/test_control_plane.py::test_orders_are_for_one_life_of_the_broker",
+    ),
+    Mutation(
+        "B63", "coordinator/controller/alter_partition.py",
+        "    if broker is None or broker.epoch != request.broker_epoch:\n",
+        "    if broker is None:\n",
+        f"{_TEST_ISR_CHANGES}::TestRequest",
+    ),
+    Mutation(
+        "B64", "broker/cluster_member.py",
+        "        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE)\n",
+        "        return\n",
+        f"{_TEST_CLUSTER}::TestMembership",
+    ),
+    Mutation(
+        "B65", "coordinator/controller/reign.py",
+        "        if not self.is_active:\n",
+        "        if False:\n",
+        "tests/unit/coordinator/controller/test_reign.py::test_what_has_ended_neither_writes_nor_reads_nor_sends",
+    ),
+    Mutation(
+        "B65", "coordinator/controller/control_channel.py",
+        "        if self._timer is not None:\n            self._timer.cancel()\n",
+        "",
+        "tests/unit/coordinator/controller/test_control_channel.py::test_a_closed_channel_repeats_nothing",
+    ),
+    Mutation(
+        "B66", "coordinator/controller/controller.py",
+        "                self._queue.forget_hints()  # To join is to look at everything.\n"
+        "                self._queue.hint(\"join\", self._join)\n",
+        "                pass\n",
+        f"{_TEST_CLUSTER}::TestMembership",
+    ),
+    Mutation(
+        "B67", "coordinator/controller/controller.py",
+        "            self._retry = asyncio.get_running_loop().call_later(delay, self._try_again)\n",
+        "            pass\n",
+        f"{_TEST_CLUSTER}::TestMembership",
     ),
     Mutation(
         "B68", _GROUP,

@@ -12,6 +12,7 @@ from coordinator.controller.api_error import ApiError
 from coordinator.controller.membership import BrokerIdTaken
 from coordinator.controller.topic_plan import NewTopic
 from coordinator.metadata_store import paths
+from coordinator.metadata_store.store import Session, SessionEvent
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -100,6 +101,33 @@ class TestMembership:
                 assert cluster[broker_id].running.controller.broker_epoch > before
                 assert_agreement(cluster)
             assert state_of(cluster, "t").leader == 3
+
+        simulate(story)
+
+    def test_a_connection_that_breaks_while_the_broker_registers_anew_is_only_a_delay(self) -> None:
+        """B67"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            store, resumed = cluster[2].store, 0
+            assert store is not None
+
+            def lose_answers(event: SessionEvent, session: Session) -> None:
+                """Those to whatever is looked at first, and in the end those to the registration."""
+                nonlocal resumed
+                resumed += event is SessionEvent.RESUMED
+                if event is SessionEvent.STARTED or 1 <= resumed < 5:
+                    cluster[2].cut_from_ensemble(Direction.TO_CLIENT)
+
+            store.add_session_listener(lose_answers)
+            cluster.ensemble.expire(session_of(cluster[2].running).session_id)
+            for _ in range(5):
+                await asyncio.sleep(0.6 * SESSION_SECONDS)
+                cluster[2].cut_from_ensemble(Direction.NONE)
+            await asyncio.sleep(2 * SESSION_SECONDS)
+            assert resumed == 5
+            assert store.session is not None
+            assert store.session.generation == 2
+            assert_agreement(cluster)
 
         simulate(story)
 

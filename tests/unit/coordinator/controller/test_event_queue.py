@@ -46,6 +46,22 @@ async def test_a_hint_is_kept_once() -> None:
     task.cancel()
 
 
+async def test_hints_can_be_forgotten_and_requests_cannot() -> None:
+    queue, ran = EventQueue(), []
+
+    async def work() -> None:
+        ran.append(1)
+
+    queue.hint("look", work)
+    asked = asyncio.get_running_loop().create_task(queue.request(lambda: asyncio.sleep(0, "done")))
+    await asyncio.sleep(0)
+    queue.forget_hints()
+    task = asyncio.get_running_loop().create_task(queue.run(fail))
+    assert await asked == "done"
+    assert ran == []
+    task.cancel()
+
+
 async def test_failures_go_to_the_asker_and_to_the_owner() -> None:
     queue = EventQueue()
     failures: list[Exception] = []
