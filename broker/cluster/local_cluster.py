@@ -16,18 +16,18 @@ from typing import Final, TypeAlias
 from broker.cluster.control_socket import MemberStatus, Order, Report
 from broker.cluster.layout import Layout
 from broker.cluster.member_process import MemberProcess, Refused
-from broker.cluster.members import ZOOKEEPER, BrokerMember, ZooKeeperMember
+from broker.cluster.members import BrokerMember, ZooKeeperMember
 from clients.connection import Address, Connection, connect
 from clients.errors import ClientError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 _COMPLETE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.05
-STATUS: Final = "status"
+_STATUS: Final = "status"
 
 Deed: TypeAlias = Callable[[MemberProcess], Awaitable[None]]
 
-DEEDS: Final[Mapping[str, Deed]] = {
+_DEEDS: Final[Mapping[str, Deed]] = {
     "kill": MemberProcess.kill,
     "pause": MemberProcess.pause,
     "resume": MemberProcess.resume,
@@ -113,9 +113,9 @@ class LocalCluster:
         return Report(members=[_status(member) for member in members], problems=problems)
 
     async def _do(self, verb: str, members: Sequence[MemberProcess]) -> list[str]:
-        if verb == STATUS:
+        if verb == _STATUS:
             return []
-        deed = DEEDS.get(verb)
+        deed = _DEEDS.get(verb)
         if deed is None:
             return [f"{verb} is not something that a cluster can do"]
         self._announce(f"{verb} {' '.join(member.name for member in members)}")
@@ -173,6 +173,3 @@ def _status(member: MemberProcess) -> MemberStatus:
         exit_code=member.exit_code,
         log=str(member.log),
     )
-
-
-__all__ = ["DEEDS", "STATUS", "ZOOKEEPER", "LocalCluster"]
