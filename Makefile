@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
+SPARK := $(VENV)/.spark
 MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9
 # PySpark's wheel has ZooKeeper in it; without PySpark, take the jars that Maven brings.
 ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import pyspark' 2>/dev/null || \
@@ -12,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-smoke late-frames bench bench-clients mutations peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-smoke late-frames bench bench-clients mutations spark-test spark-smoke peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -57,6 +58,12 @@ bench-clients: $(DEV)  ## Our Python client beside aiokafka, on one broker of ou
 mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 	$(BIN)/python -m tests.mutations
 
+spark-test: $(SPARK) .peers/kafka-4/.installed  ## Spark itself, reading and writing (needs Java 17 or later)
+	$(BIN)/python -m pytest -q tests/spark
+
+spark-smoke: $(SPARK)  ## The short part of it
+	$(BIN)/python -m pytest -q tests/spark -m smoke
+
 peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kcat
 
 .peers/%/.installed: tests/peers/%/pom.xml
@@ -90,6 +97,11 @@ $(DEV): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $(RUNTIME) $@
+
+$(SPARK): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	touch $(RUNTIME) $(DEV) $@
 
 clean:
 	rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

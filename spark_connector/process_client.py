@@ -1,0 +1,118 @@
+"""The client of one Python process that Spark started: an event loop, a cluster's connections, and no thread.
+
+Spark calls a data source in many processes: a long-lived one for each streaming query, short ones that plan, and a pool
+of workers that are forked and used again for the tasks of many batches. Each has at most one client for each
+``ClientSettings``, made on first use and kept as long as the process lives, so that a micro-batch finds its connections
+open. Settings travel (they are pickled into tasks), clients never do: a forked process has other keys in the cache and
+makes its own. What it inherited stays untouched in there, because it shares the parent's epoll object: to close it
+here would deafen the parent.
+
+The loop runs only inside ``run``. Whatever arrives meanwhile waits in the socket, and is looked at first when the loop
+runs again: an answer that came in time is not late because nobody looked, and a connection that the broker closed is
+known to be closed before the next request is sent.
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, NoReturn, TypeVar
+
+from clients.admin.admin import Admin
+from clients.cluster import Cluster, parse_bootstrap
+from clients.connection import Connection, connect
+from clients.errors import Unreachable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """Where the cluster is and how to speak to it. Hashable, and picklable into tasks."""
+
+    bootstrap: str
+    """``host:port,host:port``."""
+    client_id: str = "oncelog-spark"
+    connect_seconds: float = 10.0
+    request_seconds: float = 30.0
+    """How long one operation is tried, over all of its attempts."""
+
+
+class ProcessClient:
+    """One process's connections to one cluster. Get it from ``process_client``."""
+
+    def __init__(self, settings: ClientSettings, rng: Random) -> None:
+        self.settings = settings
+        self.rng = rng
+        self._loop = asyncio.new_event_loop()
+        self.cluster: Final = Cluster(
+            parse_bootstrap(settings.bootstrap),
+            rng=rng,
+            client_id=settings.client_id,
+            connect_seconds=settings.connect_seconds,
+            operation_seconds=settings.request_seconds,
+        )
+        self.admin: Final = Admin(self.cluster)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run the loop until ``coroutine`` has ended; when interrupted, end it before the interruption goes on."""
+        task = self._loop.create_task(_after_news(coroutine))
+        try:
+            return self._loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():
+                task.cancel()
+                self._loop.run_until_complete(asyncio.wait([task]))
+            raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Have ``coroutine`` go on whenever ``run`` runs. Whoever starts it awaits or cancels it in a later ``run``."""
+        return self._loop.create_task(coroutine)
+
+    async def connect_to(self, node_id: int) -> Connection:
+        """A connection to a broker that is the caller's alone, and to close: answers to fetches may wait."""
+        if node_id not in self.cluster.brokers:
+            await self.cluster.refresh(())
+        address = self.cluster.brokers.get(node_id)
+        if address is None:
+            raise Unreachable(f"broker {node_id} is not in the cluster now")
+        return await connect(
+            address,
+            client_id=self.settings.client_id,
+            connect_seconds=self.settings.connect_seconds,
+            request_seconds=self.settings.request_seconds,
+        )
+
+    def close(self) -> None:
+        """Close the connections and the loop. Only for those who made the client themselves: processes just end."""
+        self.run(self.cluster.close())
+        self._loop.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client stays in its process: pickle its ClientSettings")
+
+
+async def _after_news(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Let the loop look at its sockets once before the first step."""
+    await asyncio.sleep(0)
+    return await coroutine
+
+
+_clients: Final[dict[tuple[int, ClientSettings], ProcessClient]] = {}
+"""The one module-level state of the connector: by process id, since the workers of Spark are forked."""
+
+
+def process_client(settings: ClientSettings) -> ProcessClient:
+    """This process's client for these settings."""
+    key = (os.getpid(), settings)
+    client = _clients.get(key)
+    if client is None:
+        client = _clients[key] = ProcessClient(settings, Random())
+    return client
+
+
+def close_process_clients() -> None:
+    """Close this process's clients: for processes that are not Spark's, and outlive their use of the connector."""
+    for key in [key for key in _clients if key[0] == os.getpid()]:
+        _clients.pop(key).close()
