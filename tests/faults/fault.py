@@ -1,0 +1,41 @@
+"""A fault, and the scene that it strikes."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from tests.faults.cluster_under_test import ClusterUnderTest
+from tests.faults.network import Network
+from tests.faults.roles import Roles
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """The cluster as a fault gets at it."""
+
+    cluster: ClusterUnderTest
+    roles: Roles
+    network: Network
+    rng: Random
+    clients: tuple[str, ...]
+    """The clients that make the load; ``names.py`` says what is theirs."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """What a fault remembers between its strike and its healing; emptied before each run."""
+
+
+class Fault(Protocol):
+    """Something that happens to a cluster, and how it is undone. Stateless."""
+
+    @property
+    def name(self) -> str:
+        """How it is asked for on the command line, and called in the report."""
+
+    @property
+    def hold_seconds(self) -> tuple[float, float]:
+        """The shortest and the longest time between strike and healing."""
+
+    async def strike(self, scene: Scene) -> str:
+        """Do it; return what was done and to whom, for the log."""
+
+    async def heal(self, scene: Scene) -> None:
+        """Undo what is left of it."""

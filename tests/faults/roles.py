@@ -1,0 +1,65 @@
+"""Who does what in the cluster at the moment, as its brokers tell: so that a fault can strike where it hurts."""
+
+from random import Random
+
+from clients.admin.admin import Admin
+from clients.admin.topics import PartitionDescription, TopicDescription
+from clients.cluster import Coordinator
+from clients.errors import Refusal
+from protocol.topic_partition import TopicPartition
+
+
+class NobodyKnown(Exception):
+    """The cluster does not say who has a role."""
+
+
+class Roles:
+    """Asks afresh each time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def admin(self) -> Admin:
+        """With no memory of who was what."""
+        return Admin(self._bootstrap, rng=Random(0), connect_seconds=3.0, operation_seconds=20.0)
+
+    async def partition(self, partition: TopicPartition) -> PartitionDescription:
+        """Leader, replicas and ISR of a partition that has a leader."""
+        async with self.admin() as admin:
+            described = (await admin.describe_topics([partition.topic]))[partition.topic]
+        if not isinstance(described, TopicDescription):
+            raise NobodyKnown(f"{partition.topic}: {described}")
+        found = next(each for each in described.partitions if each.partition == partition.partition)
+        if found.leader is None:
+            raise NobodyKnown(f"{partition} has no leader")
+        return found
+
+    async def leader(self, partition: TopicPartition) -> int:
+        leader = (await self.partition(partition)).leader
+        assert leader is not None
+        return leader
+
+    async def followers(self, partition: TopicPartition) -> list[int]:
+        """The replicas in the ISR that do not lead."""
+        found = await self.partition(partition)
+        return [replica for replica in found.isr if replica != found.leader]
+
+    async def transaction_coordinator(self, transactional_id: str) -> int:
+        return await self._coordinator(Coordinator.of_transactional_id(transactional_id))
+
+    async def group_coordinator(self, group_id: str) -> int:
+        return await self._coordinator(Coordinator.of_group(group_id))
+
+    async def _coordinator(self, which: Coordinator) -> int:
+        async with self.admin() as admin:
+            found = (await admin.cluster.coordinators([which]))[which]
+        if isinstance(found, Refusal):
+            raise NobodyKnown(f"{which.key}: {found}")
+        return found
+
+    async def controller(self) -> int:
+        async with self.admin() as admin:
+            found = (await admin.describe_cluster()).controller_id
+        if found is None:
+            raise NobodyKnown("there is no controller")
+        return found
