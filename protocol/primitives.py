@@ -67,6 +67,8 @@ def finish_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]
 
 def encode_uvarint(value: int) -> bytes:
     """The unsigned varint of an integer below 2³²."""
+    if value <= 0x7F:
+        return b"%c" % value
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

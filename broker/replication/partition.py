@@ -42,6 +42,7 @@ from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from protocol.errors import ErrorCode, error_of
 from protocol.messages.alter_partition import AlteredPartition
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from protocol.records.control_records import EndTxnMarker
 from protocol.records.record_batch import BatchHeader
 from protocol.schema import ZERO_UUID, Buffer
 from protocol.topic_partition import TopicPartition
@@ -337,11 +338,12 @@ class Partition:
         *,
         origin: AppendOrigin,
         required_acks: int,
+        marker: EndTxnMarker | None = None,
         transaction_version: int = 0,
     ) -> AppendInfo | ErrorCode:
         """Append one validated batch as leader, with all effects that need no waiting.
 
-        ``transaction_version``: of the transaction that a marker ends.
+        ``marker``: what a control batch says, if it was built here; ``transaction_version``: of what it ends.
         """
         log = self._led_log
         if log is None:
@@ -350,7 +352,7 @@ class Partition:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 log.producer_state.refuse(header)
                 return ErrorCode.NOT_ENOUGH_REPLICAS
-        info = log.append_as_leader(batch, header, self.leader_epoch, origin, transaction_version)
+        info = log.append_as_leader(batch, header, self.leader_epoch, origin, marker, transaction_version)
         if not isinstance(info, ErrorCode) and not info.duplicate:
             self.messages_in += header.records_count
             self.bytes_in += header.size

@@ -25,7 +25,7 @@ this broker wakes us when it has completed; another one is asked again every ``a
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
@@ -63,6 +63,8 @@ Errors: TypeAlias = PartitionErrors
 """Why batches must not be appended."""
 MayWrite: TypeAlias = Callable[[str], bool]
 """Whether the client may write to a topic."""
+_Written: TypeAlias = tuple[str, int, memoryview]
+"""A topic, the index of its partition, and bytes that may be a batch."""
 Tell: TypeAlias = Callable[[ErrorCode, TransactionSupportedOperation], ErrorCode]
 """A coordinator's error in the words that the client knows."""
 
@@ -126,13 +128,12 @@ class TransactionVerifier:
     ) -> "Errors | Pending":
         """For a request whose batches are all of one producer. Topics that may not be written to are left out."""
         operation = operation_of_produce(version)
-        if not self._applies(operation) or not self._begins_transaction(request):
+        if not self._applies(operation):
             return {}
-        batches = [
-            _batch(topic, index, records)
-            for topic, index, records in _transactional_records(request)
-            if may_write(topic)
-        ]
+        written = _transactional_records(request)
+        if not self._begins_transaction(written):
+            return {}
+        batches = [_batch(topic, index, records) for topic, index, records in written if may_write(topic)]
         patience = min(request.timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
         return self._verify(_Request(transactional_id, batches, operation, patience, produce_error))
 
@@ -149,9 +150,9 @@ class TransactionVerifier:
     def _applies(self, operation: TransactionSupportedOperation) -> bool:
         return operation.adds_partitions or self._settings.enabled
 
-    def _begins_transaction(self, request: ProduceRequest) -> bool:
+    def _begins_transaction(self, written: list[_Written]) -> bool:
         """Whether there is a batch whose transaction is not open on its partition. Most requests end here."""
-        for topic, index, records in _transactional_records(request):
+        for topic, index, records in written:
             partition = self._replicas.led_partition((topic, index))
             log = None if isinstance(partition, ErrorCode) else partition.led_log
             if log is not None:  # Else the append says why it is refused.
@@ -293,15 +294,17 @@ class _Attempt:
             self.errors[batch.partition] = error
 
 
-def _transactional_records(request: ProduceRequest) -> Iterator[tuple[str, int, memoryview]]:
-    """(topic, partition, bytes that may be a batch) of what says that it belongs to a transaction."""
+def _transactional_records(request: ProduceRequest) -> list[_Written]:
+    """What says that it belongs to a transaction."""
+    written = []
     for topic in request.topic_data:
         name = topic.name
         for data in topic.partition_data:
             records = data.records
             if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
                 if records[_ATTRIBUTES] & TRANSACTIONAL_BIT:
-                    yield name, data.index, records
+                    written.append((name, data.index, records))
+    return written
 
 
 def _batch(topic: str, index: int, records: memoryview) -> _Batch:

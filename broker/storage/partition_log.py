@@ -155,20 +155,20 @@ class PartitionLog(ReadableLog):
         header: BatchHeader,
         leader_epoch: int,
         origin: AppendOrigin,
+        marker: EndTxnMarker | None = None,
         transaction_version: int = 0,
     ) -> AppendInfo | ErrorCode:
         """Append one batch, which has been validated; its offset and epoch are stamped here.
 
         A batch of a producer may be refused, or be the duplicate of one that was appended before. A marker comes with
-        the protocol version of its transaction.
+        the protocol version of its transaction; whoever has built it need not have it parsed again.
         """
         if self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
         state, attributes = self.producer_state, header.attributes
-        marker: EndTxnMarker | None = None
         if header.producer_id >= 0:
             if attributes & CONTROL_BIT:
-                checked = self._check_marker(batch, header, transaction_version)
+                checked = self._check_marker(batch, header, marker, transaction_version)
                 if isinstance(checked, ErrorCode):
                     return checked
                 marker = checked
@@ -281,9 +281,11 @@ class PartitionLog(ReadableLog):
             self.producer_state.replay(batch, segment.transaction_index)
         return count
 
-    def _check_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> EndTxnMarker | ErrorCode:
+    def _check_marker(
+        self, batch: Buffer, header: BatchHeader, marker: EndTxnMarker | None, transaction_version: int
+    ) -> EndTxnMarker | ErrorCode:
         try:
-            marker = parse_end_txn_marker(batch, 0, header)
+            marker = marker or parse_end_txn_marker(batch, 0, header)
         except CorruptRecord:
             marker = None
         if marker is None:

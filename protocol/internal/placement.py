@@ -7,12 +7,15 @@ masked) is another function.
 
 import sys
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 
 _MIN_INT32: Final = -(2**31)
+_REMEMBERED_KEYS: Final = 4096
+"""A transaction asks several times where its id belongs."""
 
 
 def java_hash(text: str) -> int:
@@ -29,6 +32,7 @@ def java_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
+@lru_cache(maxsize=_REMEMBERED_KEYS)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of an internal topic that holds a transactional id or a group id."""
     value = java_hash(key)

@@ -60,11 +60,12 @@ _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_BATCH_LENGTH: Final = struct.Struct(">i")
+_UNCHECKED_HEADER: Final = struct.Struct(">qiibI")
+"""What the CRC does not cover; it is the last of these fields."""
+_CHECKED_HEADER: Final = struct.Struct(">hiqqqhii")
 _CRC: Final = struct.Struct(">I")
 _BASE_OFFSET: Final = struct.Struct(">q")
 _PARTITION_LEADER_EPOCH: Final = struct.Struct(">i")
-_BATCH_LENGTH_POSITION: Final = 8
 _PARTITION_LEADER_EPOCH_POSITION: Final = 12
 
 _new_tuple: Final = tuple.__new__
@@ -322,12 +323,10 @@ def build_batch(
 
 def assemble_batch(header: Sequence[int], compressed_records: Buffer) -> bytearray:
     """The fields of a BatchHeader and what follows them as one batch; length and CRC are computed here."""
-    batch = bytearray(HEADER_SIZE + len(compressed_records))
-    _HEADER.pack_into(batch, 0, *header)
-    _BATCH_LENGTH.pack_into(batch, _BATCH_LENGTH_POSITION, len(batch) - LOG_OVERHEAD)
-    batch[HEADER_SIZE:] = compressed_records
-    stamp_crc(batch)
-    return batch
+    base_offset, _, leader_epoch, magic, _, *checked_fields = header
+    checked = _CHECKED_HEADER.pack(*checked_fields) + compressed_records
+    length = ATTRIBUTES_POSITION - LOG_OVERHEAD + len(checked)
+    return bytearray(_UNCHECKED_HEADER.pack(base_offset, length, leader_epoch, magic, crc32c(checked)) + checked)
 
 
 def stamp_crc(batch: bytearray | memoryview) -> int:
@@ -346,11 +345,13 @@ def stamp_header(batch: bytearray | memoryview, header: BatchHeader) -> BatchHea
 def encode_record(offset_delta: int, base_timestamp: int, record: NewRecord) -> bytes:
     """One record as it stands in the payload."""
     timestamp, key, value, headers = record
+    timestamp_delta = timestamp - base_timestamp
     body = b"".join(
         (
-            b"\0",
-            encode_varint(timestamp - base_timestamp),
-            encode_varint(offset_delta),
+            # Attributes, which no record has, and the deltas, which the first record does not have either.
+            b"\0" + encode_varint(timestamp_delta) + encode_varint(offset_delta)
+            if timestamp_delta or offset_delta
+            else b"\0\0\0",
             b"\1" if key is None else encode_varint(len(key)),
             key or b"",
             b"\1" if value is None else encode_varint(len(value)),
