@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-smoke late-frames bench bench-clients mutations spark-test spark-smoke peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-smoke late-frames bench bench-clients bench-failover mutations spark-test spark-smoke peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -54,6 +54,9 @@ bench: $(DEV) peers  ## Side by side with Apache Kafka on this machine
 
 bench-clients: $(DEV)  ## Our Python client beside aiokafka, on one broker of ours
 	$(BIN)/python -m tests.benchmarks.python_clients
+
+bench-failover: $(DEV) .peers/kafka-3.9/.installed  ## How long partitions accept nothing when a broker goes
+	$(BIN)/python -m tests.benchmarks.failover
 
 mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 	$(BIN)/python -m tests.mutations

@@ -1,0 +1,188 @@
+"""``make bench-failover``: how long partitions accept nothing when a broker goes, on three real processes.
+
+Replication factor 3, two in sync required, acks=all, a hundred partitions; a light prober (``produce_prober``) produces
+to each of them all the time. Every figure is the time from the deed (a kill, a stop) to the answer that a partition
+gave after it, so it has everything in it: that the death is noticed, elections, and that the client hears of them.
+
+The prober, three brokers, ZooKeeper and whatever else runs share one machine, whose load is printed beside.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from clients.connection import Address, connect
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from tests.benchmarks.produce_prober import ProduceProber, View
+from tests.processes import ClusterProcess
+
+TOPIC: Final = "failover"
+PARTITIONS: Final = 100
+BROKERS: Final = 3
+_BEAT_SECONDS: Final = 0.5
+_SETTLE_SECONDS: Final = 120.0
+_RECOVERY_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.1
+
+
+class Cluster:
+    """A running cluster, its members by name, and its prober."""
+
+    def __init__(self, process: ClusterProcess, prober: ProduceProber, partitions: int) -> None:
+        self._process = process
+        self.prober = prober
+        self.partitions = partitions
+
+    @property
+    def address(self) -> str:
+        return self._process.address
+
+    async def verb(self, verb: str, *members: object) -> None:
+        await asyncio.to_thread(self._process.verb, verb, *members)
+
+    async def process_id(self, broker_id: int) -> int:
+        members = await asyncio.to_thread(self._process.verb, "status")
+        found: int = members[str(broker_id)]["pid"]
+        return found
+
+    async def settle(self) -> View:
+        """Wait until every replica is in sync and every preferred replica leads."""
+        async with asyncio.timeout(_SETTLE_SECONDS):
+            while True:
+                view = await self.prober.look()
+                if _all_in_sync(view, self.partitions):
+                    if all(view.leaders[p] == replicas[0] for p, replicas in view.replicas.items()):
+                        return view
+                    await self._elect_preferred(view.controller_id)
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _elect_preferred(self, controller_id: int) -> None:
+        connection = await connect(addresses(self.address)[controller_id])
+        request = ElectLeadersRequest(election_type=0, topic_partitions=None)
+        await connection.send(request, ElectLeadersResponse)
+        connection.close()
+
+    async def until_accepted(self, partitions: Sequence[int], since: float, *, not_by: int) -> list[float]:
+        """The seconds from a moment until each of these partitions accepted a record from another leader."""
+        self.prober.hurry()
+        async with asyncio.timeout(_RECOVERY_SECONDS):
+            while True:
+                found = [self.prober.first_accepted(p, since, not_by=not_by) for p in partitions]
+                if None not in found:
+                    return [accepted.ended - since for accepted in found if accepted is not None]
+                await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _all_in_sync(view: View, partitions: int) -> bool:
+    everybody = len(view.replicas) == partitions
+    return everybody and all(view.isr[p] == frozenset(replicas) for p, replicas in view.replicas.items())
+
+
+def addresses(bootstrap: str) -> dict[int, Address]:
+    """Of broker 1, 2, and so on."""
+    split = [word.rpartition(":") for word in bootstrap.split(",")]
+    return {number: Address(host, int(port)) for number, (host, _, port) in enumerate(split, 1)}
+
+
+@asynccontextmanager
+async def running_cluster(
+    directory: Path, *, partitions: int, led_by: int | None = None, settings: Sequence[str] = ()
+) -> AsyncIterator[Cluster]:
+    """A cluster with a topic, all replicas in sync, and a prober at work. ``led_by``: one broker leads everything."""
+    process = ClusterProcess(directory, BROKERS, settings)
+    await asyncio.to_thread(process.start)
+    try:
+        await asyncio.to_thread(create_topic, process.address, TOPIC, partitions, led_by)
+        prober = ProduceProber(addresses(process.address), TOPIC, partitions, beat_seconds=_BEAT_SECONDS)
+        async with asyncio.TaskGroup() as group:
+            probing = group.create_task(prober.run())
+            try:
+                cluster = Cluster(process, prober, partitions)
+                await cluster.settle()
+                yield cluster
+            finally:
+                probing.cancel()
+    finally:
+        await asyncio.to_thread(process.stop)
+
+
+def create_topic(address: str, topic: str, partitions: int, led_by: int | None = None) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    others = [broker_id for broker_id in range(1, BROKERS + 1) if broker_id != led_by]
+    if led_by is None:
+        new_topic = NewTopic(topic, partitions, BROKERS)
+    else:
+        new_topic = NewTopic(topic, partitions, replica_assignment=[[led_by, *others]] * partitions)
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([new_topic])[topic].result(_SETTLE_SECONDS)
+
+
+# What is measured
+
+
+async def kill_leaders(directory: Path, repetitions: int) -> None:
+    """kill -9 of a leader, the controller every third time."""
+    everything: list[float] = []
+    of_controllers: list[float] = []
+    async with running_cluster(directory, partitions=PARTITIONS) as cluster:
+        for repetition in range(repetitions):
+            view = await cluster.settle()
+            with_controller = repetition % 3 == 2
+            others = sorted({1, 2, 3} - {view.controller_id})
+            victim = view.controller_id if with_controller else others[repetition % 2]
+            affected = [p for p, leader in view.leaders.items() if leader == victim]
+            process_id = await cluster.process_id(victim)
+            started = asyncio.get_running_loop().time()
+            os.kill(process_id, signal.SIGKILL)
+            seconds = await cluster.until_accepted(affected, started, not_by=victim)
+            role = "controller" if with_controller else "leader"
+            report(f"kill -9 of broker {victim} ({role}), {len(affected)} partitions", seconds)
+            (of_controllers if with_controller else everything).extend(seconds)
+            await cluster.verb("start", victim)
+    report("kill -9, all: wanted p50 <= 300 ms, p99 <= 1 s", everything + of_controllers)
+    report("  of leaders that are no controllers", everything)
+    report("  of controllers", of_controllers)
+
+
+def report(what: str, seconds: Sequence[float]) -> None:
+    if not seconds:
+        return
+    ordered = sorted(seconds)
+    p50, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.99))
+    figures = f"p50 {p50 * 1e3:6.0f} ms  p99 {p99 * 1e3:6.0f} ms  max {ordered[-1] * 1e3:6.0f} ms"
+    print(f"{what:<60} {figures}  (load {os.getloadavg()[0]:.1f})", flush=True)
+
+
+MEASUREMENTS: Final[dict[str, Callable[[Path, int], Awaitable[None]]]] = {
+    "kill": kill_leaders,
+}
+
+
+async def _measure(names: Sequence[str], repetitions: int, directory: Path) -> None:
+    for name in names:
+        await MEASUREMENTS[name](directory / name, repetitions)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--only", choices=list(MEASUREMENTS), action="append")
+    parser.add_argument("--repetitions", type=int, default=9)
+    parser.add_argument("--dir", type=Path, help="Keeps data and logs there")
+    options = parser.parse_args()
+    names = options.only or list(MEASUREMENTS)
+    with tempfile.TemporaryDirectory(prefix="oncelog-failover-") as temporary:
+        uvloop.run(_measure(names, options.repetitions, options.dir or Path(temporary)))
+
+
+if __name__ == "__main__":
+    main()
