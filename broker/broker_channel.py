@@ -1,7 +1,11 @@
 """Requests from this broker's controller, coordinators and replicas to brokers: to itself by a plain call, to others
-over one connection each.
+over a few connections each.
 
-A connection is made when the first request for a broker comes, and then kept. Requests go out in the order in which
+A broker answers a connection's requests in their order, so an answer that waits holds up those behind it, and one that
+does not come in time ends the connection. Requests that wait for different things therefore take different *lanes*
+(``_Lane``), each a connection of its own: what the controller orders does not wait for followers to replicate a marker.
+
+A connection is made when the first request for it comes, and then kept. Requests of a lane go out in the order in which
 they were given, answers come back in that order. Nothing is repeated here: when a connection ends, whoever waits for an
 answer is told that it will not come, because only the asker knows whether asking again makes sense.
 
@@ -9,10 +13,10 @@ answer is told that it will not come, because only the asker knows whether askin
 again. If nobody listens there any more (``on_refused``), the process is certainly not what it was; if nothing is heard
 within a moment (``on_silence``), it may be stopped, busy, or cut off, or this broker may be. Neither is proof: the
 metadata store says who is alive, and until it does, whoever acts on it must be safe if it was wrong. A broker that is
-*watched* is connected to all the time, and asked something small twice a second: one that does not answer for two
-seconds (longer while it has much to do for us) counts as a broken connection. Unanswered questions are counted, not
-timed, so that a process which was itself stopped for a while suspects nobody. While a watched broker cannot be
-connected to, they are called again and again.
+*watched* is connected to all the time (on the lane of orders), and asked something small twice a second: one that does
+not answer for two seconds (longer while it has much to do for us) counts as a broken connection. Unanswered questions
+are counted, not timed, so that a process which was itself stopped for a while suspects nobody. While a watched broker
+cannot be connected to, they are called again and again.
 
 While a broker cannot be reached, a new attempt is made at most every ``_PAUSE_SECONDS``; requests given in between fail
 at once.
@@ -21,6 +25,7 @@ at once.
 import asyncio
 import logging
 from collections.abc import Callable
+from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.local_channel import LocalChannel
@@ -53,6 +58,31 @@ _RESPONSES: Final[dict[type[Message], type[Message]]] = {
     WriteTxnMarkersRequest: WriteTxnMarkersResponse,
 }
 """The requests that brokers send to each other, and their answers."""
+
+
+class _Lane(Enum):
+    """What is answered without waiting for what the other lanes carry."""
+
+    ORDERS = "orders"
+    """Of the controller. What is carried out at once, so silence on this lane says something."""
+    QUESTIONS = "questions"
+    """To the controller, which has them wait for those before, and for the metadata store."""
+    MARKERS = "markers"
+    """Answered when partitions of clients are replicated."""
+    VERIFICATION = "verification"
+    """Answered when the transaction log is replicated."""
+
+
+_LANES: Final[dict[type[Message], _Lane]] = {
+    AddPartitionsToTxnRequest: _Lane.VERIFICATION,
+    AlterPartitionRequest: _Lane.QUESTIONS,
+    ControlledShutdownRequest: _Lane.QUESTIONS,
+    CreateTopicsRequest: _Lane.QUESTIONS,
+    LeaderAndIsrRequest: _Lane.ORDERS,
+    StopReplicaRequest: _Lane.ORDERS,
+    UpdateMetadataRequest: _Lane.ORDERS,
+    WriteTxnMarkersRequest: _Lane.MARKERS,
+}
 
 _LOWEST_VERSIONS: Final[dict[type[Message], int]] = {AddPartitionsToTxnRequest: 4}
 """Of requests whose older versions are for clients, and have no room for what a broker says."""
@@ -96,17 +126,27 @@ class ClusterChannel:
         spawn: Spawn,
         on_refused: OnUnreachable = _ignore,
         on_silence: OnUnreachable = _ignore,
+        socket_timeout_ms: int = 30_000,
         request_timeout_ms: int = 30_000,
     ) -> None:
-        """``address_of`` tells where another broker listens for brokers; None if that is not known."""
+        """``address_of`` tells where another broker listens for brokers; None if that is not known.
+
+        ``socket_timeout_ms`` is how long the controller and who asks it wait for an answer, ``request_timeout_ms`` how
+        long transaction coordinators and who asks them do.
+        """
         self._broker_id = broker_id
         self._local = local
         self._address_of = address_of
         self._spawn = spawn
         self._on_refused = on_refused
         self._on_silence = on_silence
-        self._request_seconds = request_timeout_ms / 1000
-        self._links: dict[int, _Link] = {}
+        self._answer_seconds = {
+            _Lane.ORDERS: socket_timeout_ms / 1000,
+            _Lane.QUESTIONS: socket_timeout_ms / 1000,
+            _Lane.MARKERS: request_timeout_ms / 1000,
+            _Lane.VERIFICATION: request_timeout_ms / 1000,
+        }
+        self._links: dict[tuple[int, _Lane], _Link] = {}
         self._closed = False
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
@@ -115,34 +155,40 @@ class ClusterChannel:
         elif broker_id == self._broker_id:
             self._local.send(broker_id, request, _in_another_turn(on_response) if _is_work(request) else on_response)
         else:
-            self._link(broker_id).send(_Question(request, on_response))
+            self._link(broker_id, _LANES[type(request)]).send(_Question(request, on_response))
 
     def watch(self, broker_id: int) -> None:
         """Keep a connection to another broker from now on, and notice when it is of no use any more."""
         if not self._closed:
-            self._link(broker_id).watch()
+            self._link(broker_id, _Lane.ORDERS).watch()
 
     def unwatch(self, broker_id: int) -> None:
-        if broker_id in self._links:
-            self._links[broker_id].unwatch()
-
-    def forget(self, broker_id: int) -> None:
-        """The broker has left the cluster, or is about to come back at another address."""
-        link = self._links.pop(broker_id, None)
+        link = self._links.get((broker_id, _Lane.ORDERS))
         if link is not None:
-            link.close()
+            link.unwatch()
+
+    def give_up(self, broker_id: int) -> None:
+        """The cluster goes on without this broker: whoever waits for an answer of it is told that none will come.
+
+        Orders are still brought to it, because it is to hear that it was passed over.
+        """
+        for lane in _Lane:
+            link = None if lane is _Lane.ORDERS else self._links.pop((broker_id, lane), None)
+            if link is not None:
+                link.abort()
 
     def close(self) -> None:
         """Whoever waits, or asks from now on, is told that there will be no answer."""
         self._closed = True
-        for broker_id in list(self._links):
-            self.forget(broker_id)
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.close()
 
-    def _link(self, broker_id: int) -> "_Link":
-        link = self._links.get(broker_id)
+    def _link(self, broker_id: int, lane: _Lane) -> "_Link":
+        link = self._links.get((broker_id, lane))
         if link is None:
-            link = self._links[broker_id] = _Link(
-                broker_id, self._address_of, self._spawn, self._tell_unreachable, self._request_seconds
+            link = self._links[broker_id, lane] = _Link(
+                broker_id, self._address_of, self._spawn, self._tell_unreachable, self._answer_seconds[lane]
             )
         return link
 
@@ -163,7 +209,7 @@ class ClusterChannel:
 
 
 class _Link:
-    """The way to one broker."""
+    """One lane to one broker."""
 
     def __init__(
         self,
@@ -223,6 +269,12 @@ class _Link:
         if self._connection is not None:
             self._connection.close()
         self._fail_waiting()
+
+    def abort(self) -> None:
+        """Close without waiting until what is written has left."""
+        if self._connection is not None:
+            self._connection.abort()
+        self.close()
 
     def _stop_watching(self) -> None:
         if self._watch_timer is not None:

@@ -75,7 +75,8 @@ class ClusterMember:
             spawn=supervisor.spawn,
             on_refused=self._on_gone,
             on_silence=self._on_silence,
-            request_timeout_ms=config.controller_socket_timeout_ms,
+            socket_timeout_ms=config.controller_socket_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
         )
 
     async def await_free_id(self, session: Session) -> None:
@@ -148,6 +149,8 @@ class ClusterMember:
         if not self._told.done():
             self._told.set_result(None)
         self._watch(self._whom_to_watch(change.after))
+        for broker_id in change.before.brokers.keys() - change.after.brokers.keys():
+            self.channel.give_up(broker_id)
         if change.after.brokers.keys() - {self._broker_id}:
             self._last.clear()
         else:

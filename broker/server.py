@@ -33,6 +33,7 @@ from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.transaction_coordinators import TransactionCoordinators
+from broker.replication.transaction_markers import longest_wait_ms
 from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Quotas, Unlimited
@@ -355,6 +356,7 @@ class _Start:
             on_resigned=coordinators.on_resigned,
             on_offsets_marker=coordinators.groups.on_txn_marker,
             on_storage_failure=lambda partition: self._fail(f"the log of {partition} failed"),
+            marker_wait_ms=longest_wait_ms(self._config.request_timeout_ms),
         )
 
     def _controller(

@@ -7,8 +7,8 @@ retry without end; so the coordinator says when it is time for INVALID_TOPIC_EXC
 Versions 4 and 5 are for brokers (KIP-890), for many transactions at once. With ``verify_only`` the leader of
 a partition asks whether a producer of the first protocol has added it; otherwise it adds it for a producer of the
 second, which has only sent its batch. The request needs CLUSTER_ACTION; what the producers may do the leader knows.
-While it waits it holds up nothing behind it: markers and the controller's orders come over the same connection, and
-what it waits for may be one of them.
+While it waits it holds up nothing behind it: a broker may send markers over the same connection, and what it waits for
+may be one of them.
 
 All or nothing, for each transaction: if one partition cannot be added, it gets its error and the others
 OPERATION_NOT_ATTEMPTED.

@@ -27,7 +27,7 @@ from broker.replication.leader_term import LeaderTerm
 from broker.replication.partition import NO_EPOCH, Partition, Spawn
 from broker.replication.preferred_replica import preferred_read_replica
 from broker.replication.replica_host import ReplicaHost, loop_ms
-from broker.replication.transaction_markers import MarkerWrite, OnOffsetsMarker, OnWritten
+from broker.replication.transaction_markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
 from broker.storage.checkpoints import OffsetCheckpoint
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
@@ -89,7 +89,9 @@ class ReplicaManager:
         on_resigned: OnResigned,
         on_offsets_marker: OnOffsetsMarker,
         on_storage_failure: OnStorageFailure,
+        marker_wait_ms: int = DEFAULT_WAIT_MS,
     ) -> None:
+        """``marker_wait_ms``: how long the answer about markers waits for replication."""
         self.fetch_sessions = fetch_sessions
         self.spawn = spawn
         self._broker_id = broker_id
@@ -105,6 +107,7 @@ class ReplicaManager:
         self._on_resigned = on_resigned
         self._on_offsets_marker = on_offsets_marker
         self._on_storage_failure = on_storage_failure
+        self._marker_wait_ms = marker_wait_ms
         self._controller_epoch = -1
         self._partitions: dict[tuple[str, int], Partition] = {}
         log_manager.on_log_failure = self._log_failed
@@ -318,7 +321,9 @@ class ReplicaManager:
 
     def write_txn_markers(self, request: WriteTxnMarkersRequest, on_written: OnWritten) -> None:
         """Append the markers of a coordinator; ``on_written`` is called once, at once if nothing has to wait."""
-        MarkerWrite(self, self._on_offsets_marker, self._wall_clock(), on_written).start(request)
+        MarkerWrite(self, self._on_offsets_marker, self._wall_clock(), on_written, wait_ms=self._marker_wait_ms).start(
+            request
+        )
 
     def _tell_elected(self, partition: Partition) -> None:
         if partition.topic_partition.topic in INTERNAL_TOPICS and partition.term is not None:

@@ -15,7 +15,7 @@ refused (KIP-1228; ``ProducerStateEntry.accepts_marker``).
 
 Replication is not waited for without end: REQUEST_TIMED_OUT makes the coordinator send the marker again. The answers of
 a connection leave in order, so those of other transactions wait behind this one; and a connection on which nothing is
-answered for long is given up, with all that is under way on it.
+answered for ``request.timeout.ms`` is given up, with all that is under way on it. So the wait is shorter than that.
 """
 
 import asyncio
@@ -42,8 +42,12 @@ if TYPE_CHECKING:
 
 OnWritten: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
 
-_LONGEST_WAIT_SECONDS: Final = 15.0
-"""Half of what a coordinator waits for the answer, by default."""
+DEFAULT_WAIT_MS: Final = 15_000
+
+
+def longest_wait_ms(request_timeout_ms: int) -> int:
+    """How long a leader waits for a marker to be replicated: half of what a coordinator waits for the answer."""
+    return request_timeout_ms // 2
 
 
 class OnOffsetsMarker(Protocol):
@@ -55,15 +59,31 @@ class OnOffsetsMarker(Protocol):
 class MarkerWrite:
     """One WriteTxnMarkers request: appends at once, reports when everything is replicated or failed."""
 
-    __slots__ = ("_now_ms", "_on_offsets_marker", "_on_written", "_replicas", "_response", "_timer", "_unfinished")
+    __slots__ = (
+        "_now_ms",
+        "_on_offsets_marker",
+        "_on_written",
+        "_replicas",
+        "_response",
+        "_timer",
+        "_unfinished",
+        "_wait_ms",
+    )
 
     def __init__(
-        self, replicas: "ReplicaManager", on_offsets_marker: OnOffsetsMarker, now_ms: int, on_written: OnWritten
+        self,
+        replicas: "ReplicaManager",
+        on_offsets_marker: OnOffsetsMarker,
+        now_ms: int,
+        on_written: OnWritten,
+        *,
+        wait_ms: int = DEFAULT_WAIT_MS,
     ) -> None:
         self._replicas = replicas
         self._on_offsets_marker = on_offsets_marker
         self._now_ms = now_ms
         self._on_written = on_written
+        self._wait_ms = wait_ms
         self._response = WriteTxnMarkersResponse()
         self._timer: asyncio.TimerHandle | None = None
         self._unfinished = 1
@@ -84,7 +104,7 @@ class MarkerWrite:
                     self._write(marker, topic.name, partition_result)
         self._finish_one()
         if self._unfinished:
-            self._timer = asyncio.get_running_loop().call_later(_LONGEST_WAIT_SECONDS, self._answer)
+            self._timer = asyncio.get_running_loop().call_later(self._wait_ms / 1000, self._answer)
 
     def _write(self, marker: WritableTxnMarker, topic: str, result: WritableTxnMarkerPartitionResult) -> None:
         def settle(error: ErrorCode) -> None:

@@ -9,6 +9,8 @@ from broker.local_channel import LocalChannel
 from broker.supervisor import Supervisor
 from clients.connection import Address
 from coordinator.controller.cluster_image import MetadataCache
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -17,6 +19,7 @@ from protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from protocol.schema import Message, parse_versions
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker
@@ -45,6 +48,8 @@ class Scene:
             spawn=supervisor.spawn,
             on_refused=lambda broker_id: self.refused.append(loop.time()),
             on_silence=lambda broker_id: self.silent.append(loop.time()),
+            socket_timeout_ms=20_000,
+            request_timeout_ms=10_000,
         )
 
     def send(self, *requests: Message) -> None:
@@ -60,7 +65,13 @@ class Scene:
 async def scene(*, listens: bool = True) -> AsyncIterator[Scene]:
     supervisor = Supervisor()
     other = ScriptedBroker(
-        {UpdateMetadataRequest: UpdateMetadataResponse(), LeaderAndIsrRequest: LeaderAndIsrResponse()}
+        {
+            UpdateMetadataRequest: UpdateMetadataResponse(),
+            LeaderAndIsrRequest: LeaderAndIsrResponse(),
+            AlterPartitionRequest: AlterPartitionResponse(),
+            AddPartitionsToTxnRequest: AddPartitionsToTxnResponse(),
+            WriteTxnMarkersRequest: WriteTxnMarkersResponse(),
+        }
     )
     made = Scene(other, supervisor)
     made.address = await other.start()
@@ -222,6 +233,72 @@ async def test_a_broker_that_opens_many_logs_is_given_time() -> None:
         await seconds(1.5)
         assert made.answers == [LeaderAndIsrResponse()]
         assert made.silent  # With that answered, the usual patience holds again.
+
+
+@in_virtual_time
+async def test_requests_that_wait_for_different_things_hold_up_nothing_of_each_other() -> None:
+    async with scene() as made:
+        made.channel.watch(OTHER)
+        for waits in (WriteTxnMarkersRequest, AddPartitionsToTxnRequest, AlterPartitionRequest):
+            made.other.script[waits] = Reaction.HOLD
+            made.send(waits())
+        await seconds(1)
+        assert len(made.other.held) == 3
+        made.send(update(1))
+        await seconds(5)
+        assert made.answers == [UpdateMetadataResponse()]
+        made.other.release(WriteTxnMarkersResponse())
+        await seconds(0.1)
+        assert made.answers == [UpdateMetadataResponse(), WriteTxnMarkersResponse()]
+        assert not made.silent
+
+
+@in_virtual_time
+async def test_an_answer_that_never_comes_ends_no_connection_but_its_own() -> None:
+    """Each after the time that is set for its kind of request."""
+    async with scene() as made:
+        made.send(update(1))
+        await seconds(1)
+        (orders,) = made.other.connections
+        for waits in (WriteTxnMarkersRequest, AddPartitionsToTxnRequest):
+            made.other.script[waits] = Reaction.HOLD
+            made.send(waits())
+        await seconds(9.9)
+        assert made.answers == [UpdateMetadataResponse()]
+        await seconds(0.2)
+        assert made.answers == [UpdateMetadataResponse(), None, None]
+        made.other.script[AlterPartitionRequest] = Reaction.HOLD
+        made.send(AlterPartitionRequest())
+        await seconds(19.9)
+        assert len(made.answers) == 3
+        await seconds(0.2)
+        assert made.answers[3:] == [None]
+        made.send(update(2))
+        await seconds(1)
+        assert made.answers[4:] == [UpdateMetadataResponse()]
+        assert orders in made.other.connections
+
+
+@in_virtual_time
+async def test_nobody_waits_for_a_broker_that_was_given_up_but_it_is_given_orders() -> None:
+    async with scene() as made:
+        for waits in (WriteTxnMarkersRequest, UpdateMetadataRequest):
+            made.other.script[waits] = Reaction.HOLD
+        made.send(WriteTxnMarkersRequest(), update(1))
+        await seconds(1)
+        made.channel.give_up(OTHER)
+        await seconds(0.01)
+        assert made.answers == [None]
+        made.other.held = [held for held in made.other.held if isinstance(held[3], UpdateMetadataRequest)]
+        made.other.release(UpdateMetadataResponse())
+        await seconds(0.01)
+        assert made.answers == [None, UpdateMetadataResponse()]
+        made.other.script[WriteTxnMarkersRequest] = WriteTxnMarkersResponse()
+        made.send(WriteTxnMarkersRequest())  # It may be back.
+        await seconds(1)
+        assert made.answers == [None, UpdateMetadataResponse(), WriteTxnMarkersResponse()]
+        assert not made.refused
+        assert not made.silent
 
 
 @in_virtual_time

@@ -1,0 +1,191 @@
+"""Transactions on several brokers, one at a time, when something befalls one of them: step by step, in virtual time.
+
+(What becomes of many transactions under any sequence of deaths is in ``test_replicated_transactions``.)
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from coordinator.runtime import partition_for
+from coordinator.transaction.state import TransactionMetadata, TransactionState
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.simulation import requests
+from tests.simulation.cluster_stories import create, simulate, state_of
+from tests.simulation.patient_client import produce_errors
+from tests.simulation.simulated_cluster import ClusterBroker, SimulatedCluster
+from tests.simulation.wire_client import WireClient
+
+REPLICATED: Final[Mapping[str, str]] = {
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+    "transaction.state.log.num.partitions": "3",
+}
+LOG: Final = "__transaction_state"
+T0: Final = TopicPartition("t", 0)
+PATIENCE_SECONDS: Final = 60.0
+
+
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> float:
+    """Wait in virtual time; how long it took."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not condition():
+        assert loop.time() - began < seconds, "it does not happen"
+        await asyncio.sleep(0.01)
+    return loop.time() - began
+
+
+async def make_log(cluster: SimulatedCluster) -> None:
+    """Create the transaction log, by asking for a coordinator as clients do."""
+    client = await cluster[1].client()
+    ask = requests.find_coordinator("anybody", transactional=True)
+    answer = await client.call(ask, requests.FIND_COORDINATOR_VERSION)
+    assert answer.error_code == ErrorCode.NONE
+    await asyncio.sleep(0.5)
+
+
+def log_partition(transactional_id: str) -> TopicPartition:
+    return TopicPartition(LOG, partition_for(transactional_id, int(REPLICATED["transaction.state.log.num.partitions"])))
+
+
+def id_led_by(cluster: SimulatedCluster, broker_id: int) -> str:
+    """A transactional id whose coordinator is this broker."""
+    candidates = (f"id-{number}" for number in range(1_000))
+    return next(name for name in candidates if coordinator_of(cluster, name) is cluster[broker_id])
+
+
+def coordinator_of(cluster: SimulatedCluster, transactional_id: str) -> ClusterBroker:
+    return cluster[state_of(cluster, *log_partition(transactional_id)).leader]
+
+
+def described(broker: ClusterBroker, transactional_id: str) -> TransactionMetadata | ErrorCode:
+    """What the broker's coordinator says of an id."""
+    return broker.running.transaction_coordinator.describe(transactional_id)
+
+
+def state_at(cluster: SimulatedCluster, transactional_id: str) -> TransactionState | ErrorCode:
+    """The state of an id at its coordinator of this moment."""
+    coordinator = coordinator_of(cluster, transactional_id)
+    if coordinator.broker is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    found = described(coordinator, transactional_id)
+    return found if isinstance(found, ErrorCode) else found.state
+
+
+class Producer:
+    """A producer of the first protocol, that does what it is told and repeats nothing."""
+
+    def __init__(self, cluster: SimulatedCluster, transactional_id: str) -> None:
+        self._cluster = cluster
+        self.transactional_id = transactional_id
+        self.producer_id = self.epoch = -1
+        self._sequences: dict[TopicPartition, int] = {}
+
+    async def ask(self, broker: ClusterBroker, request: Message, version: int) -> Any:
+        client = await WireClient.connect(broker.port, answer_within=PATIENCE_SECONDS)
+        try:
+            return await client.call(request, version)
+        finally:
+            client.close()
+
+    async def ask_coordinator(self, request: Message, version: int) -> Any:
+        return await self.ask(coordinator_of(self._cluster, self.transactional_id), request, version)
+
+    async def init(self, *, timeout_ms: int = 60_000) -> ErrorCode:
+        request = requests.init_producer_id(self.transactional_id, timeout_ms=timeout_ms)
+        answer = await self.ask_coordinator(request, requests.INIT_PRODUCER_ID_VERSION)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return ErrorCode(answer.error_code)
+
+    async def add(self, *partitions: TopicPartition) -> set[ErrorCode]:
+        request = requests.add_partitions(self.transactional_id, self.producer_id, self.epoch, partitions)
+        answer = await self.ask_coordinator(request, requests.ADD_PARTITIONS_VERSION)
+        return set(requests.added_partitions(answer).values())
+
+    async def produce(self, partition: TopicPartition, value: bytes) -> set[ErrorCode]:
+        sequence = self._sequences.get(partition, 0)
+        batch = requests.batch(
+            [value], producer_id=self.producer_id, epoch=self.epoch, sequence=sequence, transactional=True
+        )
+        request = requests.produce(partition, batch, transactional_id=self.transactional_id)
+        leader = self._cluster[state_of(self._cluster, *partition).leader]
+        errors = produce_errors(await self.ask(leader, request, requests.PRODUCE_VERSION))
+        self._sequences[partition] = sequence + (errors == {ErrorCode.NONE})
+        return errors
+
+    async def write(self, *partitions: TopicPartition) -> None:
+        """A record to each of them, in the transaction."""
+        assert await self.add(*partitions) == {ErrorCode.NONE}
+        for partition in partitions:
+            assert await self.produce(partition, b"v") == {ErrorCode.NONE}
+
+    async def end(self, *, commit: bool = True) -> ErrorCode:
+        request = requests.end_txn(self.transactional_id, self.producer_id, self.epoch, commit=commit)
+        answer = await self.ask_coordinator(request, requests.END_TXN_VERSION)
+        return ErrorCode(answer.error_code)
+
+
+async def producer_at(cluster: SimulatedCluster, broker_id: int, **settings: int) -> Producer:
+    """One that is initialised, and whose coordinator is this broker."""
+    await make_log(cluster)
+    producer = Producer(cluster, id_led_by(cluster, broker_id))
+    assert await producer.init(**settings) is ErrorCode.NONE
+    return producer
+
+
+def stable_end(cluster: SimulatedCluster, partition: TopicPartition = T0) -> tuple[int, int]:
+    """(last stable offset, high watermark) at the leader."""
+    found = cluster[state_of(cluster, *partition).leader].running.replica_manager.led_partition(partition)
+    assert not isinstance(found, ErrorCode), found
+    assert found.log is not None
+    return found.log.last_stable_offset, found.log.high_watermark
+
+
+def play(story: Callable[[SimulatedCluster], Awaitable[None]], **settings: str) -> None:
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    simulate(story, settings={**REPLICATED, **named})
+
+
+class TestMarkers:
+    def test_one_on_its_way_to_a_broker_that_fell_silent_goes_to_the_next_leader(self) -> None:
+        """The coordinator does not wait until its request has timed out: it is told that the cluster goes on."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            producer = await producer_at(cluster, 2)
+            await create(cluster, "t", (3, 1, 2))
+            await producer.write(T0)
+            assert await producer.end() is ErrorCode.NONE  # Now there is a connection.
+            await until(lambda: state_at(cluster, producer.transactional_id) is TransactionState.COMPLETE_COMMIT)
+            await producer.write(T0)
+            assert cluster[3].process is not None
+            cluster[3].process.pause()
+            assert await producer.end() is ErrorCode.NONE
+            assert state_at(cluster, producer.transactional_id) is TransactionState.PREPARE_COMMIT
+            complete = TransactionState.COMPLETE_COMMIT
+            assert await until(lambda: state_at(cluster, producer.transactional_id) is complete) < 8.0
+            assert state_of(cluster, "t").leader == 1
+
+        play(story)
+
+    def test_a_leader_answers_before_the_coordinator_gives_it_up(self) -> None:
+        """B16: whatever ``request.timeout.ms`` is, REQUEST_TIMED_OUT comes over a connection that lives on."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2, 3))
+            cluster.isolate(2, 3)
+            request = WriteTxnMarkersRequest(markers=[requests.marker(1, 0, [T0], commit=False)])
+            answers: list[Message | None] = []
+            assert cluster[1].process is not None
+            channel = cluster[1].running.transaction_coordinator._markers._channel
+            cluster[1].process.context.run(channel.send, 2, request, answers.append)
+            assert await until(lambda: bool(answers)) < 2.1
+            (answer,) = answers
+            assert isinstance(answer, WriteTxnMarkersResponse), answer
+            assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+        play(story, request_timeout_ms="4000", min_insync_replicas="1")
