@@ -77,7 +77,10 @@ class FrameReader:
         return [view]
 
     def _cut(self, end: int) -> list[memoryview]:
-        scratch, position, spans = self._scratch, 0, []
+        scratch = self._scratch
+        if end > 4 and _SIZE.unpack_from(scratch)[0] == end - 4 <= self._max_size:  # One request, as mostly.
+            return [memoryview(bytearray(scratch[4:end]))]
+        position, spans = 0, []
         while end - position >= 4:
             size = _SIZE.unpack_from(scratch, position)[0]
             if not 0 <= size <= self._max_size:
