@@ -20,7 +20,7 @@ answered for ``request.timeout.ms`` is given up, with all that is under way on i
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from broker.replication.partition import ACKS_ALL
 from broker.storage.partition_log import AppendOrigin
@@ -34,8 +34,8 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import read_header
+from protocol.records.control_records import EndTxnMarker, build_end_txn_marker
+from protocol.records.record_batch import BatchHeader, read_header
 
 if TYPE_CHECKING:
     from broker.replication.replica_manager import ReplicaManager
@@ -48,6 +48,14 @@ DEFAULT_WAIT_MS: Final = 15_000
 def longest_wait_ms(request_timeout_ms: int) -> int:
     """How long a leader waits for a marker to be replicated: half of what a coordinator waits for the answer."""
     return request_timeout_ms // 2
+
+
+class _Built(NamedTuple):
+    """The control batch that each partition gets a copy of, and what is in it."""
+
+    batch: bytearray
+    header: BatchHeader
+    marker: EndTxnMarker
 
 
 class OnOffsetsMarker(Protocol):
@@ -92,6 +100,7 @@ class MarkerWrite:
     def start(self, request: WriteTxnMarkersRequest) -> None:
         """``on_written`` is called once, possibly before this returns."""
         for marker in request.markers:
+            built = self._built(marker)
             result = WritableTxnMarkerResult(producer_id=marker.producer_id)
             self._response.markers.append(result)
             for topic in marker.topics:
@@ -100,37 +109,47 @@ class MarkerWrite:
                 for index in topic.partition_indexes:
                     partition_result = WritableTxnMarkerPartitionResult(partition_index=index)
                     topic_result.partitions.append(partition_result)
-                    self._unfinished += 1
-                    self._write(marker, topic.name, partition_result)
+                    if built is None:
+                        partition_result.error_code = ErrorCode.INVALID_REQUEST
+                    else:
+                        self._unfinished += 1
+                        self._write(marker, built, topic.name, partition_result)
         self._finish_one()
         if self._unfinished:
             self._timer = asyncio.get_running_loop().call_later(self._wait_ms / 1000, self._answer)
 
-    def _write(self, marker: WritableTxnMarker, topic: str, result: WritableTxnMarkerPartitionResult) -> None:
+    def _built(self, marker: WritableTxnMarker) -> _Built | None:
+        """None: there is no such producer."""
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            return None
+        commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
+        batch = build_end_txn_marker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=self._now_ms,
+        )
+        return _Built(batch, read_header(batch), EndTxnMarker(commit=commit, coordinator_epoch=coordinator_epoch))
+
+    def _write(
+        self, marker: WritableTxnMarker, built: _Built, topic: str, result: WritableTxnMarkerPartitionResult
+    ) -> None:
         def settle(error: ErrorCode) -> None:
             if self._unfinished:
                 result.error_code = error
                 self._finish_one()
 
-        if marker.producer_id < 0 or marker.producer_epoch < 0:
-            settle(ErrorCode.INVALID_REQUEST)
-            return
         partition = self._replicas.led_partition((topic, result.partition_index))
         if isinstance(partition, ErrorCode):
             settle(partition)
             return
-        batch = build_end_txn_marker(
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            commit=marker.transaction_result,
-            coordinator_epoch=marker.coordinator_epoch,
-            timestamp=self._now_ms,
-        )
         info = partition.append(
-            memoryview(batch),
-            read_header(batch),
+            bytearray(built.batch),
+            built.header,
             origin=AppendOrigin.COORDINATOR,
             required_acks=ACKS_ALL,
+            marker=built.marker,
             transaction_version=marker.transaction_version,
         )
         if isinstance(info, ErrorCode):
