@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-smoke late-frames bench bench-clients bench-failover mutations spark-test spark-smoke peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke late-frames bench bench-clients bench-failover mutations spark-test spark-smoke peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -42,6 +42,9 @@ check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 
 interop: $(DEV) peers  ## Real clients and Apache Kafka's own tools, all scenarios
 	$(BIN)/python -m pytest -q tests/interop
+
+interop-cluster: $(DEV) peers  ## The same clients against three brokers, every topic with three replicas
+	INTEROP_BROKER=cluster $(BIN)/python -m pytest -q -rs tests/interop
 
 interop-smoke: $(DEV) peers  ## One scenario for each real client
 	$(BIN)/python -m pytest -q tests/interop -m smoke

@@ -1,4 +1,4 @@
-"""The proxy itself: one listening port in front of one broker.
+"""The proxy itself: one listening port in front of each broker, named in their stead by every answer.
 
 Each client connection has a task that takes its frames in order, asks the script, and sends them on over a connection
 of its own to the broker, and a second one that passes the answers back. When the client goes, the broker's side is
@@ -7,7 +7,7 @@ closed, unless a frame is held on it.
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from struct import Struct
 
 from protocol.framing import encode_request, parse_response
@@ -36,30 +36,41 @@ class Stuck(Exception):
 class FrameProxy:
     """Serves between ``start`` and ``stop``; both, and ``deliver_remaining``, belong to one event loop."""
 
-    def __init__(self, broker_port: int, script: Script, *, proxies: Mapping[int, ProxyAddress] | None = None) -> None:
-        self._broker_port = broker_port
+    def __init__(self, broker_ports: Sequence[int], script: Script) -> None:
+        """Of several brokers, a late frame that is not held on a connection finds none: it does not say which."""
+        self._broker_ports = broker_ports
         self._script = script
-        self._other_proxies = proxies or {}
+        self._servers: list[asyncio.Server] = []
+        self._proxies: dict[int, ProxyAddress] = {}
+        """By the port of the broker."""
         self.record = WireRecord()
         self._numbers = itertools.count()
         self._held: dict[int, Upstream] = {}
         """Broker's sides of connections that were cut, by connection number."""
-        self._lanes: dict[str, Upstream] = {}
-        """Connections for late frames and questions of the proxy's own, by sender."""
+        self._lanes: dict[tuple[str, int], Upstream] = {}
+        """Connections for late frames and questions of the proxy's own, by sender and port of the broker."""
 
-    async def start(self, tasks: asyncio.TaskGroup, port: int = 0) -> None:
+    @property
+    def addresses(self) -> list[ProxyAddress]:
+        """Where it listens, once it does."""
+        return list(self._proxies.values())
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Listen. ``tasks`` owns the connections: a fault of the proxy itself ends the group."""
+        for broker_port in self._broker_ports:
+            await self._listen(tasks, broker_port)
 
+    async def _listen(self, tasks: asyncio.TaskGroup, broker_port: int) -> None:
         def accepted(client: Downstream) -> None:
-            tasks.create_task(self._serve(client))
+            tasks.create_task(self._serve(client, broker_port))
 
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Downstream(accepted), _HOST, port)
-        self.address = ProxyAddress(_HOST, self._server.sockets[0].getsockname()[1])
-        self._proxies = {self._broker_port: self.address, **self._other_proxies}
+        server = await asyncio.get_running_loop().create_server(lambda: Downstream(accepted), _HOST)
+        self._servers.append(server)
+        self._proxies[broker_port] = ProxyAddress(_HOST, server.sockets[0].getsockname()[1])
 
     def stop(self) -> None:
-        self._server.close()
+        for server in self._servers:
+            server.close()
         for upstream in (*self._held.values(), *self._lanes.values()):
             upstream.close()
 
@@ -69,10 +80,10 @@ class FrameProxy:
 
     # One connection
 
-    async def _serve(self, client: Downstream) -> None:
+    async def _serve(self, client: Downstream, broker_port: int) -> None:
         number = next(self._numbers)
         try:
-            upstream = await connect(self._broker_port)
+            upstream = await connect(broker_port)
         except OSError:
             client.cut()
             return
@@ -134,7 +145,8 @@ class FrameProxy:
 
     async def _arrive(self, late: LateFrame) -> memoryview | None:
         if late.held_on is None:
-            return await (await self._lane(late.sender)).send(late.frame)
+            (broker_port,) = self._broker_ports
+            return await (await self._lane(late.sender, broker_port)).send(late.frame)
         upstream = self._held[late.held_on]
         answer = await upstream.send(late.frame)
         upstream.close()
@@ -142,9 +154,13 @@ class FrameProxy:
 
     async def _completed(self, transactional_id: str) -> None:
         """Wait until no transaction of the id is being completed, so that what comes next meets one definite state."""
+        for broker_port in self._broker_ports:  # Only the coordinator has a state to tell.
+            await self._completed_at(broker_port, transactional_id)
+
+    async def _completed_at(self, broker_port: int, transactional_id: str) -> None:
         question = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         for _ in range(_MOST_QUESTIONS):
-            answer = await self._ask(transactional_id, question, 0)
+            answer = await self._ask(transactional_id, broker_port, question, 0)
             _, described = parse_response(DescribeTransactionsResponse, 0, answer)
             if described.transaction_states[0].transaction_state not in _BEING_COMPLETED:
                 return
@@ -152,19 +168,19 @@ class FrameProxy:
 
     async def _round_trips(self, count: int) -> None:
         for _ in range(count):
-            await self._ask("", ApiVersionsRequest(), 0)
+            await self._ask("", self._broker_ports[0], ApiVersionsRequest(), 0)
 
-    async def _ask(self, sender: str, question: Message, version: int) -> memoryview:
+    async def _ask(self, sender: str, broker_port: int, question: Message, version: int) -> memoryview:
         frame = b"".join(encode_request(0, "frame-proxy", question, version))
-        answer = await (await self._lane(sender)).send(frame[_SIZE.size :])
+        answer = await (await self._lane(sender, broker_port)).send(frame[_SIZE.size :])
         if answer is None:
             raise ConnectionError("the broker closed the proxy's own connection")
         return answer
 
-    async def _lane(self, sender: str) -> Upstream:
-        lane = self._lanes.get(sender)
+    async def _lane(self, sender: str, broker_port: int) -> Upstream:
+        lane = self._lanes.get((sender, broker_port))
         if lane is None or not lane.is_open:
-            lane = self._lanes[sender] = await connect(self._broker_port)
+            lane = self._lanes[sender, broker_port] = await connect(broker_port)
         return lane
 
 

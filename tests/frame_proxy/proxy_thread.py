@@ -13,10 +13,14 @@ _SECONDS = 120.0
 
 
 class ProxyThread:
-    """A context manager; ``address`` is ``host:port`` inside it. A failure of the proxy is raised at its end."""
+    """A context manager. A failure of the proxy is raised at its end.
+
+    ``address`` inside it is ``host:port``, or several of them with commas, as of the broker or brokers behind it.
+    """
 
     def __init__(self, broker_address: str, script: Script | None = None) -> None:
-        self._proxy = FrameProxy(int(broker_address.rpartition(":")[2]), script or ForwardEverything())
+        ports = [int(each.rpartition(":")[2]) for each in broker_address.split(",")]
+        self._proxy = FrameProxy(ports, script or ForwardEverything())
         self._thread = threading.Thread(target=self._run, name="frame proxy")
         self._decided = threading.Event()
         self._failure: BaseException | None = None
@@ -41,8 +45,7 @@ class ProxyThread:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             await self._proxy.start(tasks)
-            host, port = self._proxy.address
-            self.address = f"{host}:{port}"
+            self.address = ",".join(f"{host}:{port}" for host, port in self._proxy.addresses)
             self._decided.set()
             await self._stopped.wait()
             self._proxy.stop()

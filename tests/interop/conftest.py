@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.broker_under_test import broker_process
+from tests.interop.broker_under_test import BROKER, broker_process
 from tests.interop.drivers.kafka_tools import KafkaTools
 from tests.interop.drivers.program import Kcat, Program, lacking_peer
 from tests.processes import BrokerProcess
@@ -49,6 +49,8 @@ def toolchain(request: pytest.FixtureRequest) -> None:
     callspec = getattr(request.node, "callspec", None)
     client = callspec.params.get("client") if callspec else None
     lacking = client.lacking() if isinstance(client, Program | Kcat) else None
+    if not lacking and BROKER == "cluster":
+        lacking = lacking_peer("kafka-3.9", "java")  # ZooKeeper's jars.
     if not lacking:
         needed = _NEEDED.get(request.node.path.stem)
         lacking = lacking_peer(*needed) if needed else lacking

@@ -12,10 +12,14 @@ from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import FetchedRecords, PartitionLog
 from protocol.records.record_batch import iter_batches, iter_records
 from protocol.topic_partition import TopicPartition
+from tests.interop.broker_under_test import needs_one_broker
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch
 from tests.processes import KAFKA_4, BrokerProcess, KafkaProcess, OncelogProcess, class_path
 
+pytestmark = needs_one_broker(
+    "it starts brokers of its own, whose files it reads; replicas are compared by tests/faults"
+)
 SMALL_FILES = ["log.segment.bytes=16384", "log.index.interval.bytes=512", "num.partitions=2"]
 COMPLAINTS = ("Mismatches", "mismatch", "out of order", "invalid bytes", "not be found", "Exception", "corrupt")
 SENT = [f"value-{number}" for number in range(300)]

@@ -18,9 +18,11 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.frame_proxy.exchange import Request
 from tests.frame_proxy.proxy import FrameProxy
 from tests.frame_proxy.script import FORWARD, Action, Cut, Delay, ForwardEverything, LateFrame, Script
+from tests.interop.broker_under_test import needs_one_broker
 from tests.processes import BrokerProcess
 
 _SECONDS = 20.0
+pytestmark = needs_one_broker("about the proxy, in front of one")
 
 
 class OneFault(ForwardEverything):
@@ -55,9 +57,10 @@ class OneFault(ForwardEverything):
 @asynccontextmanager
 async def proxied(broker: BrokerProcess, script: Script) -> AsyncIterator[tuple[FrameProxy, Address]]:
     async with asyncio.timeout(_SECONDS), asyncio.TaskGroup() as tasks:
-        proxy = FrameProxy(int(broker.address.rpartition(":")[2]), script)
+        proxy = FrameProxy([int(broker.address.rpartition(":")[2])], script)
         await proxy.start(tasks)
-        yield proxy, Address(*proxy.address)
+        (address,) = proxy.addresses
+        yield proxy, Address(*address)
         proxy.stop()
 
 

@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interop.broker_under_test import TRANSACTION_VERSION
+from tests.interop.broker_under_test import TRANSACTION_VERSION, needs_one_broker
 from tests.interop.late_frames.client import VERSION_1, VERSION_2, PhasedClient
 from tests.interop.late_frames.experiment import run
 from tests.processes import BrokerProcess
 
 Name = Callable[[str], str]
 SEED = 1
+pytestmark = needs_one_broker("equal seeds give equal runs only where one broker orders all frames")
 
 
 @pytest.mark.skipif(TRANSACTION_VERSION < 2, reason="this broker does not offer version 2")

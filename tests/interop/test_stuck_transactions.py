@@ -2,20 +2,24 @@
 
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import pytest
 from confluent_kafka import Producer
 
 from protocol.topic_partition import TopicPartition
 from tests.command import Oncelog
+from tests.interop.broker_under_test import BROKER
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import TIMEOUT_SECONDS
 from tests.interop.drivers.kafka_tools import KafkaTools
 from tests.interop.drivers.transaction_tools import Hanging, OncelogTxn, TransactionsCommand, TransactionTool
 from tests.interop.stuck_transactions import WITHOUT_VERIFICATION, held_back, write_hanging_transaction
-from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
+from tests.processes import BrokerProcess, ClusterProcess, KafkaProcess, OncelogProcess
 
 Name = Callable[[str], str]
+Kind: TypeAlias = type[OncelogProcess] | type[ClusterProcess] | type[KafkaProcess]
+CARELESS: list[Kind] = [ClusterProcess] if BROKER == "cluster" else [OncelogProcess, KafkaProcess]
 
 
 @pytest.fixture(params=["TransactionsCommand", "oncelog-txn"])
@@ -23,13 +27,11 @@ def tool(request: pytest.FixtureRequest, kafka_tools: KafkaTools) -> Transaction
     return TransactionsCommand(kafka_tools) if request.param == "TransactionsCommand" else OncelogTxn()
 
 
-@pytest.fixture(scope="module", params=[OncelogProcess, KafkaProcess], ids=lambda kind: kind.name)
-def careless(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OncelogProcess | KafkaProcess]:
+@pytest.fixture(scope="module", params=CARELESS, ids=lambda kind: kind.name)
+def careless(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that believes its clients, on which transactions can hang."""
-    kind: type[OncelogProcess] | type[KafkaProcess] = request.param
-    with kind(tmp_path_factory.mktemp("careless"), [WITHOUT_VERIFICATION]) as broker:
+    kind: Kind = request.param
+    with kind(tmp_path_factory.mktemp("careless"), settings=[WITHOUT_VERIFICATION]) as broker:
         yield broker
 
 

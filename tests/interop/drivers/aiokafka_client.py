@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from tests.interop.broker_under_test import REPLICATION_FACTOR
 from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, Consumed
 
 
@@ -37,7 +38,7 @@ class AioKafka:
             admin = AIOKafkaAdminClient(bootstrap_servers=address)
             await admin.start()
             try:
-                await admin.create_topics([NewTopic(topic, partitions, 1)])
+                await admin.create_topics([NewTopic(topic, partitions, REPLICATION_FACTOR)])
             finally:
                 await admin.close()
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.interop.broker_under_test import REPLICATION_FACTOR
 from tests.interop.drivers.deadline import Deadline
 from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, Consumed
 
@@ -31,7 +32,7 @@ class ConfluentKafka:
 
     def create_topic(self, address: str, topic: str, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": address})
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT_SECONDS)
+        admin.create_topics([NewTopic(topic, partitions, REPLICATION_FACTOR)])[topic].result(TIMEOUT_SECONDS)
 
     def produce(self, address: str, topic: str, values: Sequence[str], *, compression: str = "none") -> None:
         settings = {"enable.idempotence": True, "compression.type": compression, "linger.ms": 5}

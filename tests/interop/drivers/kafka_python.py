@@ -10,6 +10,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
+from tests.interop.broker_under_test import REPLICATION_FACTOR
 from tests.interop.drivers.deadline import Deadline
 from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, Consumed
 
@@ -26,7 +27,7 @@ class KafkaPython:
     def create_topic(self, address: str, topic: str, partitions: int) -> None:
         admin = KafkaAdminClient(bootstrap_servers=address)
         try:
-            admin.create_topics([NewTopic(topic, partitions, 1)])
+            admin.create_topics([NewTopic(topic, partitions, REPLICATION_FACTOR)])
         finally:
             admin.close()
 

@@ -12,6 +12,7 @@ from clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMetadata, Co
 from clients.errors import ClientError
 from clients.producer import Producer, ProducerConfig
 from protocol.topic_partition import TopicPartition
+from tests.interop.broker_under_test import REPLICATION_FACTOR
 from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, Consumed
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction
 
@@ -58,7 +59,7 @@ class OncelogClient:
         async def work() -> None:
             async with Admin(address, rng=Random()) as admin:
                 outcomes = await admin.create_topics(
-                    [NewTopic(name=topic, partitions=partitions, replication_factor=1)]
+                    [NewTopic(name=topic, partitions=partitions, replication_factor=REPLICATION_FACTOR)]
                 )
                 assert outcomes == {topic: None}, outcomes
 

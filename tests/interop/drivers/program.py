@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.interop.broker_under_test import REPLICATION_FACTOR
 from tests.interop.drivers.deadline import Deadline
 from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, Consumed
 from tests.processes import PEERS, class_path
@@ -75,7 +76,7 @@ class Program:
         raise NotImplementedError
 
     def create_topic(self, address: str, topic: str, partitions: int) -> None:
-        self.call("create", address, topic, partitions)
+        self.call("create", address, topic, partitions, REPLICATION_FACTOR)
 
     def produce(self, address: str, topic: str, values: Sequence[str], *, compression: str = "none") -> None:
         self.call("produce", address, topic, compression, lines=values)

@@ -29,7 +29,7 @@ public final class InteropClient {
     public static void main(String[] words) throws Exception {
         String address = words[1];
         switch (words[0]) {
-            case "create": create(address, words[2], Integer.parseInt(words[3])); break;
+            case "create": create(address, words[2], Integer.parseInt(words[3]), Short.parseShort(words[4])); break;
             case "produce": produce(address, words[2], words[3]); break;
             case "consume": consume(address, words[2], Integer.parseInt(words[3]), words[4]); break;
             case "group": group(address, words[2], words[3], Integer.parseInt(words[4])); break;
@@ -51,11 +51,11 @@ public final class InteropClient {
         return new BufferedReader(new InputStreamReader(System.in)).lines().collect(Collectors.toList());
     }
 
-    private static void create(String address, String topic, int partitions) throws Exception {
+    private static void create(String address, String topic, int partitions, short replicas) throws Exception {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", address);
         try (Admin admin = Admin.create(settings)) {
-            admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get();
+            admin.createTopics(List.of(new NewTopic(topic, partitions, replicas))).all().get();
         }
     }
 

@@ -2,7 +2,7 @@
 const { CompressionTypes, Kafka, logLevel } = require('kafkajs')
 
 const [verb, address, ...words] = process.argv.slice(2)
-const kafka = new Kafka({ clientId: 'interop', brokers: [address], logLevel: logLevel.ERROR })
+const kafka = new Kafka({ clientId: 'interop', brokers: address.split(','), logLevel: logLevel.ERROR })
 const input = () => require('fs').readFileSync(0, 'utf8').split('\n').filter((line) => line)
 const text = (buffer) => (buffer === null ? 'null' : buffer.toString())
 const print = (prefix, partition, message) =>
@@ -10,10 +10,11 @@ const print = (prefix, partition, message) =>
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds))
 const message = (value) => ({ key: value, value })
 
-async function create(topic, partitions) {
+async function create(topic, partitions, replicationFactor) {
   const admin = kafka.admin()
   await admin.connect()
-  await admin.createTopics({ topics: [{ topic, numPartitions: Number(partitions), replicationFactor: 1 }] })
+  const [numPartitions, replicas] = [partitions, replicationFactor].map(Number)
+  await admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: replicas }] })
   await admin.disconnect()
 }
 
