@@ -21,6 +21,7 @@ import uvloop
 
 from clients.connection import Address, connect
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from tests.benchmarks import default_clients
 from tests.benchmarks.produce_prober import ProduceProber, View
 from tests.processes import ClusterProcess
 
@@ -28,6 +29,10 @@ TOPIC: Final = "failover"
 PARTITIONS: Final = 100
 BROKERS: Final = 3
 _BEAT_SECONDS: Final = 0.5
+_CLOSE_BEAT_SECONDS: Final = 0.2
+_QUIET_BEAT_SECONDS: Final = 10.0
+_BEFORE_SECONDS: Final = 1.5
+_AFTER_SECONDS: Final = 1.5
 _SETTLE_SECONDS: Final = 120.0
 _RECOVERY_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
@@ -137,21 +142,77 @@ async def kill_leaders(directory: Path, repetitions: int) -> None:
     async with running_cluster(directory, partitions=PARTITIONS) as cluster:
         for repetition in range(repetitions):
             view = await cluster.settle()
-            with_controller = repetition % 3 == 2
-            others = sorted({1, 2, 3} - {view.controller_id})
-            victim = view.controller_id if with_controller else others[repetition % 2]
+            victim, role = _victim(view, repetition)
             affected = [p for p, leader in view.leaders.items() if leader == victim]
             process_id = await cluster.process_id(victim)
             started = asyncio.get_running_loop().time()
             os.kill(process_id, signal.SIGKILL)
             seconds = await cluster.until_accepted(affected, started, not_by=victim)
-            role = "controller" if with_controller else "leader"
             report(f"kill -9 of broker {victim} ({role}), {len(affected)} partitions", seconds)
-            (of_controllers if with_controller else everything).extend(seconds)
+            (of_controllers if role == "controller" else everything).extend(seconds)
             await cluster.verb("start", victim)
     report("kill -9, all: wanted p50 <= 300 ms, p99 <= 1 s", everything + of_controllers)
     report("  of leaders that are no controllers", everything)
     report("  of controllers", of_controllers)
+
+
+async def pause_leaders(directory: Path, repetitions: int) -> None:
+    """SIGSTOP of a leader, the controller every third time."""
+    everything: list[float] = []
+    async with running_cluster(directory, partitions=PARTITIONS) as cluster:
+        for repetition in range(repetitions):
+            view = await cluster.settle()
+            victim, role = _victim(view, repetition)
+            affected = [p for p, leader in view.leaders.items() if leader == victim]
+            process_id = await cluster.process_id(victim)
+            started = asyncio.get_running_loop().time()
+            os.kill(process_id, signal.SIGSTOP)
+            try:
+                seconds = await cluster.until_accepted(affected, started, not_by=victim)
+            finally:
+                os.kill(process_id, signal.SIGCONT)
+            report(f"SIGSTOP of broker {victim} ({role}), {len(affected)} partitions", seconds)
+            everything += seconds
+    report("SIGSTOP, all: wanted max <= 3 s", everything)
+
+
+async def shut_leaders_down(directory: Path, repetitions: int) -> None:
+    """SIGTERM of a broker that leads everything, under the eyes of the prober and of two default clients."""
+    async with running_cluster(directory, partitions=PARTITIONS, led_by=1) as cluster:
+        for _ in range(repetitions):
+            await cluster.settle()
+            cluster.prober.beat_seconds = _CLOSE_BEAT_SECONDS
+            cluster.prober.hurry()
+            await asyncio.sleep(_BEFORE_SECONDS)
+            started = asyncio.get_running_loop().time()
+            await cluster.verb("stop", 1)
+            await asyncio.sleep(_AFTER_SECONDS)
+            report("SIGTERM, 100 partitions, prober: wanted <= 250 ms", [cluster.prober.longest_stall(started)])
+            await cluster.verb("start", 1)
+        cluster.prober.beat_seconds = _QUIET_BEAT_SECONDS
+        for name, client in (("confluent-kafka", default_clients.confluent), ("our client", default_clients.ours)):
+            for _ in range(repetitions):
+                await cluster.settle()
+                stop = asyncio.Event()
+                async with asyncio.TaskGroup() as group:
+                    writing = group.create_task(client(cluster.address, TOPIC, PARTITIONS, stop))
+                    await asyncio.sleep(_BEFORE_SECONDS)
+                    await cluster.verb("stop", 1)
+                    await asyncio.sleep(_AFTER_SECONDS)
+                    stop.set()
+                seen = writing.result()
+                report(f"SIGTERM, {name}: {len(seen.errors)} errors", seen.seconds)
+                for error in sorted(set(seen.errors)):
+                    print(f"    {seen.errors.count(error)} times {error}")
+                await cluster.verb("start", 1)
+
+
+def _victim(view: View, repetition: int) -> tuple[int, str]:
+    """Whom to strike, and what it is: the controller every third time."""
+    if repetition % 3 == 2:
+        return view.controller_id, "controller"
+    others = sorted(set(range(1, BROKERS + 1)) - {view.controller_id})
+    return others[repetition % 2], "leader"
 
 
 def report(what: str, seconds: Sequence[float]) -> None:
@@ -165,6 +226,8 @@ def report(what: str, seconds: Sequence[float]) -> None:
 
 MEASUREMENTS: Final[dict[str, Callable[[Path, int], Awaitable[None]]]] = {
     "kill": kill_leaders,
+    "pause": pause_leaders,
+    "shutdown": shut_leaders_down,
 }
 
 

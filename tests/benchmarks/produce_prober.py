@@ -64,10 +64,10 @@ class ProduceProber:
     def __init__(
         self, addresses: Mapping[int, Address], topic: str, partitions: int, *, beat_seconds: float, size: int = 100
     ) -> None:
-        """``beat_seconds``: from one record of a partition to its next."""
+        """``beat_seconds``: from one record of a partition to its next; it may be changed meanwhile."""
         self._brokers = {broker_id: _Broker(address) for broker_id, address in addresses.items()}
         self._topic = topic
-        self._beat_seconds = beat_seconds
+        self.beat_seconds = beat_seconds
         self._leaders = {partition: _Leader() for partition in range(partitions)}
         batch = build_batch([NewRecord(timestamp=_TIMESTAMP_MS, key=None, value=bytes(size))])
         self._requests = {partition: _produce(topic, partition, batch) for partition in range(partitions)}
@@ -110,17 +110,22 @@ class ProduceProber:
                 found = accepted
         return found
 
+    def longest_stall(self, since: float) -> float:
+        """The most seconds that a record took which was answered after a moment."""
+        late = [a.ended - a.began for accepted in self.accepted.values() for a in accepted if a.ended > since]
+        return max(late)
+
     # Partitions
 
     async def _probe(self, partition: int) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(self._beat_seconds * partition / len(self._leaders))
+        await asyncio.sleep(self.beat_seconds * partition / len(self._leaders))
         while True:
             began = loop.time()
             while not await self._try(partition):
                 pass
             self.accepted[partition].append(Accepted(began, loop.time(), self._leaders[partition].broker_id))
-            rest = began + self._beat_seconds - loop.time()
+            rest = began + self.beat_seconds - loop.time()
             if rest > 0:
                 try:
                     async with asyncio.timeout(rest):
@@ -137,6 +142,7 @@ class ProduceProber:
             return False
         try:
             future = broker.connection.send(self._requests[partition], ProduceResponse, at_most=12)
+            future.add_done_callback(_look_away)
             while not future.done():
                 await asyncio.wait([future], timeout=_PATIENCE_SECONDS)
                 if not future.done():
@@ -210,6 +216,12 @@ def _learn(leader: _Leader, broker_id: int, epoch: int) -> bool:
         return False
     leader.broker_id, leader.epoch = broker_id, epoch
     return True
+
+
+def _look_away(answer: "asyncio.Future[ProduceResponse]") -> None:
+    """Also when nobody waits for it any more."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _produce(topic: str, partition: int, batch: bytearray) -> ProduceRequest:
