@@ -97,6 +97,7 @@ def views(cluster: SimulatedCluster) -> dict[int, Any]:
 
 def assert_agreement(cluster: SimulatedCluster) -> None:
     """One controller, and every broker that runs knows the same."""
+    assert len(cluster.controllers) == 1, f"they reign: {cluster.controllers}"
     (reigning,) = cluster.controllers
     known = views(cluster)
     assert all(view == known[reigning] for view in known.values()), known

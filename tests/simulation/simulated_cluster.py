@@ -14,6 +14,7 @@ from broker.server import Broker
 from broker.storage.disk import Disk
 from broker.store_choice import OnFailure
 from coordinator.metadata_store.store import MetadataStore
+from protocol.topic_partition import TopicPartition
 from tests.simulation.sim_zookeeper import Direction, SimStore, SimZooKeeper
 from tests.simulation.simulated_broker import SimulatedBroker
 from tests.simulation.virtual_loop import VirtualLoop
@@ -64,6 +65,10 @@ class ClusterBroker(SimulatedBroker):
     def running(self) -> Broker:
         assert self.broker is not None, f"broker {self.broker_id} does not run"
         return self.broker
+
+    def content(self, partition: TopicPartition) -> bytes:
+        """The bytes of a replica that has one segment."""
+        return self.disk.read(f"/data/{partition}/{0:020d}.log")
 
     def kill(self) -> None:
         """kill -9."""

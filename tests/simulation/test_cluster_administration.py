@@ -27,6 +27,7 @@ from protocol.messages.incremental_alter_configs import (
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
+from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import (
     NOTICED_SECONDS,
     assert_agreement,
@@ -34,15 +35,10 @@ from tests.simulation.cluster_stories import (
     simulate,
     state_of,
 )
-from tests.simulation.requests import batch, produce
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
-from tests.simulation.wire_client import NoAnswer, WireClient
 
-PRODUCE_VERSION = 9
 T0 = TopicPartition("t", 0)
 LOOK_SECONDS = 0.01
-RETRY_SECONDS = 0.02
-MOST_ATTEMPTS = 1_000
 
 
 async def ask(broker: ClusterBroker, request: Message, version: int) -> Any:
@@ -68,66 +64,11 @@ def replica(broker: ClusterBroker, partition: TopicPartition = T0) -> Partition:
     return found
 
 
-def content(broker: ClusterBroker, partition: TopicPartition = T0) -> bytes:
-    """The bytes of a replica's only segment."""
-    return broker.disk.read(f"/data/{partition}/{0:020d}.log")
-
-
-class Writer:
-    """Writes numbered records to one partition with acks=all, each until it is acknowledged, wherever the leader is."""
-
-    def __init__(self, cluster: SimulatedCluster, partition: TopicPartition = T0) -> None:
-        self._cluster = cluster
-        self._partition = partition
-        self._client: WireClient | None = None
-        self._client_of = -1
-        self.acknowledged: list[bytes] = []
-        self.times: list[float] = []
-
-    async def write(self, count: int) -> None:
-        for _ in range(count):
-            await self._write(b"<%d>" % len(self.acknowledged))
-
-    async def _write(self, value: bytes) -> None:
-        for _ in range(MOST_ATTEMPTS):
-            if await self._try(value):
-                self.acknowledged.append(value)
-                self.times.append(self._cluster.loop.time())
-                return
-            await asyncio.sleep(RETRY_SECONDS)
-        raise AssertionError(f"{value!r} is not taken")
-
-    async def _try(self, value: bytes) -> bool:
-        leader = state_of(self._cluster, self._partition.topic, self._partition.partition).leader
-        try:
-            if self._client is None or self._client.closed or self._client_of != leader:
-                self._client = await WireClient.connect(self._cluster[leader].port, answer_within=1.0)
-                self._client_of = leader
-            answer = await self._client.call(produce(self._partition, batch([value])), PRODUCE_VERSION)
-        except NoAnswer:
-            self._client = None
-            return False
-        code: int = answer.responses[0].partition_responses[0].error_code
-        return code == ErrorCode.NONE
-
-    def longest_stall(self) -> float:
-        return max(later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False))
-
-
-def assert_nothing_is_lost(writer: Writer, broker: ClusterBroker) -> None:
-    """Every acknowledged record is there, in order. It may be there twice, as these writers are not idempotent."""
-    data = content(broker)
-    position = 0
-    for value in writer.acknowledged:
-        position = data.find(value, position)
-        assert position >= 0, f"{value!r} is lost"
-
-
 class TestMoves:
     def test_a_partition_moves_with_all_that_it_holds_while_it_is_written_to(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2))
-            writer = Writer(cluster)
+            writer = AcknowledgedWriter(cluster, T0)
             await writer.write(20)
             target = ReassignablePartition(partition_index=0, replicas=[3])
             request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[target])])
@@ -137,7 +78,7 @@ class TestMoves:
             await writer.write(20)
             await until(lambda: state_of(cluster, "t").isr == (3,))
             await writer.write(20)
-            assert_nothing_is_lost(writer, cluster[3])
+            writer.assert_nothing_is_lost(cluster[3].content(T0))
             listed = await ask(cluster[1], ListPartitionReassignmentsRequest(topics=None), 0)
             assert listed.topics == []
             await until(lambda: not any(b.disk.exists(f"/data/t-0/{0:020d}.log") for b in (cluster[1], cluster[2])))
@@ -156,7 +97,7 @@ class TestMoves:
             listed = await ask(cluster[1], ListPartitionReassignmentsRequest(topics=None), 0)
             (moving,) = listed.topics[0].partitions
             assert (moving.replicas, moving.adding_replicas, moving.removing_replicas) == ([2, 3, 1], [3], [1])
-            await Writer(cluster).write(5)
+            await AcknowledgedWriter(cluster, T0).write(5)
             target.replicas = None
             assert (await ask(cluster[1], request, 0)).responses[0].partitions[0].error_code == ErrorCode.NONE
             assert (await ask(cluster[1], ListPartitionReassignmentsRequest(topics=None), 0)).topics == []
@@ -172,7 +113,7 @@ class TestLeadership:
     def test_a_stopped_broker_hands_its_partitions_over_without_a_pause(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2, 1, 3))
-            writer = Writer(cluster)
+            writer = AcknowledgedWriter(cluster, T0)
             writing = asyncio.ensure_future(writer.write(400))  # noqa: TID251
             await asyncio.sleep(0.2)
             began = cluster.loop.time()
@@ -182,7 +123,7 @@ class TestLeadership:
             assert writer.longest_stall() < 0.25
             state = state_of(cluster, "t")
             assert (state.leader, 2 in state.isr) == (1, False)
-            assert_nothing_is_lost(writer, cluster[1])
+            writer.assert_nothing_is_lost(cluster[1].content(T0))
             assert cluster.ensemble.tree.get(paths.broker(2)) is None
             assert_agreement(cluster)
 
@@ -201,7 +142,7 @@ class TestLeadership:
     def test_all_brokers_stop_one_after_the_other_and_start_again(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3))
-            writer = Writer(cluster)
+            writer = AcknowledgedWriter(cluster, T0)
             await writer.write(10)
             for broker_id in (1, 2, 3):
                 await cluster[broker_id].stop()
@@ -209,7 +150,7 @@ class TestLeadership:
                 await cluster[broker_id].start()
             await writer.write(10)
             await until(lambda: len(state_of(cluster, "t").isr) == 3)
-            assert_nothing_is_lost(writer, cluster[3])
+            writer.assert_nothing_is_lost(cluster[3].content(T0))
             assert_agreement(cluster)
 
         simulate(story)
@@ -226,7 +167,7 @@ class TestLeadership:
             answer = await ask(cluster[1], request, 1)
             assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
             assert state_of(cluster, "t").leader == 2
-            await Writer(cluster).write(3)
+            await AcknowledgedWriter(cluster, T0).write(3)
             assert_agreement(cluster)
 
         simulate(story)
@@ -253,7 +194,7 @@ class TestLeadership:
             await cluster.start()
             await asyncio.sleep(1.0)
             for index in range(3):
-                await Writer(cluster, TopicPartition("t", index)).write(2)
+                await AcknowledgedWriter(cluster, TopicPartition("t", index)).write(2)
             assert_agreement(cluster)
 
         simulate(story)
@@ -263,15 +204,15 @@ class TestLeadership:
 
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2, 1, 3), (2, 1, 3))
-            writer = Writer(cluster)
+            writer = AcknowledgedWriter(cluster, T0)
             await writer.write(5)
             cluster[2].disk.fail("append", f"/t-1/{0:020d}.log")
-            await Writer(cluster, TopicPartition("t", 1))._try(b"lost")
+            await AcknowledgedWriter(cluster, TopicPartition("t", 1)).try_to_write(b"lost")
             assert cluster[2].running.failure.done()
             await cluster[2].stop()
             assert {state_of(cluster, "t", index).leader for index in (0, 1)} == {1}
             await writer.write(5)
-            assert_nothing_is_lost(writer, cluster[1])
+            writer.assert_nothing_is_lost(cluster[1].content(T0))
             assert_agreement(cluster)
 
         simulate(story)
@@ -283,7 +224,7 @@ class TestSuspects:
 
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3))
-            rng, writer = random.Random(11), Writer(cluster)
+            rng, writer = random.Random(11), AcknowledgedWriter(cluster, T0)
             writing = asyncio.ensure_future(writer.write(3_000))  # noqa: TID251
             for _ in range(1_000):
                 accuser, accused = rng.sample([1, 2, 3], 2)
@@ -295,8 +236,8 @@ class TestSuspects:
             assert_agreement(cluster)
             assert len(state_of(cluster, "t").isr) == 3
             assert state_of(cluster, "t").leader_epoch > 100
-            await until(lambda: len({content(broker) for broker in cluster.alive}) == 1)
-            assert_nothing_is_lost(writer, cluster[1])
+            await until(lambda: len({broker.content(T0) for broker in cluster.alive}) == 1)
+            writer.assert_nothing_is_lost(cluster[1].content(T0))
 
         simulate(story)
 
@@ -305,7 +246,7 @@ class TestTopics:
     def test_a_topic_is_deleted_also_from_a_broker_that_was_away(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3), (3, 2, 1))
-            await Writer(cluster).write(5)
+            await AcknowledgedWriter(cluster, T0).write(5)
             cluster[3].kill()
             await asyncio.sleep(2 * SESSION_SECONDS)
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1_000)
@@ -327,7 +268,7 @@ class TestTopics:
             await asyncio.sleep(0.1)
             assert {state_of(cluster, "t", index).leader for index in range(6)} == {1, 2, 3}
             for index in range(6):
-                await Writer(cluster, TopicPartition("t", index)).write(2)
+                await AcknowledgedWriter(cluster, TopicPartition("t", index)).write(2)
             assert_agreement(cluster)
 
         simulate(story)

@@ -1,0 +1,97 @@
+"""A producer that writes numbered records with acks=all, each until it is acknowledged, wherever the leader is."""
+
+import asyncio
+
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProduceRequest
+from protocol.topic_partition import TopicPartition
+from tests.simulation.cluster_stories import state_of
+from tests.simulation.requests import batch, produce
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.wire_client import NoAnswer, WireClient
+
+PRODUCE_VERSION = 9
+RETRY_SECONDS = 0.02
+MOST_ATTEMPTS = 20_000
+
+
+class AcknowledgedWriter:
+    """Writes to one partition, outside of every process. Records may be there twice: it is not idempotent."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        partition: TopicPartition,
+        *,
+        pause: float = RETRY_SECONDS,
+        answer_within: float = 1.0,
+    ) -> None:
+        """``pause``: seconds between two records."""
+        self._cluster = cluster
+        self.partition = partition
+        self._pause = pause
+        self._answer_within = answer_within
+        self._client: WireClient | None = None
+        self._stopped = False
+        self.acknowledged: list[bytes] = []
+        self.times: list[float] = []
+
+    async def run(self) -> None:
+        """Write until told to stop."""
+        while not self._stopped:
+            await self.write(1)
+            await asyncio.sleep(self._pause)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    async def write(self, count: int) -> None:
+        for _ in range(count):
+            await self._write(b"<%d>" % len(self.acknowledged))
+
+    async def _write(self, value: bytes) -> None:
+        for _ in range(MOST_ATTEMPTS):
+            if await self.try_to_write(value):
+                self.acknowledged.append(value)
+                self.times.append(self._cluster.loop.time())
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+        raise AssertionError(f"{value!r} is not taken by {self.partition}")
+
+    async def try_to_write(self, value: bytes) -> bool:
+        try:
+            client = await self._connection()
+            answer = None if client is None else await client.call(self._request(value), PRODUCE_VERSION)
+        except NoAnswer:
+            answer = None
+        if answer is None or answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
+            self._leave()
+            return False
+        return True
+
+    async def _connection(self) -> WireClient | None:
+        """To whom it knows as the leader: that may be one that is replaced already, as long as it makes no mistakes."""
+        if self._client is None or self._client.closed:
+            leader = state_of(self._cluster, self.partition.topic, self.partition.partition).leader
+            if leader < 0:
+                return None
+            self._client = await WireClient.connect(self._cluster[leader].port, answer_within=self._answer_within)
+        return self._client
+
+    def _request(self, value: bytes) -> ProduceRequest:
+        return produce(self.partition, batch([value]))
+
+    def _leave(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def longest_stall(self) -> float:
+        return max(later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False))
+
+    def assert_nothing_is_lost(self, log: bytes) -> None:
+        """Every acknowledged record is in the log, in order."""
+        position = 0
+        for value in self.acknowledged:
+            position = log.find(value, position)
+            assert position >= 0, f"{value!r} is lost in {self.partition}"
