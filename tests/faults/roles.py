@@ -1,12 +1,16 @@
 """Who does what in the cluster at the moment, as its brokers tell: so that a fault can strike where it hurts."""
 
+import asyncio
 from random import Random
+from typing import Final
 
 from clients.admin.admin import Admin
 from clients.admin.topics import PartitionDescription, TopicDescription
 from clients.cluster import Coordinator
 from clients.errors import Refusal
 from protocol.topic_partition import TopicPartition
+
+_LOOK_SECONDS: Final = 0.1
 
 
 class NobodyKnown(Exception):
@@ -63,3 +67,23 @@ class Roles:
         if found is None:
             raise NobodyKnown("there is no controller")
         return found
+
+    async def out_of_sync(self) -> list[TopicPartition]:
+        """The partitions, also of internal topics, that lack a leader or a replica in their ISR."""
+        async with self.admin() as admin:
+            topics = await admin.list_topics()
+        return [
+            TopicPartition(topic.name, each.partition)
+            for topic in topics
+            for each in topic.partitions
+            if each.leader is None or set(each.isr) != set(each.replicas)
+        ]
+
+    async def until_in_sync(self, seconds: float) -> None:
+        """Wait until every partition has all its replicas in its ISR; go on without after a while."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while loop.time() < deadline:
+            if not await self.out_of_sync():
+                return
+            await asyncio.sleep(_LOOK_SECONDS)

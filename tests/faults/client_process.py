@@ -1,0 +1,153 @@
+"""A client of the load as its director has it: a process that is told to run and to pause, and that tells of itself."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.faults.history import Transaction, TransactionKey
+from tests.interop.drivers.program import JavaClient
+from tests.processes import REPOSITORY
+
+ROLES: Final = ("writer", "worker")
+_END_SECONDS: Final = 10.0
+
+
+def _python(module: str) -> Callable[[str, str], list[str]]:
+    return lambda address, name: [sys.executable, "-m", f"tests.faults.programs.{module}", address, name]
+
+
+def _java(address: str, name: str) -> list[str]:
+    return JavaClient("java-client-4").command("TransactionalLoad", address, name)
+
+
+CLIENTS: Final[dict[str, Callable[[str, str], list[str]]]] = {
+    "confluent": _python("confluent_client"),
+    "java": _java,
+    "oncelog": _python("oncelog_client"),
+}
+"""The command that starts each kind of client, from bootstrap servers and name."""
+
+
+class ClientDied(Exception):
+    """A client's process ended by itself."""
+
+
+class RoleState:
+    """What one role has done."""
+
+    def __init__(self) -> None:
+        self.is_paused = False
+        self.commits: list[float] = []
+        """When each was told, by the loop's clock."""
+
+
+class ClientProcess(asyncio.SubprocessProtocol):
+    """One client. Everything it says is also kept in ``NAME.jsonl``, its standard error in ``NAME.stderr``."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self.roles = {role: RoleState() for role in ROLES}
+        self.transactions: dict[TransactionKey, Transaction] = {}
+        self.troubles: list[str] = []
+        self._log = (directory / f"{name}.jsonl").open("ab", buffering=0)
+        self._errors = directory / f"{name}.stderr"
+        self._rest = b""
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = self._loop.create_future()
+        self._heard = asyncio.Event()
+
+    async def start(self, address: str) -> None:
+        command = await asyncio.to_thread(CLIENTS[self.name], address, self.name)
+        with self._errors.open("ab") as errors:
+            await self._loop.subprocess_exec(
+                lambda: self, *command, cwd=REPOSITORY, stderr=errors, env={**os.environ}, start_new_session=True
+            )
+
+    async def stop(self) -> None:
+        """End the process, whatever it does."""
+        transport = self._transport
+        if transport is None:
+            return
+        stdin = transport.get_pipe_transport(0)
+        if stdin is not None:
+            stdin.close()
+        await asyncio.wait([self.exited], timeout=_END_SECONDS)
+        if not self.exited.done():
+            transport.kill()
+            await self.exited
+        transport.close()
+        self._log.close()
+
+    def order(self, role: str, verb: str) -> None:
+        assert self._transport is not None
+        stdin = self._transport.get_pipe_transport(0)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        if verb == "run":
+            self.roles[role].is_paused = False
+        stdin.write(f"{role} {verb}\n".encode())
+
+    async def until(self, condition: Callable[[], bool], deadline: float, failing: str) -> None:
+        """Return when something that it says made the condition true; ``deadline`` is by the loop's clock.
+
+        Raises ``TimeoutError`` and ``ClientDied``; ``failing`` says what did not happen.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                while not condition():
+                    if self.exited.done():
+                        raise ClientDied(f"{self.name} ended, see {self._errors}: {' / '.join(self.troubles[-2:])}")
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            raise TimeoutError(f"{self.name}: {failing} in time; its last troubles: {self.troubles[-3:]}") from None
+
+    def has_committed(self, role: str, count: int) -> bool:
+        return len(self.roles[role].commits) >= count
+
+    def has_paused(self, role: str) -> bool:
+        return self.roles[role].is_paused
+
+    # What it says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._log.write(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._hear(json.loads(line))
+        self._heard.set()
+
+    def process_exited(self) -> None:
+        self.exited.set_result(None)
+        self._heard.set()
+
+    def _hear(self, said: dict[str, str | int]) -> None:
+        role, event, number, detail = str(said["role"]), str(said["event"]), int(said["number"]), str(said["detail"])
+        key = TransactionKey(self.name, role, number)
+        match event:
+            case "begin":
+                self.transactions[key] = Transaction(int(said["count"]))
+            case "committed" | "aborted" | "unknown":
+                self.transactions[key].outcome = event
+                self.transactions[key].detail = detail
+                if event == "committed":
+                    self.roles[role].commits.append(self._loop.time())
+            case "paused":
+                self.roles[role].is_paused = True
+            case "trouble":
+                self.troubles.append(f"{role}: {detail}")
+            case _:
+                raise ValueError(f"{self.name} says {said}")
+
+
+def lacking(clients: Sequence[str]) -> str | None:
+    """What this machine lacks to run these clients, with the command that installs it."""
+    return JavaClient("java-client-4").lacking() if "java" in clients else None

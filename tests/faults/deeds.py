@@ -1,0 +1,180 @@
+"""The faults that strike processes: what happens, to whom, and how it is undone. Those of the network: ``links.py``."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from broker.store_choice import SESSION_FILE
+from coordinator.metadata_store.zookeeper import end_session
+from coordinator.metadata_store.zookeeper_address import SessionCredentials
+from protocol.topic_partition import TopicPartition
+from tests.faults import names
+from tests.faults.fault import Fault, Scene
+
+Choice: TypeAlias = tuple[int, str]
+"""A broker, and what it is in the cluster."""
+Choose: TypeAlias = Callable[[Scene], Awaitable[Choice]]
+
+KILL_SECONDS: Final = (0.5, 3.0)
+PAUSE_SECONDS: Final = (3.0, 8.0)
+_IN_SYNC_SECONDS: Final = 45.0
+_SESSION_MS: Final = 6_000
+_CONNECTION_MS: Final = 5_000
+
+
+def _some_partition(scene: Scene) -> TopicPartition:
+    topics = [names.INPUTS, *map(names.outputs, scene.clients)]
+    return TopicPartition(scene.rng.choice(topics), scene.rng.randrange(names.PARTITIONS))
+
+
+async def partition_leader(scene: Scene) -> Choice:
+    partition = _some_partition(scene)
+    return await scene.roles.leader(partition), f"leader of {partition}"
+
+
+async def follower(scene: Scene) -> Choice:
+    partition = _some_partition(scene)
+    followers = await scene.roles.followers(partition)
+    return scene.rng.choice(followers), f"follower of {partition}"
+
+
+async def transaction_coordinator(scene: Scene) -> Choice:
+    name = scene.rng.choice([names.writer_id, names.worker_id])(scene.rng.choice(scene.clients))
+    return await scene.roles.transaction_coordinator(name), f"coordinator of {name}"
+
+
+async def group_coordinator(scene: Scene) -> Choice:
+    name = names.group(scene.rng.choice(scene.clients))
+    return await scene.roles.group_coordinator(name), f"coordinator of {name}"
+
+
+async def controller(scene: Scene) -> Choice:
+    return await scene.roles.controller(), "controller"
+
+
+ROLES: Final[dict[str, Choose]] = {
+    "leader": partition_leader,
+    "follower": follower,
+    "transaction-coordinator": transaction_coordinator,
+    "group-coordinator": group_coordinator,
+    "controller": controller,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """kill -9 of whoever has a role, and a start some time later."""
+
+    role: str
+    choose: Choose
+    hold_seconds: tuple[float, float] = KILL_SECONDS
+
+    @property
+    def name(self) -> str:
+        return f"kill-{self.role}"
+
+    async def strike(self, scene: Scene) -> str:
+        victim, what = await self.choose(scene)
+        await scene.cluster.order("kill", victim)
+        return f"kill -9 broker {victim}, {what}"
+
+    async def heal(self, scene: Scene) -> None:
+        await scene.cluster.start_whatever_is_down()
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """SIGSTOP of whoever has a role, and SIGCONT some seconds later: it does not know that time has passed."""
+
+    role: str
+    choose: Choose
+    hold_seconds: tuple[float, float] = PAUSE_SECONDS
+
+    @property
+    def name(self) -> str:
+        return f"pause-{self.role}"
+
+    async def strike(self, scene: Scene) -> str:
+        victim, what = await self.choose(scene)
+        await scene.cluster.order("pause", victim)
+        return f"SIGSTOP broker {victim}, {what}"
+
+    async def heal(self, scene: Scene) -> None:
+        await scene.cluster.start_whatever_is_down()
+
+
+class RollingRestart:
+    """SIGTERM and start of one broker after the other; the next one when all replicas are in sync again."""
+
+    name = "rolling-restart"
+    hold_seconds = (0.0, 0.0)
+
+    async def strike(self, scene: Scene) -> str:
+        order = scene.rng.sample(scene.cluster.broker_ids, len(scene.cluster.broker_ids))
+        for broker_id in order:
+            await scene.cluster.order("restart", broker_id)
+            await scene.roles.until_in_sync(_IN_SYNC_SECONDS)
+        return f"SIGTERM and start of {', '.join(map(str, order))} in turn"
+
+    async def heal(self, scene: Scene) -> None:
+        await scene.cluster.start_whatever_is_down()
+
+
+class KillAll:
+    """kill -9 of all brokers at once."""
+
+    name = "kill-all"
+    hold_seconds = (0.0, 2.0)
+
+    async def strike(self, scene: Scene) -> str:
+        await scene.cluster.order("kill", *scene.cluster.broker_ids)
+        return "kill -9 all brokers"
+
+    async def heal(self, scene: Scene) -> None:
+        await scene.cluster.start_whatever_is_down()
+
+
+class RestartZooKeeper:
+    """kill -9 of ZooKeeper, and a start some time later."""
+
+    name = "restart-zookeeper"
+    hold_seconds = (0.0, 4.0)
+
+    async def strike(self, scene: Scene) -> str:
+        await scene.cluster.order("kill", "zookeeper")
+        return "kill -9 ZooKeeper"
+
+    async def heal(self, scene: Scene) -> None:
+        await scene.cluster.start_whatever_is_down()
+
+
+class ExpireSession:
+    """A broker's ZooKeeper session is ended behind its back: another connection takes it over and closes it."""
+
+    name = "expire-session"
+    hold_seconds = (0.0, 1.0)
+
+    async def strike(self, scene: Scene) -> str:
+        chosen = scene.rng.choice([controller, partition_leader])
+        victim, what = await chosen(scene)
+        session_id, _, password = (scene.cluster.place(victim) / SESSION_FILE).read_text().strip().partition(" ")
+        await end_session(
+            scene.cluster.zookeeper_address,
+            SessionCredentials(int(session_id, 16), bytes.fromhex(password)),
+            session_timeout_ms=_SESSION_MS,
+            connection_timeout_ms=_CONNECTION_MS,
+        )
+        return f"end the session of broker {victim}, {what}"
+
+    async def heal(self, scene: Scene) -> None:
+        pass
+
+
+PROCESS_FAULTS: Final[Sequence[Fault]] = (
+    *(Kill(role, choose) for role, choose in ROLES.items()),
+    *(Pause(role, choose) for role, choose in ROLES.items()),
+    RollingRestart(),
+    KillAll(),
+    RestartZooKeeper(),
+    ExpireSession(),
+)
