@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke late-frames bench bench-clients bench-failover mutations spark-test spark-smoke peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke late-frames bench bench-cluster bench-scale bench-clients bench-failover mutations spark-test spark-smoke peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -54,6 +54,12 @@ late-frames: $(DEV) peers  ## A thousand late frames against each version of tra
 
 bench: $(DEV) peers  ## Side by side with Apache Kafka on this machine
 	$(BIN)/python -m tests.benchmarks.side_by_side
+
+bench-cluster: $(DEV) peers  ## Three brokers beside three of Apache Kafka 3.9 on ZooKeeper
+	$(BIN)/python -m tests.benchmarks.cluster_side_by_side
+
+bench-scale: $(DEV) .peers/kafka-3.9/.installed  ## Three brokers, 1,000 partitions of three replicas: time, processor, memory
+	$(BIN)/python -m tests.benchmarks.scale
 
 bench-clients: $(DEV)  ## Our Python client beside aiokafka, on one broker of ours
 	$(BIN)/python -m tests.benchmarks.python_clients

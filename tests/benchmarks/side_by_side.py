@@ -15,14 +15,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
+
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.benchmarks import librdkafka, raw_transactions, transactions, wire
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
 
-Figures = dict[str, float]
+Figures: TypeAlias = dict[str, float]
+Measurements: TypeAlias = dict[str, Callable[[str, int], Figures]]
+"""By name; each is told an address and the number of the round."""
 PARTITIONS = 4
+MODULE = "tests.benchmarks.side_by_side"
 
 
 def percentile(ordered: list[float], share: float) -> float:
@@ -89,7 +95,7 @@ def measure_raw_transactions(address: str, round_number: int) -> Figures:
     return figures
 
 
-MEASUREMENTS: dict[str, Callable[[str, int], Figures]] = {
+MEASUREMENTS: Measurements = {
     "latency": measure_latency,
     "transactions": measure_transactions,
     "raw-transactions": measure_raw_transactions,
@@ -99,10 +105,21 @@ MEASUREMENTS: dict[str, Callable[[str, int], Figures]] = {
 
 
 def create_topic(address: str, topic: str, partitions: int) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
+    """With as many replicas as the brokers' default says; returns when all partitions have leaders."""
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result(30)
+    for _ in range(1_000):
+        found = admin.list_topics(topic, 30).topics[topic].partitions
+        if len(found) == partitions and all(partition.leader >= 0 for partition in found.values()):
+            return
+    raise TimeoutError(f"{topic} has no leaders")
+
+
+def leader_address(address: str, topic: str) -> str:
+    """Where the leader of partition 0 is."""
+    metadata = AdminClient({"bootstrap.servers": address}).list_topics(topic, 30)
+    leader = metadata.brokers[metadata.topics[topic].partitions[0].leader]
+    return f"{leader.host}:{leader.port}"
 
 
 def resident_mib(pid: int) -> float:
@@ -112,9 +129,9 @@ def resident_mib(pid: int) -> float:
     raise LookupError(f"no VmRSS of process {pid}")
 
 
-def isolated(measurement: str, address: str, round_number: int) -> Figures:
-    """Run one measurement in a process of its own and return its figures."""
-    command = [sys.executable, "-m", "tests.benchmarks.side_by_side", "--measure", measurement]
+def isolated(measurement: str, address: str, round_number: int, *, module: str = MODULE) -> Figures:
+    """Run one measurement of a module in a process of its own and return its figures."""
+    command = [sys.executable, "-m", module, "--measure", measurement]
     command += ["--address", address, "--round", str(round_number)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
@@ -122,15 +139,23 @@ def isolated(measurement: str, address: str, round_number: int) -> Figures:
 
 
 @dataclass
-class Contender:
-    """A broker of the comparison and what was measured of it, a list of values a figure."""
+class Measured:
+    """What was measured of one side of the comparison, a list of values a figure."""
 
-    broker: BrokerProcess
-    figures: dict[str, list[float]]
+    name: str
+    figures: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, figures: Figures) -> None:
         for name, value in figures.items():
             self.figures.setdefault(name, []).append(value)
+
+
+class Contender(Measured):
+    """A broker of the comparison."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        super().__init__(broker.name)
+        self.broker = broker
 
     def start_and_time(self) -> None:
         """From exec to the first successful Metadata, on an empty and then on its own directory."""
@@ -149,11 +174,10 @@ def start_up(contender: Contender, rounds: int) -> None:
     contender.add({"memory idle, MiB": resident_mib(contender.broker.pid)})
 
 
-def print_table(contenders: list[Contender]) -> None:
-    ours, theirs = contenders
+def print_table(ours: Measured, theirs: Measured) -> None:
     cpu = platform.processor() or platform.machine()
     print(f"\n{os.cpu_count()} cores, {cpu}, Python {platform.python_version()}; medians\n")
-    print(f"{'':34}{ours.broker.name:>12}{theirs.broker.name:>12}{'ratio':>8}")
+    print(f"{'':34}{ours.name:>12}{theirs.name:>12}{'ratio':>8}")
     for name, values in ours.figures.items():
         mine, other = statistics.median(values), statistics.median(theirs.figures[name])
         print(f"{name:34}{mine:12.2f}{other:12.2f}{mine / other:8.2f}")
@@ -163,8 +187,8 @@ def compare(rounds: int, only: list[str]) -> None:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
         contenders = [
-            Contender(OncelogProcess(Path(folder) / "oncelog"), {}),
-            Contender(KafkaProcess(Path(folder) / "kafka"), {}),
+            Contender(OncelogProcess(Path(folder) / "oncelog")),
+            Contender(KafkaProcess(Path(folder) / "kafka")),
         ]
         try:
             for contender in contenders:
@@ -180,24 +204,24 @@ def compare(rounds: int, only: list[str]) -> None:
         finally:
             for contender in contenders:
                 contender.broker.stop()
-        print_table(contenders)
+        print_table(*contenders)
     print(f"\n{rounds} rounds, wall time {time.perf_counter() - started:.0f} s")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def run(description: str | None, measurements: Measurements, compare: Callable[[int, list[str]], None]) -> None:
+    """The command line of a comparison; it calls itself for a single measurement."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", action="append", default=[], choices=list(MEASUREMENTS))
-    parser.add_argument("--measure", choices=list(MEASUREMENTS))
+    parser.add_argument("--only", action="append", default=[], choices=list(measurements))
+    parser.add_argument("--measure", choices=list(measurements))
     parser.add_argument("--address")
     parser.add_argument("--round", type=int, default=0)
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(MEASUREMENTS[options.measure](options.address, options.round)), flush=True)
+        print(json.dumps(measurements[options.measure](options.address, options.round)), flush=True)
         os._exit(0)  # librdkafka's consumer holds records that were never given back.
-    else:
-        compare(options.rounds, options.only)
+    compare(options.rounds, options.only)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, MEASUREMENTS, compare)
