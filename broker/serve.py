@@ -12,6 +12,7 @@ import gc
 import logging
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -41,6 +42,7 @@ _STOP_SECONDS: Final = 30
 _GC_THRESHOLDS: Final = (50_000, 20, 50)
 """A broker makes many objects that live long and few that form cycles."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_FEW_FILES: Final = 10_000
 _KEEP_FREE_BYTES: Final = 32 << 20
 _KEEP_BUFFERS_BELOW: Final = 4 << 20
 """Buffers of a megabyte come and go with every fetch; to return each to the kernel costs more than to read into it."""
@@ -76,6 +78,7 @@ def command(
     """
     _configure_logging(log_level)
     given = [*_shorthands(port, host, data_dir, broker_id, zookeeper), *overrides]
+    _raise_file_limit()
     try:
         loaded = load_config(
             properties=properties.read() if properties is not None else "", environment=os.environ, overrides=given
@@ -104,6 +107,8 @@ def _remedy(error: OSError) -> str:
             return "; choose another address with listeners (--port, --host), or port 0 for any that is free"
         case errno.ENOENT | errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
             return "; log.dirs (--data-dir) must be a directory that this user may create and write to"
+        case errno.EMFILE:
+            return "; each segment and each connection is an open file: raise the limit with ulimit -n"
         case errno.ENOSPC:
             return "; the disk of log.dirs (--data-dir) is full"
         case _:
@@ -164,6 +169,15 @@ def _on_signal(number: signal.Signals, stop: asyncio.Event) -> None:
         os._exit(128 + number)
     logger.info("%s: shutting down", number.name)
     stop.set()
+
+
+def _raise_file_limit() -> None:
+    """Every segment and every connection is an open file, and a process is mostly given 1024 of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < _FEW_FILES:
+        logger.warning("Only %d files may be open at once, one for each segment and connection: raise ulimit -n", hard)
 
 
 def _tune_memory() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -96,6 +97,19 @@ def test_what_was_created_survives_kill_9(tmp_path: Path) -> None:
         (found,) = broker.metadata("orders").topics
         assert found.topic_id == created.topic_id
         assert broker.end(signal.SIGINT)[0] == 0
+
+
+def test_it_may_open_as_many_files_as_the_machine_allows(tmp_path: Path) -> None:
+    """A process is given 1024 mostly, which are gone after so many segments."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with serving(["--port", 0, "--data-dir", tmp_path / "data"]) as running:
+            limits = resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE)
+            running.end(signal.SIGTERM)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert limits == (hard, hard)
 
 
 def test_a_second_start_on_the_same_directory_is_refused(tmp_path: Path) -> None:
