@@ -35,7 +35,7 @@ from protocol.records.record_batch import (
     read_header,
     stamp_header,
 )
-from protocol.records.varint import encode_varint
+from protocol.records.varint import Buffer, encode_varint
 from protocol.topic_partition import TopicPartition
 
 _SHORT: Final = 8192
@@ -114,6 +114,16 @@ class ProducerBatch:
         self._parts: list[ProducerBatch] = []
         self._remaining_parts = 0
         self._observers: list[Callable[[], object]] = []
+
+    @classmethod
+    def of_records(
+        cls, topic_partition: TopicPartition, records: Buffer, record_count: int, timestamp: int, created_at: float
+    ) -> "ProducerBatch":
+        """A full batch of records that are encoded already, all with the same timestamp (a delta of 0)."""
+        batch = cls(topic_partition, HEADER_SIZE + len(records), timestamp, created_at)
+        batch._records += records
+        batch.record_count = record_count
+        return batch
 
     # Filling
 

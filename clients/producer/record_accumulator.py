@@ -175,14 +175,23 @@ class RecordAccumulator:
         size = batch.append(timestamp, key, value, headers)
         if HEADER_SIZE + size > self._config.max_request_bytes:
             raise RecordTooLarge(f"a record of {size} bytes; max_request_bytes is {self._config.max_request_bytes}")
+        queue.open = batch
+        self._enqueue(queue, batch, size)
+        return FutureRecordMetadata(batch, 0, timestamp)
+
+    def append_batch(self, batch: ProducerBatch) -> None:
+        """Add a batch that was made elsewhere (``ProducerBatch.of_records``); its topic is known already."""
+        queue = self._queue(batch.topic_partition)
+        queue.open = None
+        self._enqueue(queue, batch, batch.record_bytes)
+
+    def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch, size: int) -> None:
         self._manager.add_partition(queue.topic_partition)
         self.used_bytes += size
         self.incomplete[batch] = None
-        queue.open = batch
         queue.batches.append(batch)
         self._waiting[queue.topic_partition] = queue
         self._on_batch()
-        return FutureRecordMetadata(batch, 0, timestamp)
 
     # Emptying
 

@@ -1,0 +1,100 @@
+"""What the driver does after a batch's tasks: ``commit_batch`` if all have succeeded, ``abort_batch`` if not.
+
+``commit_batch`` validates, decides, and then carries out. Between the decision and the last commit a reader may see
+some transactions of the batch and not yet others; whoever comes after a crash in there goes on with the same list.
+
+``abort_batch`` is called when a task has failed for good, and also when ``commit_batch`` has raised, even after the
+decision. So it asks first, as a prelude does: nobody can decide any more when it reads what was decided.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from spark_connector.sink.decisions import write_state
+from spark_connector.sink.endings import abort_all, abort_strays, commit_decided, describe_all
+from spark_connector.sink.prelude import Permit
+from spark_connector.sink.sink_broker import SinkBroker, insist
+from spark_connector.sink.sink_errors import BatchNotDecided, SinkError, TransactionsLost
+from spark_connector.sink.sink_transactions import TaskTransaction, driver_id, is_open
+from spark_connector.sink.state_record import StateRecord, decision
+from spark_connector.sink.task import TaskOutcome
+
+_log = logging.getLogger(__name__)
+
+
+async def commit_batch(
+    broker: SinkBroker, outcomes: Sequence[TaskOutcome], batch: int, *, fail_on_loss: bool = True
+) -> None:
+    """Make the batch visible, exactly once however often this is begun.
+
+    Raises ``BatchNotDecided`` and ``SinkFenced`` (nothing is visible), ``TransactionsLost``.
+    """
+    permit, query = _common(outcomes)
+    transactions = [each.transaction for each in outcomes if each.transaction is not None]
+    state = await broker.read_state(permit.sink) or StateRecord(sink=permit.sink)
+    if state.query not in ("", query):
+        _log.warning("sink %s has written for query %s before: %s begins anew", permit.sink, state.query, query)
+    if not state.decides(query, batch):
+        if any(each.skipped for each in outcomes):
+            raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
+        await _validate(broker, transactions, batch)
+        state = decision(state, permit.driver, query, batch, transactions)
+        await write_state(broker, permit.driver, state)
+    await _carry_out(broker, state, fail_on_loss)
+    await _clean_up(broker, state, permit.generation)
+
+
+async def abort_batch(
+    broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str, batch: int, *, fail_on_loss: bool = True
+) -> None:
+    """Take the batch back, unless it is decided: then commit it. ``outcomes`` are those that are known, maybe none."""
+    permit = outcomes[0].permit if outcomes else None
+    if permit is not None:  # If that is refused somebody else has done it.
+        await insist(broker, lambda: broker.init_producer_id(driver_id(sink), permit.driver))
+    state = await broker.read_state(sink) or StateRecord(sink=sink)
+    if outcomes and state.decides(outcomes[0].query, batch):
+        await _carry_out(broker, state, fail_on_loss)
+    else:
+        await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+    await _clean_up(broker, state, state.generation if permit is None else permit.generation)
+
+
+def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:
+    """What all tasks of a batch were given."""
+    if not outcomes:
+        raise BatchNotDecided("no task has told of the batch")
+    permit, query = outcomes[0].permit, outcomes[0].query
+    if any((each.permit, each.query) != (permit, query) for each in outcomes):
+        raise BatchNotDecided("the tasks of the batch began under different drivers")
+    return permit, query
+
+
+async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction], batch: int) -> None:
+    """Whether each is as its task has left it: one that has timed out must not be decided to be committed."""
+    described = await describe_all(broker, [each.transactional_id for each in transactions])
+    ended = [each for each in transactions if not is_open(each, described[each.transactional_id])]
+    if not ended:
+        return
+    await abort_all(broker, [each for each in transactions if each not in ended])
+    listed = ", ".join(f"{each.transactional_id} ({described[each.transactional_id].state})" for each in ended)
+    raise BatchNotDecided(
+        f"batch {batch} was aborted as a whole, and can be run again: transactions of it ended too early: {listed}. "
+        "If tasks take long, transactionTimeoutMs must be longer"
+    )
+
+
+async def _carry_out(broker: SinkBroker, state: StateRecord, fail_on_loss: bool) -> None:
+    try:
+        await commit_decided(broker, state)
+    except TransactionsLost as error:
+        if fail_on_loss:
+            raise
+        _log.warning("failOnDataLoss is false: %s", error)
+
+
+async def _clean_up(broker: SinkBroker, state: StateRecord, generation: int) -> None:
+    """Abort what attempts have left behind that are not part of the batch. The next prelude does it, if need be."""
+    try:
+        await abort_strays(broker, state, generation, await broker.open_transactions(f"{state.sink}."))
+    except SinkError as error:
+        _log.warning("transactions of sink %s are left open for now: %s", state.sink, error)

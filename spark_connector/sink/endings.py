@@ -1,0 +1,95 @@
+"""Ending tasks' transactions: committing what was decided, strictly, and aborting what was not, as far as possible.
+
+To commit is a duty: what a coordinator refuses is looked at, and is either committed already or lost. To abort is
+tidying up: a transaction that somebody else has ended, or that will time out, is no concern. Each names one transaction
+by its epoch, never just an id: nothing can be hit that has begun since.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+
+from protocol.errors import ErrorCode
+from spark_connector.sink.sink_broker import PASSING, OpenTransaction, SinkBroker, insist
+from spark_connector.sink.sink_errors import SinkUnavailable, TransactionsLost
+from spark_connector.sink.sink_transactions import (
+    Description,
+    Driver,
+    TaskTransaction,
+    generation_of,
+    is_committed,
+)
+from spark_connector.sink.state_record import StateRecord
+
+
+async def commit_decided(broker: SinkBroker, state: StateRecord) -> None:
+    """Commit every transaction that is listed. Raises ``TransactionsLost``."""
+    refused = await end_all(broker, state.transactions, commit=True)
+    if not refused:
+        return
+    described = await describe_all(broker, [each.transactional_id for each in refused])
+    lost = [(each, described[each.transactional_id].state or "unknown") for each in refused]
+    lost = [(each, found) for each, found in lost if not is_committed(each, described[each.transactional_id])]
+    if lost:
+        raise TransactionsLost(state.query, state.batch, lost)
+
+
+async def end_all(
+    broker: SinkBroker, transactions: Sequence[TaskTransaction], *, commit: bool
+) -> list[TaskTransaction]:
+    """End transactions, and return those whose coordinators have refused it for good."""
+    pending = list(transactions)
+    refused: list[TaskTransaction] = []
+    while pending:
+        answers = await broker.end(pending, commit=commit)
+        by_fate = list(zip(pending, (answer.error for answer in answers), strict=True))
+        refused += [each for each, error in by_fate if error is not ErrorCode.NONE and error not in PASSING]
+        pending = [each for each, error in by_fate if error in PASSING]
+        if pending:
+            await broker.pause()
+    return refused
+
+
+async def describe_all(broker: SinkBroker, transactional_ids: Collection[str]) -> dict[str, Description]:
+    """What coordinators say of some ids. Raises ``SinkUnavailable``."""
+    described: dict[str, Description] = {}
+    while missing := [each for each in transactional_ids if each not in described]:
+        for transactional_id, answer in (await broker.describe(missing)).items():
+            if isinstance(answer, Description):
+                described[transactional_id] = answer
+            elif answer not in PASSING:
+                raise SinkUnavailable(f"transactional id {transactional_id} cannot be described: {answer.name}")
+        if any(each not in described for each in missing):
+            await broker.pause()
+    return described
+
+
+def strays(state: StateRecord, generation: int, opened: Iterable[OpenTransaction]) -> list[OpenTransaction]:
+    """What is to be aborted: nobody has listed it, and no later driver's task can have opened it."""
+    listed = {OpenTransaction(*each[:3]) for each in state.transactions}
+    found = []
+    for each in opened:
+        of = generation_of(state.sink, each.transactional_id)
+        if of is not None and of <= generation and each not in listed:
+            found.append(each)
+    return found
+
+
+async def abort_strays(
+    broker: SinkBroker, state: StateRecord, generation: int, opened: Iterable[OpenTransaction]
+) -> None:
+    """Abort them."""
+    version = await broker.transaction_version()
+    found = [TaskTransaction(*each, version) for each in strays(state, generation, opened)]
+    await abort_all(broker, found)
+
+
+async def abort_all(broker: SinkBroker, transactions: Sequence[TaskTransaction]) -> None:
+    """Abort these very transactions, and fence whoever writes in them.
+
+    With version 2 the end does both. With version 1 it leaves the epoch, so that a task that is still at work would
+    begin another transaction under it, which nobody would end: the epoch is bumped after it.
+    """
+    await end_all(broker, transactions, commit=False)
+    for each in transactions:
+        if each.version < 2:
+            await insist(broker, partial(broker.init_producer_id, each.transactional_id, Driver(*each[1:3])))

@@ -1,0 +1,79 @@
+"""The prelude: what the driver does before the tasks of each batch. It does not know the batch's number.
+
+It fences older drivers first, and looks second: whatever was decided until then is there to be read, and nothing can be
+decided any more but by itself. Then it completes what was decided and aborts what was not; no task of its own runs yet.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from spark_connector.sink.decisions import take_over, write_state
+from spark_connector.sink.endings import abort_strays, end_all
+from spark_connector.sink.sink_broker import OpenTransaction, SinkBroker
+from spark_connector.sink.sink_transactions import Driver, TaskTransaction
+from spark_connector.sink.state_record import NO_BATCH, StateRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """What a batch's tasks and its commit are given: the right to decide, and what is decided already. Picklable."""
+
+    sink: str
+    generation: int
+    driver: Driver
+    decided_query: str = ""
+    decided_batch: int = NO_BATCH
+
+    def is_decided(self, query: str, batch: int) -> bool:
+        """Whether this batch was decided before its tasks began."""
+        return self.decided_query == query and self.decided_batch >= batch
+
+
+class DriverMemory:
+    """What one process remembers of a sink from one prelude to the next."""
+
+    def __init__(self) -> None:
+        self._last: Permit | None = None
+
+    def continues(self, state: StateRecord) -> bool:
+        """Whether the newest decision was made with the last permit from here: then its generation may go on.
+
+        The batch of that permit is over. Otherwise tasks and drivers of it may still be at work, or this process is new
+        and cannot know.
+        """
+        last = self._last
+        return (
+            last is not None
+            and state.generation == last.generation
+            and state.decided_by == (last.driver.producer_id, last.driver.epoch)
+        )
+
+    def remember(self, permit: Permit) -> None:
+        self._last = permit
+
+
+async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory) -> Permit:
+    """Fence, complete, clean up; then give out the permit. Raises ``SinkFenced`` if another driver does the same."""
+    driver = await take_over(broker, sink)
+    state = await broker.read_state(sink) or StateRecord(sink=sink)
+    opened = await broker.open_transactions(f"{sink}.")
+    await end_all(broker, decided_and_open(state, opened), commit=True)  # The batch's own commit is who judges.
+    await abort_strays(broker, state, state.generation, opened)
+    if not memory.continues(state):
+        state = state.in_next_generation()
+        driver = await write_state(broker, driver, state)
+    permit = Permit(
+        sink=sink,
+        generation=state.generation,
+        driver=driver,
+        decided_query=state.query,
+        decided_batch=state.batch,
+    )
+    memory.remember(permit)
+    return permit
+
+
+def decided_and_open(state: StateRecord, opened: Iterable[OpenTransaction]) -> list[TaskTransaction]:
+    """The open transactions that are to be committed: the very ones that are listed."""
+    still_open = set(opened)
+    return [each for each in state.transactions if OpenTransaction(*each[:3]) in still_open]

@@ -1,0 +1,102 @@
+"""What the protocol asks of a cluster. ``cluster_broker`` asks a real one; tests have a model of one.
+
+Each call is one step that a crash can come before or after. Errors are returned as Kafka's codes, because what they
+mean depends on the step; those in ``PASSING`` only mean that it has to be asked again.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from protocol.errors import RETRIABLE, ErrorCode
+from spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
+from spark_connector.sink.state_record import StateRecord
+
+T = TypeVar("T")
+
+PASSING: Final = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
+FENCING: Final = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+"""Somebody else has the transactional id by now; which one it is depends on the request and on the broker's age."""
+
+
+class Ended(NamedTuple):
+    """The answer to EndTxn; with version 2 of the protocol, with what the id has now (-1 otherwise)."""
+
+    error: ErrorCode
+    producer_id: int = -1
+    epoch: int = -1
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that its coordinator has open."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class Written(NamedTuple):
+    """What a task has sent; ``size`` in bytes, before compression."""
+
+    rows: int
+    size: int
+
+
+class RowWriter(Protocol):
+    """One task's open transaction."""
+
+    @property
+    def transaction(self) -> TaskTransaction: ...
+
+    async def write(self, rows: Any) -> None:
+        """Send some rows, one or more; waits while too much is not acknowledged. Raises what is wrong with them."""
+
+    async def finish(self) -> Written:
+        """Return when every row is acknowledged by all in-sync replicas; the transaction stays open."""
+
+    async def abort(self) -> None:
+        """End the transaction as far as possible; never raises for what brokers say."""
+
+
+class SinkBroker(Protocol):
+    """A cluster, seen by the sink named ``sink``."""
+
+    async def transaction_version(self) -> int:
+        """1 or 2, as the cluster has finalised it now."""
+
+    async def init_producer_id(self, transactional_id: str, expected: Driver | None = None) -> Driver | ErrorCode:
+        """Take over an id, which ends what is open under it; only from ``expected``, if that is given (KIP-360)."""
+
+    async def read_state(self, sink: str) -> StateRecord | None:
+        """The newest committed record of the sink; everything that was decided before the call is seen.
+
+        Raises ``SinkUnavailable`` while a record of the sink itself is neither committed nor aborted.
+        """
+
+    async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
+        """Write a record in the driver's transaction, which stays open. A repetition changes nothing."""
+
+    async def end(self, transactions: Sequence[TaskTransaction], *, commit: bool) -> list[Ended]:
+        """EndTxn for each of them, at the same time."""
+
+    async def describe(self, transactional_ids: Collection[str]) -> dict[str, Description | ErrorCode]:
+        """What their coordinators say; ``NO_SUCH_ID`` of one that does not exist."""
+
+    async def open_transactions(self, prefix: str) -> list[OpenTransaction]:
+        """The open transactions whose ids begin so, as far as coordinators can be asked."""
+
+    async def open_writer(self, transactional_id: str) -> RowWriter:
+        """Begin a task's transaction, under an epoch of its own. Raises what is in the way."""
+
+    async def pause(self) -> None:
+        """Wait before asking again. Raises ``SinkUnavailable`` when that has gone on for too long."""
+
+
+async def insist(broker: SinkBroker, ask: Callable[[], Awaitable[T | ErrorCode]]) -> T | ErrorCode:
+    """The first answer that is not "ask again". Raises ``SinkUnavailable``."""
+    while True:
+        answer = await ask()
+        if not isinstance(answer, ErrorCode) or answer not in PASSING:
+            return answer
+        await broker.pause()

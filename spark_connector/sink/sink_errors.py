@@ -1,0 +1,45 @@
+"""What can go wrong with the sink, in words for whoever runs the query. ``docs/spark.md`` says what to do."""
+
+from collections.abc import Iterable
+
+from spark_connector.sink.sink_transactions import TaskTransaction
+
+
+class SinkError(Exception):
+    """The base of everything below."""
+
+
+class SinkFenced(SinkError):
+    """Another driver of the same sink has begun: this one may not decide anything any more."""
+
+
+class BatchNotDecided(SinkError):
+    """The batch was aborted as a whole, and nothing of it is visible; it can be run again."""
+
+
+class SupersededTask(SinkError):
+    """A task of a batch that is over: its attempt came too late to be part of it."""
+
+
+class UnreadableState(SinkError):
+    """The state topic holds something else than this connector's records."""
+
+
+class SinkUnavailable(SinkError):
+    """Brokers did not carry out what was asked, although it was asked again for a long time."""
+
+
+class UnsupportedBroker(SinkError):
+    """The cluster lacks what the exactly-once sink needs."""
+
+
+class TransactionsLost(SinkError):
+    """Transactions of a decided batch were ended by somebody else before they were committed."""
+
+    def __init__(self, query: str, batch: int, lost: Iterable[tuple[TaskTransaction, str]]) -> None:
+        listed = ", ".join(f"{each.transactional_id} ({state})" for each, state in lost)
+        super().__init__(
+            f"batch {batch} of query {query} is decided, but transactions of it were lost before they were committed: "
+            f"{listed}. They were open for longer than transactionTimeoutMs, or somebody aborted them; the rows of the "
+            "other tasks are committed. After restoring the missing rows, set failOnDataLoss=false for one run to go on"
+        )

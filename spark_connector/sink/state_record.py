@@ -1,0 +1,89 @@
+"""The sink's one record in the state topic: its generation, and the batch that was decided last. Pure.
+
+The topic is compacted; the key is the sink's name, the value JSON (compressed with the batch)::
+
+    {"v": 1, "generation": 3, "query": "<query id>", "batch": 41, "driver": [producer id, epoch],
+     "transactions": [["<what follows the sink's name in the id>", producer id, epoch, protocol version], …]}
+
+``batch`` counts within ``query``: a checkpoint that was deleted makes a new query, for which nothing is decided yet.
+``generation`` grows with every driver that cannot know that it is the only one left of its generation, so whatever has
+an older generation in its name can only be a leftover. (Epochs cannot serve: they begin anew with each producer id.)
+"""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spark_connector.sink.sink_errors import UnreadableState
+from spark_connector.sink.sink_transactions import Driver, TaskTransaction
+
+_FORMAT: Final = 1
+NO_BATCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRecord:
+    """What is known of one sink. ``decided_by`` is (producer id, epoch) of the driver that wrote the decision."""
+
+    sink: str
+    generation: int = 0
+    query: str = ""
+    batch: int = NO_BATCH
+    decided_by: tuple[int, int] = (-1, -1)
+    transactions: tuple[TaskTransaction, ...] = ()
+
+    def decides(self, query: str, batch: int) -> bool:
+        """Whether this batch of this query is decided: batches of a query come in order."""
+        return self.query == query and self.batch >= batch
+
+    def in_next_generation(self) -> "StateRecord":
+        return replace(self, generation=self.generation + 1)
+
+    def encode(self) -> bytes:
+        """The record's value."""
+        prefix = len(self.sink)
+        transactions = [
+            [each.transactional_id[prefix:], each.producer_id, each.epoch, each.version] for each in self.transactions
+        ]
+        fields = {
+            "v": _FORMAT,
+            "generation": self.generation,
+            "query": self.query,
+            "batch": self.batch,
+            "driver": self.decided_by,
+            "transactions": transactions,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_state(sink: str, value: bytes) -> StateRecord:
+    """Read a record's value. Raises ``UnreadableState``."""
+    try:
+        fields = json.loads(value)
+        if fields["v"] != _FORMAT:
+            raise UnreadableState(f"the state of sink {sink} is of format {fields['v']}: a newer connector wrote it")
+        producer_id, epoch = fields["driver"]
+        return StateRecord(
+            sink=sink,
+            generation=int(fields["generation"]),
+            query=str(fields["query"]),
+            batch=int(fields["batch"]),
+            decided_by=(int(producer_id), int(epoch)),
+            transactions=tuple(
+                TaskTransaction(sink + str(rest), int(producer), int(epoch), int(version))
+                for rest, producer, epoch, version in fields["transactions"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableState(f"the state of sink {sink} cannot be read: {error}") from error
+
+
+def decision(state: StateRecord, driver: Driver, query: str, batch: int, of: list[TaskTransaction]) -> StateRecord:
+    """The record that commits a batch."""
+    return replace(
+        state,
+        query=query,
+        batch=batch,
+        decided_by=(driver.producer_id, driver.epoch),
+        transactions=tuple(of),
+    )

@@ -1,0 +1,72 @@
+"""A task: it writes its rows in a transaction of its own, leaves that open, and says which it is.
+
+An attempt that fails aborts what it has begun; one that is killed leaves it to the driver. A task of a batch that was
+decided before sends nothing, and one without rows begins nothing, because an empty transaction cannot be committed.
+When it is done it looks once more: if the batch has been decided meanwhile, without it (it lost a race of speculative
+attempts, say), nobody will list its transaction, and it aborts that itself.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spark_connector.sink.prelude import Permit
+from spark_connector.sink.sink_broker import SinkBroker, Written
+from spark_connector.sink.sink_errors import SupersededTask
+from spark_connector.sink.sink_transactions import TaskTransaction, task_id
+
+NOTHING = Written(0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """What a task tells the driver. ``transaction`` is None if it has none; ``skipped`` if the batch was decided."""
+
+    permit: Permit
+    query: str
+    batch: int
+    transaction: TaskTransaction | None = None
+    written: Written = NOTHING
+    skipped: bool = False
+
+
+class SlotPool:
+    """One process's slots, for each sink: which are used by the batch at work. ``process`` names this process alone."""
+
+    def __init__(self, process: str) -> None:
+        self.process = process
+        self._batches: dict[str, tuple[tuple[int, int], int]] = {}
+
+    def take(self, sink: str, generation: int, batch: int) -> int:
+        """A slot that no transaction of this batch has. Raises ``SupersededTask`` for a batch before the last one."""
+        now = (generation, batch)
+        last, used = self._batches.get(sink, (now, 0))
+        if now < last:
+            raise SupersededTask(f"batch {batch} of sink {sink} is over: batch {last[1]} is being written")
+        slot = used if now == last else 0
+        self._batches[sink] = (now, slot + 1)
+        return slot
+
+
+async def write_rows(
+    broker: SinkBroker, permit: Permit, slots: SlotPool, query: str, batch: int, rows: Iterator[Any]
+) -> TaskOutcome:
+    """Write the rows that ``rows`` yields, none of them empty. Whatever it raises, Spark tries the task again."""
+    first = None if permit.is_decided(query, batch) else next(rows, None)
+    if first is None:
+        skipped = permit.is_decided(query, batch)
+        return TaskOutcome(permit=permit, query=query, batch=batch, skipped=skipped)
+    slot = slots.take(permit.sink, permit.generation, batch)
+    writer = await broker.open_writer(task_id(permit.sink, permit.generation, slots.process, slot))
+    try:
+        await writer.write(first)
+        for more in rows:
+            await writer.write(more)
+        written = await writer.finish()
+        state = await broker.read_state(permit.sink)
+        if state is not None and state.decides(query, batch):
+            raise SupersededTask(f"batch {batch} of query {query} was decided without this attempt")
+    except BaseException:
+        await writer.abort()
+        raise
+    return TaskOutcome(permit=permit, query=query, batch=batch, transaction=writer.transaction, written=written)
