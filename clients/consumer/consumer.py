@@ -44,7 +44,6 @@ from clients.consumer.fetch_buffer import FetchBuffer
 from clients.consumer.fetcher import Fetcher
 from clients.consumer.group_consumption import GroupConsumption
 from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.metadata_refresh import MetadataRefresh
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.consumer.position_lookup import PositionLookup
 from clients.consumer.rebalance_listener import RebalanceListener
@@ -61,6 +60,7 @@ from clients.consumer.subscription_state import (
     SubscriptionState,
 )
 from clients.errors import BrokerRefused, IllegalState, OperationTimedOut, Refusal
+from clients.metadata_refresh import MetadataRefresh
 from clients.retry import Backoff
 from protocol.messages.metadata import MetadataResponse
 from protocol.topic_partition import TopicPartition

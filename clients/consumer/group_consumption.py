@@ -11,13 +11,13 @@ from clients.cluster import Cluster
 from clients.consumer.consumer_config import ConsumerConfig
 from clients.consumer.coordinator_link import CoordinatorLink
 from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.metadata_refresh import MetadataRefresh
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.consumer.offset_commits import OffsetCommits
 from clients.consumer.rebalance_listener import RebalanceListener
 from clients.consumer.rebalances import Rebalances
 from clients.consumer.subscription_state import TIMER_SLACK, SubscriptionState
 from clients.errors import ClientError
+from clients.metadata_refresh import MetadataRefresh
 from clients.retry import Backoff
 from protocol.topic_partition import TopicPartition
 

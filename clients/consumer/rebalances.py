@@ -33,12 +33,12 @@ from clients.consumer.embedded_protocol import (
 )
 from clients.consumer.group_membership import GroupMembership, Joined
 from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.metadata_refresh import MetadataRefresh
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.consumer.offset_commits import OffsetCommits
 from clients.consumer.rebalance_listener import RebalanceListener
 from clients.consumer.subscription_state import SubscriptionState
 from clients.errors import ClientError
+from clients.metadata_refresh import MetadataRefresh
 from clients.retry import Backoff
 from protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.topic_partition import TopicPartition

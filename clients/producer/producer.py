@@ -36,7 +36,6 @@ from typing import Self
 
 from clients.cluster import Cluster, parse_bootstrap
 from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.metadata_refresh import MetadataRefresh
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.errors import (
     BrokerRefused,
@@ -48,6 +47,7 @@ from clients.errors import (
     Refusal,
     error_code,
 )
+from clients.metadata_refresh import MetadataRefresh
 from clients.producer.batch_delivery import BatchDelivery
 from clients.producer.future_record_metadata import FutureRecordMetadata
 from clients.producer.partitioner import partition_for_key

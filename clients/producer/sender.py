@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from clients.cluster import AnyBroker, Cluster, Coordinator, Route
 from clients.connection import Address, Connection
-from clients.consumer.metadata_refresh import MetadataRefresh
 from clients.errors import (
     BrokerRefused,
     ClientError,
@@ -26,6 +25,7 @@ from clients.errors import (
     VersionNotSupported,
     error_code,
 )
+from clients.metadata_refresh import MetadataRefresh
 from clients.producer.batch_delivery import STALE_METADATA, BatchDelivery
 from clients.producer.producer_batch import ProducerBatch
 from clients.producer.producer_config import ACKS, ProducerConfig

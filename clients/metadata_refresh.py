@@ -1,4 +1,4 @@
-"""Keeps metadata of the consumer's topics young: asked for when something proves wrong, and every so often.
+"""Keeps metadata of a client's topics young: asked for when something proves wrong, and every so often.
 
 One task asks; whoever needs news requests them and is told by ``on_update``, or waits for ``fresh``. An answer that
 leaves questions open (a topic that is not there yet, a partition without a leader) is followed by the next question,
