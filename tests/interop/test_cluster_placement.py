@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from clients.admin.admin import Admin
 from clients.admin.topics import TopicDescription
 from tests.interop.broker_under_test import needs_cluster
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch, Driver
-from tests.interop.drivers.kafka_tools import KafkaTools
 from tests.interop.test_clients import CLIENTS
 from tests.processes import BrokerProcess
 
@@ -52,7 +52,7 @@ def test_topics_of_every_client_are_on_all_brokers(client: Driver, broker: Broke
 
 
 @pytest.mark.smoke
-def test_coordinators_are_on_all_brokers(broker: BrokerProcess, name: Name, kafka_tools: KafkaTools) -> None:
+def test_coordinators_are_on_all_brokers(broker: BrokerProcess, name: Name) -> None:
     topic, client = name("topic"), ConfluentKafka()
     client.create_topic(broker.address, topic, 2)
     client.transact(broker.address, topic, name("id"), [Batch(["one"], commit=True)])
@@ -60,7 +60,6 @@ def test_coordinators_are_on_all_brokers(broker: BrokerProcess, name: Name, kafk
     for internal in described(broker.address, ["__transaction_state", "__consumer_offsets"]):
         assert_on_all_brokers(internal)
         assert {partition.leader for partition in internal.partitions} == set(BROKERS)
-    settings = kafka_tools(
-        broker.address, "ConfigCommand", "--describe", "--entity-type", "topics", "--all", "--entity-name", topic
-    )
-    assert "min.insync.replicas=2 " in settings
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    settings = AdminClient({"bootstrap.servers": broker.address}).describe_configs([resource])[resource].result(30)
+    assert settings["min.insync.replicas"].value == "2"
