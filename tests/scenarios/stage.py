@@ -128,7 +128,7 @@ class Stage:
     async def read(self, partition: TopicPartition, *, read_committed: bool) -> PartitionContent:
         client = await self.connect()
         try:
-            return await read_partition(client, partition, read_committed=read_committed)
+            return await read_partition(client.call, partition, read_committed=read_committed)
         finally:
             client.close()
 

@@ -118,7 +118,7 @@ class Target:
         await producer.transaction({partition: [value]})
         producer.disconnect()
         client = await self.connect()
-        content = await read_partition(client, partition, read_committed=True)
+        content = await read_partition(client.call, partition, read_committed=True)
         client.close()
         assert value in content.values
         assert content.last_stable_offset == content.high_watermark, "a transaction is open for ever"

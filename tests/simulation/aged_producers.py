@@ -21,6 +21,7 @@ from protocol.records.record_batch import (
 )
 from tests.simulation import requests
 from tests.simulation.patient_client import PatientClient, error_of
+from tests.simulation.routes import OneBroker
 from tests.simulation.simulated_broker import PORT, SMALL, SimulatedBroker
 
 _VERSION = struct.Struct(">h")
@@ -35,7 +36,7 @@ async def age_producers(
 ) -> None:
     """Initialise producers, take the broker down, and bring it up again with their epochs between these."""
     names = list(transactional_ids)
-    client = PatientClient(PORT, rng)
+    client = PatientClient(OneBroker(PORT), rng)
     for name in names:
         find = requests.find_coordinator(name, transactional=True)
         await client.succeed(find, requests.FIND_COORDINATOR_VERSION, error_of)

@@ -24,7 +24,7 @@ PARTITIONS: Final = 3
 HEALING_SECONDS: Final = 10 * SESSION_SECONDS
 """After so long without faults a cluster is whole."""
 LOOK_SECONDS: Final = 0.5
-PAUSES: Final = (0.02, 0.1, 0.3)
+PAUSES: Final = (0.05, 0.2, 0.5)
 """Of writers, between two records."""
 SETTINGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "controlled.shutdown.retry.backoff.ms": "200"}
 

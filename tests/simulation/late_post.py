@@ -27,6 +27,7 @@ from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarke
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
+from tests.simulation.routes import Routes
 from tests.simulation.wire_client import NoAnswer, WireClient
 
 _TAKEN = {
@@ -40,10 +41,12 @@ _ATTEMPT_SECONDS = 0.1
 class LatePost:
     """What is on its way, and how what arrived was answered."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, port: int, rng: random.Random, *, probability: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, routes: Routes, rng: random.Random, *, probability: float
+    ) -> None:
         self.answers: Counter[str] = Counter()
         self._loop = loop
-        self._port = port
+        self._routes = routes
         self._rng = rng
         self.probability = probability
         self._on_the_way: dict[asyncio.Task[None], None] = {}
@@ -99,9 +102,10 @@ class LatePost:
     async def _call(self, request: Message, version: int) -> Any:
         while True:
             try:
-                client = await WireClient.connect(self._port)
+                client = await WireClient.connect(self._routes.port(request))
                 answer = await client.call(request, version)
             except NoAnswer:
+                self._routes.lost(request)
                 await asyncio.sleep(_ATTEMPT_SECONDS)
             else:
                 client.close()

@@ -6,16 +6,17 @@ import random
 from protocol.errors import ErrorCode
 from tests.simulation import requests
 from tests.simulation.patient_client import PatientClient, error_of
+from tests.simulation.routes import Routes
 
 
 class LevelChanger:
     """Finalises one level after the other until it is told to stop."""
 
-    def __init__(self, port: int, rng: random.Random) -> None:
+    def __init__(self, routes: Routes, rng: random.Random) -> None:
         self.stopping = False
         self.changes = 0
         self._rng = rng
-        self._client = PatientClient(port, rng)
+        self._client = PatientClient(routes, rng)
 
     async def run(self) -> None:
         while not self.stopping:

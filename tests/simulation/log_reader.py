@@ -11,7 +11,6 @@ from protocol.records.record_batch import BatchHeader, iter_batches, iter_record
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
-from tests.simulation.wire_client import WireClient
 
 _MAX_BYTES = 1 << 20
 
@@ -63,12 +62,12 @@ class AbortedRanges:
         return commits is None and header.is_transactional and header.producer_id in self._aborting
 
 
-async def read_partition(client: WireClient, partition: TopicPartition, *, read_committed: bool) -> PartitionContent:
+async def read_partition(call: Call, partition: TopicPartition, *, read_committed: bool) -> PartitionContent:
     """Fetch from the beginning to the end of what is visible at this isolation level."""
     content = PartitionContent()
     offset = 0
     while True:
-        after = await _read_once(client.call, partition, offset, read_committed, content)
+        after = await _read_once(call, partition, offset, read_committed, content)
         if after == offset:
             return content
         offset = after

@@ -11,6 +11,7 @@ from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.log_reader import PartitionContent, take
 from tests.simulation.patient_client import PatientClient
+from tests.simulation.routes import Routes
 
 _MAX_WAIT_MS = 300
 
@@ -18,13 +19,13 @@ _MAX_WAIT_MS = 300
 class Observer:
     """Reads until it is told to stop."""
 
-    def __init__(self, port: int, partition: TopicPartition, rng: random.Random) -> None:
+    def __init__(self, routes: Routes, partition: TopicPartition, rng: random.Random) -> None:
         self.partition = partition
         self.stopping = False
         self.position = 0
         self.seen = PartitionContent()
         self._rng = rng
-        self._client = PatientClient(port, rng)
+        self._client = PatientClient(routes, rng)
 
     async def run(self) -> None:
         while not self.stopping:

@@ -10,6 +10,7 @@ from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.simulation.late_post import LatePost
 from tests.simulation.requests import RETRIABLE
+from tests.simulation.routes import Routes
 from tests.simulation.wire_client import NoAnswer, WireClient
 
 Errors: TypeAlias = Callable[[Any], set[ErrorCode]]
@@ -25,23 +26,25 @@ class Abortable(Broken):
 
 
 class PatientClient:
-    """One connection at a time; a request is repeated over as many of them as it takes."""
+    """One connection to a broker at a time; a request is repeated over as many of them as it takes."""
 
     def __init__(
-        self, port: int, rng: random.Random, *, answer_within: float = 5.0, late_post: LatePost | None = None
+        self, routes: Routes, rng: random.Random, *, answer_within: float = 5.0, late_post: LatePost | None = None
     ) -> None:
         """Whatever goes through ``late_post`` may be held back there, or come again later."""
-        self._port = port
+        self._routes = routes
         self._rng = rng
         self._answer_within = answer_within
         self._late_post = late_post
-        self._client: WireClient | None = None
+        self._clients: dict[int, WireClient] = {}
 
-    async def connection(self) -> WireClient:
-        """The present connection, or a new one. Raises NoAnswer."""
-        if self._client is None or self._client.closed:
-            self._client = await WireClient.connect(self._port, answer_within=self._answer_within)
-        return self._client
+    async def connection(self, request: Message) -> WireClient:
+        """The present connection to where a request goes, or a new one. Raises NoAnswer."""
+        port = self._routes.port(request)
+        client = self._clients.get(port)
+        if client is None or client.closed:
+            client = self._clients[port] = await WireClient.connect(port, answer_within=self._answer_within)
+        return client
 
     def repeat_marker(
         self, transactional_id: str, producer: tuple[int, int], partitions: list[TopicPartition], *, commit: bool
@@ -50,11 +53,17 @@ class PatientClient:
         if self._late_post is not None:
             self._late_post.repeat_marker(transactional_id, producer, partitions, commit=commit)
 
-    async def disconnect(self) -> None:
-        """Give the connection up, and wait a moment."""
-        if self._client is not None:
-            self._client.close()
-        self._client = None
+    def heard(self, request: Message, answer: Message) -> None:
+        """This came back; it may say that somebody else is responsible."""
+        self._routes.heard(request, answer)
+
+    async def disconnect(self, *unanswered: Message) -> None:
+        """Give the connections up, and the belief in who would answer; and wait a moment."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+        for request in unanswered:
+            self._routes.lost(request)
         await asyncio.sleep(self._rng.uniform(0.01, 0.2))
 
     async def pause(self) -> None:
@@ -64,10 +73,13 @@ class PatientClient:
     async def call(self, request: Message, version: int) -> Any:
         while True:
             try:
-                connection = await self.connection()
-                return await connection.answer_to(request, version, self._send(connection, request, version))
+                connection = await self.connection(request)
+                answer = await connection.answer_to(request, version, self._send(connection, request, version))
             except NoAnswer:
-                await self.disconnect()
+                await self.disconnect(request)
+            else:
+                self.heard(request, answer)
+                return answer
 
     async def succeed(self, request: Message, version: int, errors: Errors) -> Any:
         """Repeat a request until nothing in its answer is an error. Raises Broken if waiting does not help."""
@@ -80,15 +92,18 @@ class PatientClient:
             await self.pause()
 
     async def succeed_together(self, asked: Sequence[Message], version: int, errors: Errors) -> None:
-        """The same for requests that are in flight at once on one connection. Those that fail go again, in order."""
+        """The same for requests that are in flight at once. Those that fail go again, in order."""
         left = list(asked)
         while left:
             try:
-                connection = await self.connection()
-                frames = [self._send(connection, request, version) for request in left]
-                left = await self._settle(connection, left, version, frames, errors)
+                connections = [await self.connection(request) for request in left]
+                in_flight = [
+                    (request, connection, self._send(connection, request, version))
+                    for request, connection in zip(left, connections, strict=True)
+                ]
+                left = await self._settle(in_flight, version, errors)
             except NoAnswer:
-                await self.disconnect()
+                await self.disconnect(*left)
             else:
                 if left:
                     await self.pause()
@@ -98,18 +113,18 @@ class PatientClient:
             self._late_post.take(request, version)
         return connection.send(request, version)
 
-    @staticmethod
     async def _settle(
-        connection: WireClient,
-        asked: list[Message],
+        self,
+        in_flight: "list[tuple[Message, WireClient, asyncio.Future[memoryview]]]",
         version: int,
-        frames: "list[asyncio.Future[memoryview]]",
         errors: Errors,
     ) -> list[Message]:
         """Those that were refused. Whatever follows one of them may be refused for want of its predecessor."""
         refused: list[Message] = []
-        for request, frame in zip(asked, frames, strict=True):
-            codes = errors(await connection.answer_to(request, version, frame))
+        for request, connection, frame in in_flight:
+            answer = await connection.answer_to(request, version, frame)
+            self.heard(request, answer)
+            codes = errors(answer)
             if codes <= {ErrorCode.NONE}:
                 continue
             if not refused or codes != {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}:

@@ -19,6 +19,7 @@ from protocol.messages.produce import ProduceRequest
 from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.patient_client import PatientClient, produce_errors
+from tests.simulation.routes import Routes
 from tests.simulation.wire_client import NoAnswer, WireClient
 
 MAX_IN_FLIGHT = 5
@@ -38,43 +39,48 @@ class PipelinedProducer:
     """Writes ``total`` values to one partition. ``done`` holds what was acknowledged, in order."""
 
     name: str
-    port: int
+    routes: Routes
     partition: TopicPartition
     rng: random.Random
     total: int
     answer_within: float
+    longest_rest: float = 0.0
+    """In seconds, before it makes another batch."""
     done: list[Batch] = field(default_factory=list)
     retries: int = 0
     stopping: bool = False
+    producer_id: int = -1
     _made: int = 0
     _in_flight: deque[Batch] = field(default_factory=deque)
-    _producer_id: int = -1
 
     async def run(self) -> None:
-        client = PatientClient(self.port, self.rng, answer_within=self.answer_within)
+        client = PatientClient(self.routes, self.rng, answer_within=self.answer_within)
         answer = await client.succeed(
             requests.init_producer_id(None),
             requests.INIT_PRODUCER_ID_VERSION,
             lambda answer: {ErrorCode(answer.error_code)},
         )
-        self._producer_id = answer.producer_id
+        self.producer_id = answer.producer_id
+        wherever_it_is_led = requests.produce(self.partition, None)
         while not self.stopping and (self._made < self.total or self._in_flight):
             try:
-                await self._send_and_settle(await client.connection())
+                await self._send_and_settle(client, await client.connection(wherever_it_is_led))
             except NoAnswer:
                 self.retries += 1
-                await client.disconnect()
+                await client.disconnect(wherever_it_is_led)
 
-    async def _send_and_settle(self, connection: WireClient) -> None:
+    async def _send_and_settle(self, client: PatientClient, connection: WireClient) -> None:
         """Send everything that is in flight, then go on until an answer is a refusal."""
         sent = [(batch, self._send(connection, batch)) for batch in self._in_flight]
         waiting = deque(sent)
         while waiting or self._made < self.total:
+            if self.longest_rest:
+                await asyncio.sleep(self.rng.uniform(0.0, self.longest_rest))
             while len(self._in_flight) < MAX_IN_FLIGHT and self._made < self.total:
                 batch = self._next_batch()
                 waiting.append((batch, self._send(connection, batch)))
             batch, frame = waiting.popleft()
-            if not await self._settle(connection, batch, frame):
+            if not await self._settle(client, connection, batch, frame):
                 self.retries += 1
                 for _, other in waiting:  # Those behind it are refused too: their predecessor is missing.
                     await asyncio.wait([other])
@@ -94,13 +100,17 @@ class PipelinedProducer:
 
     def _request(self, batch: Batch) -> ProduceRequest:
         records = requests.batch(
-            batch.values, producer_id=self._producer_id, epoch=0, sequence=batch.sequence, transactional=False
+            batch.values, producer_id=self.producer_id, epoch=0, sequence=batch.sequence, transactional=False
         )
         return requests.produce(self.partition, records)
 
-    async def _settle(self, connection: WireClient, batch: Batch, frame: "asyncio.Future[memoryview]") -> bool:
+    async def _settle(
+        self, client: PatientClient, connection: WireClient, batch: Batch, frame: "asyncio.Future[memoryview]"
+    ) -> bool:
         """Whether the oldest batch in flight is acknowledged now."""
-        answer = await connection.answer_to(self._request(batch), requests.PRODUCE_VERSION, frame)
+        request = self._request(batch)
+        answer = await connection.answer_to(request, requests.PRODUCE_VERSION, frame)
+        client.heard(request, answer)
         (code,) = produce_errors(answer)
         if code is not ErrorCode.NONE:
             assert code in requests.RETRIABLE, f"{self.name}: the oldest batch in flight was refused with {code.name}"

@@ -62,9 +62,13 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
-"""What a client waits out."""
+"""What a client waits out; the last four are of clusters only."""
 
 
 def find_coordinator(key: str, *, transactional: bool) -> FindCoordinatorRequest:

@@ -293,7 +293,7 @@ class SimSession:
         if not self._over and self._connection.is_open:
             try:
                 await self._connection.ask(lambda _: self.ensemble.close_session(self.session_id))
-            except ConnectionLost:
+            except (ConnectionLost, SessionExpired):
                 pass
         self._finish()
 

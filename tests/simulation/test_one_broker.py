@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.simulation.aged_producers import age_producers
+from tests.simulation.routes import OneBroker
 from tests.simulation.simulated_broker import PORT, SimulatedBroker
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.workload import Workload
@@ -93,7 +94,7 @@ async def history(loop: VirtualLoop, rng: random.Random) -> Counter[str]:
     with_power_loss = rng.random() < 0.5
     broker = SimulatedBroker(loop, rng, settings(rng, with_power_loss=with_power_loss))
     await broker.start()
-    workload = Workload(loop, PORT, rng)
+    workload = Workload(loop, lambda: OneBroker(PORT), rng)
     await workload.setup()
     if rng.random() < 0.5:
         await age_producers(broker, [session.transactional_id for session in workload.sessions], rng)

@@ -44,6 +44,8 @@ class TransactionalSession:
         self.events: Counter[str] = Counter()
         """What happened to it, for a test that wants to know whether it did."""
         self.transactional_id = transactional_id
+        self.producer_ids: set[int] = set()
+        """All that it ever had."""
         self._rng = rng
         self._newest_version = newest_version
         self._topic_ids = topic_ids or {}
@@ -132,6 +134,7 @@ class TransactionalSession:
     def _take_identity(self, producer_id: int, epoch: int) -> None:
         assert 0 <= epoch <= _LAST_LIVE_EPOCH, f"{self.transactional_id} was given epoch {epoch}"
         self._producer_id, self._epoch = producer_id, epoch
+        self.producer_ids.add(producer_id)
         self._sequences.clear()
 
     def _produce_version(self) -> int:

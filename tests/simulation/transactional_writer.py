@@ -37,14 +37,22 @@ class TransactionalWriter:
     """Runs transactions one after the other until it is told to stop."""
 
     def __init__(
-        self, name: str, partitions: Sequence[TopicPartition], rng: random.Random, session: TransactionalSession
+        self,
+        name: str,
+        partitions: Sequence[TopicPartition],
+        rng: random.Random,
+        session: TransactionalSession,
+        *,
+        longest_rest: float = 0.0,
     ) -> None:
+        """``longest_rest``: in seconds, between two transactions."""
         self.name = name
         self.transactions: list[Transaction] = []
         self.stopping = False
         self.session = session
         self.longest_pause = 0.05 if rng.random() < 0.8 else 2 * session.timeout_ms / 1000
         """In seconds, between two batches; long enough for its transactions to time out, in some writers."""
+        self._longest_rest = longest_rest
         self._partitions = partitions
         self._rng = rng
 
@@ -54,6 +62,8 @@ class TransactionalWriter:
                 await self.session.begin()
                 while not self.stopping:
                     await self._one_transaction()
+                    if self._longest_rest:
+                        await asyncio.sleep(self._rng.uniform(0.0, self._longest_rest))
             except Broken:
                 continue
 

@@ -9,6 +9,7 @@ must know that it is dead (groups see to that with their generations); then what
 that its predecessor's last transaction may still move is that it asks for a stable one.
 """
 
+import asyncio
 import random
 from collections.abc import Sequence
 
@@ -38,13 +39,15 @@ class TransformWorker:
         session: TransactionalSession,
         *,
         incarnation: str = "",
+        longest_rest: float = 0.0,
     ) -> None:
-        """``incarnation`` is what its transactional id ends with."""
+        """``incarnation`` is what its transactional id ends with; ``longest_rest``: in seconds, between two rounds."""
         self.source = source
         self.incarnation = incarnation
         self.stopping = False
         self.commits = 0
         self.session = session
+        self._longest_rest = longest_rest
         self._targets = targets
         self._rng = rng
         self._client = session.client
@@ -55,6 +58,8 @@ class TransformWorker:
                 await self.session.begin()
                 while not self.stopping:
                     await self._one_round()
+                    if self._longest_rest:
+                        await asyncio.sleep(self._rng.uniform(0.0, self._longest_rest))
             except Broken:
                 continue
 

@@ -8,15 +8,16 @@ is of version 2 may be held back and come again at any time.
 
 The checks are those of a history of transactional operations, as far as one broker can break them: nothing acknowledged
 is lost, nothing is there twice, no transaction is torn, no aborted value is read, positions and outputs agree, the last
-stable offset reaches the high watermark, and each log by itself makes sense.
+stable offset reaches the high watermark, each log by itself makes sense, and no two producers had one producer id.
+The same clients and checks serve histories of clusters.
 """
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -25,15 +26,15 @@ from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.late_post import LatePost
 from tests.simulation.level_changer import LevelChanger
-from tests.simulation.log_reader import PartitionContent, SeenBatch, read_partition
+from tests.simulation.log_reader import Call, PartitionContent, SeenBatch, read_partition
 from tests.simulation.observer import Observer
 from tests.simulation.patient_client import PatientClient
 from tests.simulation.pipelined_producer import PipelinedProducer
+from tests.simulation.routes import Routes
 from tests.simulation.transactional_session import TransactionalSession
 from tests.simulation.transactional_writer import Fate, Transaction, TransactionalWriter
 from tests.simulation.transform_worker import GROUP, TransformWorker, output_of
 from tests.simulation.virtual_loop import VirtualLoop
-from tests.simulation.wire_client import WireClient
 
 PURCHASES, INVOICES, SHIPMENTS, JOURNAL = "purchases", "invoices", "shipments", "journal"
 _PARTITION_COUNTS = {PURCHASES: 2, INVOICES: 1, SHIPMENTS: 1, JOURNAL: 2}
@@ -61,42 +62,72 @@ class Seen:
     everything: PartitionContent
 
 
+class Manners(NamedTuple):
+    """How the clients behave that depends on what they talk to."""
+
+    replication_factor: int = 1
+    longest_rest: float = 0.0
+    """In seconds, of every client between two things that it does."""
+    most_batches: int = 80
+    """Of an idempotent producer."""
+    patience: tuple[float, ...] = (5.0,)
+    """Seconds after which a transactional client gives up to wait for an answer, and asks again."""
+    patience_in_version_1: float = 5.0
+    """Longer than anything is held up: a late request of version 1 may harm a later transaction (KAFKA-17754)."""
+    requests_outlive_clients: bool = False
+    """Whether what a client has sent may arrive when its death is known."""
+
+
 class Workload:
     """``setup``, ``start``, ``finish``, ``check``, in this order."""
 
-    def __init__(self, loop: VirtualLoop, port: int, rng: random.Random) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        new_routes: Callable[[], Routes],
+        rng: random.Random,
+        manners: Manners = Manners(),  # noqa: B008
+    ) -> None:
+        """``new_routes``: for one more client."""
         self._loop = loop
-        self._port = port
+        self._new_routes = new_routes
         self._rng = rng
+        self._manners = manners
         self._topic_ids: dict[str, bytes] = {}
-        self.late_post = LatePost(loop, port, rng, probability=rng.choice([0.0, 0.1, 0.3]))
+        self.late_post = LatePost(loop, new_routes(), rng, probability=rng.choice([0.0, 0.1, 0.3]))
+        self.level_changers = [LevelChanger(new_routes(), rng) for _ in range(rng.choice([0, 0, 1]))]
         self.writers = [self._writer(f"w{n}") for n in range(rng.choice([0, 1, 1, 2, 3]))]
         self.producers = [
             PipelinedProducer(
                 f"p{n}",
-                port,
+                new_routes(),
                 rng.choice(SOURCES),
                 rng,
-                rng.randint(5, 80),
+                rng.randint(5, manners.most_batches),
                 answer_within=rng.choice([0.01, 0.05, 5.0]),
+                longest_rest=manners.longest_rest,
             )
             for n in range(rng.randint(1, 3))
         ]
         self.workers = [self._worker(source) for source in SOURCES[: rng.choice([0, 1, 2, 2])]]
-        self.observers = [Observer(port, partition, rng) for partition in rng.sample(ALL, rng.randint(0, 2))]
-        self.level_changers = [LevelChanger(port, rng) for _ in range(rng.choice([0, 0, 1]))]
+        self.observers = [Observer(new_routes(), partition, rng) for partition in rng.sample(ALL, rng.randint(0, 2))]
         self._tasks: dict[Client, asyncio.Task[None]] = {}
 
     def _writer(self, name: str) -> TransactionalWriter:
-        return TransactionalWriter(name, JOURNALS, self._rng, self._session(name))
+        rest = self._manners.longest_rest
+        return TransactionalWriter(name, JOURNALS, self._rng, self._session(name), longest_rest=rest)
 
     def _worker(self, source: TopicPartition, incarnation: str = "") -> TransformWorker:
         session = self._session(f"transform-{source.partition}{incarnation}")
-        return TransformWorker(source, TARGETS, self._rng, session, incarnation=incarnation)
+        rest = self._manners.longest_rest
+        return TransformWorker(source, TARGETS, self._rng, session, incarnation=incarnation, longest_rest=rest)
 
     def _session(self, transactional_id: str) -> TransactionalSession:
-        client = PatientClient(self._port, self._rng, late_post=self.late_post)
         newest_version = self._rng.choice([1, 2, 2])
+        patience = self._manners.patience_in_version_1
+        if newest_version == 2 and not self.level_changers:
+            patience = self._rng.choice(self._manners.patience)
+        client = self._client(answer_within=patience)
         return TransactionalSession(
             transactional_id,
             client,
@@ -105,6 +136,9 @@ class Workload:
             timeout_ms=self._rng.choice([400, 5_000, 5_000]),
             topic_ids=self._topic_ids,
         )
+
+    def _client(self, answer_within: float = 5.0) -> PatientClient:
+        return PatientClient(self._new_routes(), self._rng, answer_within=answer_within, late_post=self.late_post)
 
     @property
     def sessions(self) -> list[TransactionalSession]:
@@ -118,14 +152,13 @@ class Workload:
         return events
 
     async def setup(self) -> None:
-        client = await WireClient.connect(self._port)
         topics = [
-            CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+            CreatableTopic(name=name, num_partitions=count, replication_factor=self._manners.replication_factor)
             for name, count in _PARTITION_COUNTS.items()
         ]
-        answer = await client.call(CreateTopicsRequest(topics=topics, timeout_ms=5000), 7)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=5000)
+        answer = await self._client().succeed(request, 7, lambda answer: {topic.error_code for topic in answer.topics})
         self._topic_ids.update({topic.name: topic.topic_id for topic in answer.topics})
-        client.close()
 
     def start(self) -> None:
         clients: list[Client] = [
@@ -152,8 +185,8 @@ class Workload:
         predecessors = [worker for worker in self.workers if worker.source == first.source]
         incarnation = predecessors[-1].incarnation
         # What is held up somewhere may arrive after its sender's death is known, and only a group's generation tells.
-        nothing_is_held_up = self._loop.network.stall_probability == self.late_post.probability == 0.0
-        if nothing_is_held_up and self._rng.random() < 0.5:
+        may_be_held_up = self._loop.network.stall_probability > 0.0 or self.late_post.probability > 0.0
+        if not may_be_held_up and not self._manners.requests_outlive_clients and self._rng.random() < 0.5:
             for worker in predecessors:
                 self._tasks[worker].cancel()
             await asyncio.sleep(2 * self._loop.network.delay_seconds[1])
@@ -176,10 +209,11 @@ class Workload:
         await asyncio.sleep(_SETTLE_SECONDS)
 
     async def check(self) -> None:
-        client = await WireClient.connect(self._port)
-        seen = {partition: await _see(client, partition) for partition in ALL}
-        positions = {source: await _position(client, source) for source in SOURCES}
-        client.close()
+        client = self._client()
+        seen = {partition: await _see(client.call, partition) for partition in ALL}
+        positions = {source: await _position(client.call, source) for source in SOURCES}
+        await client.disconnect()
+        self._check_producer_ids()
         for partition, both in seen.items():
             _check_log(partition, both)
         for writer in self.writers:
@@ -192,18 +226,26 @@ class Workload:
         for source in SOURCES:
             _check_transformation(source, positions[source], seen)
 
+    def _check_producer_ids(self) -> None:
+        """Each was given to one producer."""
+        owners = {f"idempotent {producer.name}": {producer.producer_id} - {-1} for producer in self.producers}
+        for session in self.sessions:
+            owners.setdefault(session.transactional_id, set()).update(session.producer_ids)
+        counts = Counter(producer_id for producer_ids in owners.values() for producer_id in producer_ids)
+        assert max(counts.values(), default=1) == 1, f"a producer id was given out twice: {owners}"
 
-async def _see(client: WireClient, partition: TopicPartition) -> Seen:
-    committed = await read_partition(client, partition, read_committed=True)
-    return Seen(committed, await read_partition(client, partition, read_committed=False))
+
+async def _see(call: Call, partition: TopicPartition) -> Seen:
+    committed = await read_partition(call, partition, read_committed=True)
+    return Seen(committed, await read_partition(call, partition, read_committed=False))
 
 
-async def _position(client: WireClient, source: TopicPartition) -> int:
+async def _position(call: Call, source: TopicPartition) -> int:
     find = requests.find_coordinator(GROUP, transactional=False)
-    await client.call(find, requests.FIND_COORDINATOR_VERSION)
+    await call(find, requests.FIND_COORDINATOR_VERSION)
     while True:
         request = requests.offset_fetch(GROUP, source, require_stable=True)
-        position = requests.fetched_position(await client.call(request, requests.OFFSET_FETCH_VERSION))
+        position = requests.fetched_position(await call(request, requests.OFFSET_FETCH_VERSION))
         if position.error is ErrorCode.NONE:
             return max(position.offset, 0)
         assert position.error in requests.RETRIABLE, position.error.name

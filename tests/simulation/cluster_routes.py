@@ -1,0 +1,131 @@
+"""Which broker of a cluster a simulated client sends a request to.
+
+It does what real clients do: it learns who is responsible, and believes that until it hears otherwise or nothing at
+all. So it also speaks to brokers that were replaced and do not know it yet, which is when they must make no mistake.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
+from coordinator.metadata_store import paths
+from coordinator.metadata_store.znodes import decode_controller, decode_partition_state, decode_topic
+from coordinator.runtime import partition_for
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from protocol.messages.update_features import UpdateFeaturesRequest
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.wire_client import NoAnswer
+
+_MOVED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""After these a client asks anew who is responsible."""
+
+
+_CONTROLLER: Final = TopicPartition("the controller", -1)
+_ANYBODY: Final = TopicPartition("any broker", -1)
+_Role: TypeAlias = TopicPartition
+"""A partition stands for its leader."""
+
+
+class ClusterRoutes:
+    """Of one client of a cluster. It looks into the store, as if some broker's metadata were always fresh."""
+
+    def __init__(self, cluster: SimulatedCluster, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._known: dict[_Role, int] = {}
+
+    def port(self, request: Message) -> int:
+        role = self._role(request)
+        broker_id = self._known.get(role, -1)
+        if broker_id < 0:
+            broker_id = self._look_up(role)
+        if broker_id < 0:
+            raise NoAnswer(f"nobody is {role}")
+        self._known[role] = broker_id
+        return self._cluster[broker_id].port
+
+    def heard(self, request: Message, answer: Message) -> None:
+        if not _MOVED.isdisjoint(_codes(answer)):
+            self.lost(request)
+
+    def lost(self, request: Message) -> None:
+        self._known.pop(self._role(request), None)
+
+    def _role(self, request: Message) -> _Role:
+        match request:
+            case ProduceRequest(topic_data=[topic]):
+                return TopicPartition(topic.name, topic.partition_data[0].index)
+            case FetchRequest(topics=[topic]):
+                return TopicPartition(topic.topic, topic.partitions[0].partition)
+            case WriteTxnMarkersRequest(markers=[marker]):
+                return TopicPartition(marker.topics[0].name, marker.topics[0].partition_indexes[0])
+            case CreateTopicsRequest() | UpdateFeaturesRequest():
+                return _CONTROLLER
+        return self._coordinator(request)
+
+    def _coordinator(self, request: Message) -> _Role:
+        match request:
+            case AddPartitionsToTxnRequest(v3_and_below_transactional_id=key):
+                return self._log_of(TRANSACTION_STATE_TOPIC_NAME, key)
+            case InitProducerIdRequest(transactional_id=str(key)):
+                return self._log_of(TRANSACTION_STATE_TOPIC_NAME, key)
+            case AddOffsetsToTxnRequest(transactional_id=key) | EndTxnRequest(transactional_id=key):
+                return self._log_of(TRANSACTION_STATE_TOPIC_NAME, key)
+            case TxnOffsetCommitRequest(group_id=key):
+                return self._log_of(GROUP_METADATA_TOPIC_NAME, key)
+            case OffsetFetchRequest(groups=[group]):
+                return self._log_of(GROUP_METADATA_TOPIC_NAME, group.group_id)
+        return _ANYBODY
+
+    def _log_of(self, topic: str, key: str) -> _Role:
+        """Before there is a log, anybody can say so."""
+        znode = self._cluster.ensemble.tree.get(paths.topic(topic))
+        if znode is None:
+            return _ANYBODY
+        return TopicPartition(topic, partition_for(key, len(decode_topic(znode.data).partitions)))
+
+    def _look_up(self, role: _Role) -> int:
+        tree = self._cluster.ensemble.tree
+        if role == _ANYBODY:
+            return self._rng.choice(list(self._cluster.brokers))
+        if role == _CONTROLLER:
+            znode = tree.get(paths.CONTROLLER)
+            return -1 if znode is None else decode_controller(znode.data)
+        znode = tree.get(paths.partition_state(role))
+        return -1 if znode is None else decode_partition_state(znode.data).leader
+
+
+def _codes(answer: Message) -> Iterator[int]:
+    """Every error code in an answer."""
+    for field in type(answer).fields:
+        value = getattr(answer, field.name)
+        if field.name.endswith("error_code"):
+            yield value
+        for part in value if isinstance(value, list) else (value,):
+            if isinstance(part, Message):
+                yield from _codes(part)
