@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke late-frames bench bench-cluster bench-scale bench-clients bench-failover mutations spark-test spark-smoke peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames bench bench-cluster bench-scale bench-clients bench-failover mutations spark-test spark-smoke peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -48,6 +48,9 @@ interop-cluster: $(DEV) peers  ## The same clients against three brokers, every 
 
 interop-smoke: $(DEV) peers  ## One scenario for each real client
 	$(BIN)/python -m pytest -q tests/interop -m smoke
+
+interop-cluster-smoke: $(DEV) peers  ## The same on a cluster
+	INTEROP_BROKER=cluster $(BIN)/python -m pytest -q tests/interop -m smoke
 
 late-frames: $(DEV) peers  ## A thousand late frames against each version of transactions, on us and on Kafka
 	$(BIN)/python -m tests.interop.late_frames
