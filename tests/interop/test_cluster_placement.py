@@ -61,5 +61,6 @@ def test_coordinators_are_on_all_brokers(broker: BrokerProcess, name: Name) -> N
         assert_on_all_brokers(internal)
         assert {partition.leader for partition in internal.partitions} == set(BROKERS)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    settings = AdminClient({"bootstrap.servers": broker.address}).describe_configs([resource])[resource].result(30)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    settings = admin.describe_configs([resource])[resource].result(30)
     assert settings["min.insync.replicas"].value == "2"
