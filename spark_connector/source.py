@@ -4,10 +4,14 @@ An instance lives in a planner process of the driver and is pickled to others, s
 stands behind a door is imported when it is opened: a batch read never loads the streaming sink.
 """
 
+from inspect import signature
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
@@ -22,6 +26,25 @@ class OncelogDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "oncelog"
+
+    def schema(self) -> str:
+        from spark_connector.read_options import read_columns
+
+        return read_columns(self.options).ddl
+
+    def reader(self, schema: "StructType") -> DataSourceReader:
+        from spark_connector.read_options import read_options
+        from spark_connector.reader import OncelogReader
+
+        return OncelogReader(read_options(self.options, streaming=False))
+
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
+        if "start" not in signature(DataSourceStreamReader.latestOffset).parameters:
+            raise NotImplementedError(f"streams are read with pyspark 4.2 or later; this is {pyspark.__version__}")
+        from spark_connector.read_options import read_options
+        from spark_connector.stream_reader import OncelogStreamReader
+
+        return OncelogStreamReader(read_options(self.options, streaming=True))
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         from spark_connector.writer import make_writer

@@ -1,0 +1,52 @@
+"""How much of what is there one micro-batch reads: ``maxOffsetsPerTrigger``, ``minOffsetsPerTrigger``. Pure.
+
+The rules are those of Spark's ``KafkaMicroBatchStream``.
+"""
+
+import math
+from collections.abc import Mapping
+
+from protocol.topic_partition import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+
+def new_offsets(start: Offsets, latest: Offsets) -> int:
+    """How many offsets there are after ``start``."""
+    return sum(max(0, latest[tp] - offset) for tp, offset in start.items())
+
+
+def limited_end(start: Offsets, latest: Offsets, limit: int) -> dict[TopicPartition, int]:
+    """Ends that take about ``limit`` offsets, from each partition in proportion to how many are there.
+
+    No partition that has any is left out, however small its share, so that none waits for ever: the sum may exceed the
+    limit by one for each partition.
+    """
+    total = new_offsets(start, latest)
+    if total <= limit:
+        return {tp: max(offset, latest[tp]) for tp, offset in start.items()}
+    return {
+        tp: min(max(offset, latest[tp]), offset + _share(max(0, latest[tp] - offset), total, limit))
+        for tp, offset in start.items()
+    }
+
+
+def _share(lag: int, total: int, limit: int) -> int:
+    share = limit * lag / total
+    return math.ceil(share) if share < 1 else math.floor(share)
+
+
+class TriggerDelay:
+    """Holds a batch back until it is large enough, or has waited long enough. The first one is never held back."""
+
+    def __init__(self, min_offsets: int, max_delay_seconds: float) -> None:
+        self._min_offsets = min_offsets
+        self._max_delay_seconds = max_delay_seconds
+        self._last_trigger = -math.inf
+
+    def holds_back(self, count: int, now: float) -> bool:
+        """Whether to wait although there are ``count`` offsets; ``now`` in seconds of the caller's clock."""
+        if count < self._min_offsets and now - self._last_trigger < self._max_delay_seconds:
+            return True
+        self._last_trigger = now
+        return False

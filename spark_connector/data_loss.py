@@ -1,0 +1,69 @@
+"""Records that were to be read and are not there any more: how that is noticed on the driver, and told. Pure.
+
+What retention or a reader's long absence took away is noticed by the task that finds the beginning of the log behind
+its range. The driver notices what happened to whole topics: deleted, deleted and created again (it has another id), cut
+back (an unclean election). With ``failOnDataLoss`` each of them ends the query; without, it is logged, and reading goes
+on with what is there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.topic_partition import TopicPartition
+from spark_connector.offset_ranges import NO_TOPIC_ID, listed
+
+_ADVICE: Final = (
+    "To go on with what is there, set failOnDataLoss=false; the records in question are then not read by this query"
+)
+
+
+class DataLoss(Exception):
+    """Records are gone before they were read, and ``failOnDataLoss`` is true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What is not as the last offset of a stream has it."""
+
+    deleted: frozenset[TopicPartition]
+    recreated: frozenset[str]
+    cut_back: frozenset[TopicPartition]
+
+    def __bool__(self) -> bool:
+        return bool(self.deleted or self.recreated or self.cut_back)
+
+    def __str__(self) -> str:
+        told = []
+        if self.recreated:
+            told.append(f"topics were deleted and created again: {', '.join(sorted(self.recreated))}")
+        if self.deleted:
+            told.append(f"partitions do not exist any more: {listed(self.deleted)}")
+        if self.cut_back:
+            told.append(f"the log ends before what was read already: {listed(self.cut_back)}")
+        return "; ".join(told)
+
+
+def find_losses(
+    end: Mapping[TopicPartition, int],
+    known_ids: Mapping[str, bytes],
+    found_ids: Mapping[TopicPartition, bytes],
+    high_watermarks: Mapping[TopicPartition, int],
+) -> Losses:
+    """Compare where a stream is with the partitions that exist (with their topics' ids) and the ends of their logs."""
+    recreated = frozenset(
+        tp.topic
+        for tp, topic_id in found_ids.items()
+        if NO_TOPIC_ID not in (topic_id, known := known_ids.get(tp.topic, NO_TOPIC_ID)) and topic_id != known
+    )
+    return Losses(
+        deleted=frozenset(end.keys() - found_ids.keys()),
+        recreated=recreated,
+        cut_back=frozenset(
+            tp for tp, offset in end.items() if tp.topic not in recreated and high_watermarks.get(tp, offset) < offset
+        ),
+    )
+
+
+def data_loss(what: object) -> DataLoss:
+    return DataLoss(f"{what}. {_ADVICE}")

@@ -1,0 +1,169 @@
+"""Reading options: each with its type and bounds, and every complaint collected before the first is raised. Pure.
+
+Spark hands over the options of ``.option(…)`` as text, with names in lower case. An ``OptionReader`` is asked for them
+one by one; it returns the value, or notes what is wrong and returns the default, so that the reading goes on.
+``finish`` then raises ``OptionsInvalid`` with all that was wrong, one line each, with the name as documented and the
+values that it may have. An option that nobody asked for is wrong too: a misspelt one that is silently ignored is how
+data gets lost.
+
+Options that begin with ``kafka.`` are settings of the client, by Kafka's names. ``CLIENT_SETTINGS`` has those that both
+directions know; what this client cannot do is refused by name rather than ignored.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from typing import Final, TypeVar
+
+from clients.cluster import parse_bootstrap
+from spark_connector.process_client import ClientSettings
+
+T = TypeVar("T")
+
+MAX_INT32: Final = 2**31 - 1
+MAX_INT64: Final = 2**63 - 1
+_KAFKA: Final = "kafka."
+_BOOTSTRAP: Final = "kafka.bootstrap.servers"
+
+SPARKS_OWN: Final = frozenset(
+    {"checkpointlocation", "queryname", "path", "outputmode", "serialization.format", "provider"}
+)
+"""What Spark itself, or its SQL, puts among the options."""
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "kafka.connections.max.idle.ms",
+        "kafka.receive.buffer.bytes",
+        "kafka.reconnect.backoff.max.ms",
+        "kafka.reconnect.backoff.ms",
+        "kafka.retry.backoff.max.ms",
+        "kafka.retry.backoff.ms",
+        "kafka.send.buffer.bytes",
+        "kafka.client.dns.lookup",
+        "kafka.enable.metrics.push",
+        "kafka.metric.reporters",
+        "kafka.metrics.num.samples",
+        "kafka.metrics.recording.level",
+        "kafka.metrics.sample.window.ms",
+    }
+)
+"""Settings of Kafka's clients that are accepted and mean nothing here: none of them changes what is read or written."""
+
+
+class OptionsInvalid(ValueError):
+    """Options that cannot be: ``problems`` has a line for each."""
+
+    def __init__(self, problems: Collection[str]) -> None:
+        self.problems = tuple(problems)
+        count = "1 option is" if len(self.problems) == 1 else f"{len(self.problems)} options are"
+        super().__init__(
+            f"{count} not valid for format oncelog:\n" + "\n".join(f"  - {each}" for each in self.problems)
+        )
+
+    def __reduce__(self) -> tuple[type["OptionsInvalid"], tuple[tuple[str, ...]]]:
+        return OptionsInvalid, (self.problems,)
+
+
+class OptionReader:
+    """The options of one reader or writer, and what was found to be wrong with them."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        self._known: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def has(self, name: str) -> bool:
+        self._known[name.lower()] = name
+        return name.lower() in self._options
+
+    def given(self, names: Collection[str]) -> list[str]:
+        """Those of some options that are there."""
+        return [name for name in names if self.has(name)]
+
+    def parsed(self, name: str, parse: Callable[[str], T], valid: str, default: T) -> T:
+        """The option as ``parse`` (ValueError if it cannot be) makes it; ``valid`` says what it may be."""
+        if not self.has(name):
+            return default
+        text = self._options[name.lower()]
+        try:
+            return parse(text)
+        except ValueError as error:
+            reason = f" ({error})" if str(error) else ""
+            self.problems.append(f"{name}: {_shortened(text)!r} is not valid{reason}; it may be {valid}")
+            return default
+
+    def text(self, name: str, default: T) -> str | T:
+        return self._options[name.lower()] if self.has(name) else default
+
+    def integer(self, name: str, default: T, *, minimum: int, maximum: int = MAX_INT64) -> int | T:
+        def parse(text: str) -> int | T:
+            number = int(text)
+            if not minimum <= number <= maximum:
+                raise ValueError
+            return number
+
+        bound = f"from {minimum} to {maximum}" if maximum < MAX_INT64 else f"of {minimum} or more"
+        absent: int | T = default
+        return self.parsed(name, parse, f"a whole number {bound}", absent)
+
+    def boolean(self, name: str, default: bool) -> bool:
+        return self.choice(name, {"true": True, "false": False}, default)
+
+    def choice(self, name: str, choices: Mapping[str, T], default: T) -> T:
+        def parse(text: str) -> T:
+            if text.strip().lower() not in choices:
+                raise ValueError
+            return choices[text.strip().lower()]
+
+        return self.parsed(name, parse, " or ".join(choices), default)
+
+    def milliseconds(self, name: str, default_seconds: float, *, minimum: int = 1) -> float:
+        """A number of milliseconds, in seconds."""
+        milliseconds = self.integer(name, None, minimum=minimum, maximum=MAX_INT32)
+        return default_seconds if milliseconds is None else milliseconds / 1000
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Complain about an option if it is there."""
+        if self.has(name):
+            self.problems.append(f"{name}: {reason}")
+
+    def complain(self, problem: str) -> None:
+        self.problems.append(problem)
+
+    def client_settings(self, client_id: str) -> ClientSettings:
+        """Where the cluster is, by the ``kafka.*`` options that reading and writing share."""
+        if not self.has(_BOOTSTRAP):
+            self.complain(f"{_BOOTSTRAP}: is required; it may be host:port,host:port of some of the brokers")
+        bootstrap = self.parsed(_BOOTSTRAP, _bootstrap, "host:port,host:port", "")
+        self.choice("kafka.security.protocol", {"plaintext": None}, None)
+        self.given(WITHOUT_EFFECT)
+        return ClientSettings(
+            bootstrap=bootstrap,
+            client_id=self.text("kafka.client.id", client_id),
+            connect_seconds=self.milliseconds("kafka.socket.connection.setup.timeout.ms", 10.0),
+            request_seconds=self.milliseconds("kafka.request.timeout.ms", 30.0),
+        )
+
+    def finish(self) -> None:
+        """Raise ``OptionsInvalid`` if anything was wrong, or if there are options that nobody knows."""
+        for name in sorted(self._options.keys() - self._known.keys() - SPARKS_OWN):
+            self.problems.append(self._unknown(name))
+        if self.problems:
+            raise OptionsInvalid(self.problems)
+
+    def _unknown(self, name: str) -> str:
+        if name.startswith(("kafka.ssl.", "kafka.sasl.")):
+            return f"{name}: this client speaks neither TLS nor SASL; kafka.security.protocol may be PLAINTEXT"
+        similar = get_close_matches(name, self._known, n=1)
+        if similar:
+            return f"{name}: there is no such option; did you mean {self._known[similar[0]]}?"
+        known = sorted(each for each in self._known.values() if each.startswith(_KAFKA) == name.startswith(_KAFKA))
+        return f"{name}: there is no such option; there are {', '.join(known)}"
+
+
+def _bootstrap(text: str) -> str:
+    parse_bootstrap(text)
+    return text
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -1,0 +1,256 @@
+"""Fetching one range of offsets of one partition, in a task: answers out, in order, the next one already under way.
+
+``next`` returns an answer's batches and has asked for what follows before: the broker works while the task decodes. An
+answer waits in the socket, so no time counts while nobody looks; it is measured from where ``next`` is called.
+
+Errors that pass (a leader that moved, a broker that restarts) are tried again as long as there is progress within
+``patience_seconds``. What is gone for good is ``DataLoss``, or is passed over where the options say so: the range then
+goes on where the log does. What a broker that lags behind might say in error is doubted for some seconds first.
+
+The topic goes by its id where the cluster has ids (Fetch 13): a new topic of the same name is never read for it.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from clients.connection import Connection
+from clients.errors import BrokerRefused, ClientError, ConnectionLost, Refusal, RequestTimedOut, Unreachable, error_code
+from clients.retry import Backoff
+from protocol.errors import RETRIABLE, ErrorCode
+from protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batches
+from protocol.schema import Buffer
+from spark_connector.data_loss import data_loss
+from spark_connector.offset_lookup import DOUBT_SECONDS, earliest_offsets, latest_offsets
+from spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
+from spark_connector.process_client import ProcessClient
+from spark_connector.read_options import FetchSettings
+
+_log = logging.getLogger(__name__)
+
+_NEWEST_WITH_TOPIC_NAMES: Final = 12
+_CONSUMER: Final = -1
+_NO_SESSION_EPOCH: Final = -1
+_EMPTY_ANSWERS: Final = 3
+"""So many answers without records, by a leader whose log reaches beyond the range, mean that compaction emptied it."""
+_UNDER_WAY_SECONDS: Final = 86_400.0
+"""For the connection, an answer is never late: who waits for it says so."""
+_ABOUT_THE_TOPIC: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+
+
+class RangeUnreadable(Exception):
+    """A range cannot be read: what a broker sends, or refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatches:
+    """The whole record batches of one answer, in ``buffer``."""
+
+    buffer: Buffer
+    batches: list[tuple[int, BatchHeader]]
+    """Where each begins, and its header."""
+    aborted: list[AbortedTransaction]
+
+
+class PartitionFetcher:
+    """The fetches of one range."""
+
+    def __init__(
+        self, client: ProcessClient, offset_range: OffsetRange, settings: FetchSettings, *, fail_on_data_loss: bool
+    ) -> None:
+        self._client = client
+        self._cluster = client.cluster
+        self._range = offset_range
+        self._settings = settings
+        self._fail_on_data_loss = fail_on_data_loss
+        self._backoff = Backoff(rng=client.rng)
+        self._position = offset_range.start
+        self._under_way: asyncio.Future[FetchResponse] | None = None
+        self._connection: Connection | None = None
+        self._failures = 0
+        self._empty_answers = 0
+        self._doubts_since: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._position >= self._range.end
+
+    async def next(self) -> FetchedBatches | None:
+        """What comes next; None at the end of the range."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.patience_seconds
+        while not self.is_done:
+            error: ClientError | None = None
+            try:
+                fetched = await self._fetch()
+                if fetched is not None:
+                    return fetched
+            except (Unreachable, ConnectionLost, RequestTimedOut) as failure:
+                error = failure
+                self._forget()
+            if loop.time() >= deadline:
+                seconds = self._settings.patience_seconds
+                raise RangeUnreadable(f"{self._range}: nothing came for {seconds:g} s at {self._position}") from error
+        return None
+
+    def close(self) -> None:
+        """Nobody waits for what is under way."""
+        if self._under_way is not None:
+            self._under_way.cancel()
+            self._under_way = None
+
+    # One request
+
+    async def _fetch(self) -> FetchedBatches | None:
+        """One answer's batches; None if it had none, after a pause if there is reason for one."""
+        if self._under_way is None:
+            await self._send()
+        data, throttle_seconds = await self._answer()
+        if throttle_seconds:
+            await asyncio.sleep(throttle_seconds)
+        error = error_code(data.error_code)
+        if error is not ErrorCode.NONE:
+            await self._judge(error)
+            return None
+        if data.records:
+            return self._take(data)
+        if not throttle_seconds:
+            self._count_empty_answer(data)
+        return None
+
+    async def _send(self) -> None:
+        tp = self._range.topic_partition
+        topics = await self._cluster.topics([tp.topic])
+        leader = self._cluster.metadata.leader(tp)
+        if leader is None:
+            error = topics[tp.topic].error_code or ErrorCode.LEADER_NOT_AVAILABLE
+            raise Unreachable(f"{self._range}: no leader: {error_code(error).name}")
+        self._connection = await self._cluster.connection_to(leader)
+        self._send_on(self._connection)
+
+    def _send_on(self, connection: Connection) -> None:
+        at_most = _NEWEST_WITH_TOPIC_NAMES if self._range.topic_id == NO_TOPIC_ID else None
+        self._under_way = connection.send(self._request(), FetchResponse, at_most=at_most, timeout=_UNDER_WAY_SECONDS)
+
+    def _request(self) -> FetchRequest:
+        wanted = FetchPartition(
+            partition=self._range.partition,
+            fetch_offset=self._position,
+            partition_max_bytes=self._settings.max_partition_bytes,
+        )
+        return FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=self._settings.max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._settings.max_partition_bytes,
+            isolation_level=1 if self._settings.read_committed else 0,
+            session_epoch=_NO_SESSION_EPOCH,
+            topics=[FetchTopic(topic=self._range.topic, topic_id=self._range.topic_id, partitions=[wanted])],
+        )
+
+    async def _answer(self) -> tuple[PartitionData, float]:
+        """What came of the partition, and for how long the broker wants quiet (s)."""
+        assert self._under_way is not None, "waiting without having asked"
+        assert self._connection is not None, "asked without a connection"
+        under_way, self._under_way = self._under_way, None
+        seconds = self._client.settings.request_seconds + self._settings.max_wait_ms / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                response = await under_way
+        except TimeoutError:
+            self._connection.abort()
+            raise RequestTimedOut(f"{self._connection.address} did not answer in time") from None
+        for topic in response.responses:
+            for data in topic.partitions:
+                return data, response.throttle_time_ms / 1000
+        return PartitionData(error_code=response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR), 0.0
+
+    # Answers
+
+    def _take(self, data: PartitionData) -> FetchedBatches:
+        records = data.records or b""
+        assert not isinstance(records, list), "a list of buffers is for encoding only"
+        try:
+            batches = list(iter_batches(records))
+        except CorruptRecord as error:
+            raise RangeUnreadable(f"{self._range}, at offset {self._position}: {error}") from error
+        if not batches:
+            raise RangeUnreadable(f"{self._range}: {len(records)} bytes of a larger batch at {self._position}")
+        self._position = max(self._position, batches[-1][1].next_offset)
+        self._failures = self._empty_answers = 0
+        self._doubts_since = None
+        if not self.is_done and self._connection is not None and self._connection.is_open:
+            self._send_on(self._connection)
+        aborted = data.aborted_transactions or [] if self._settings.read_committed else []
+        return FetchedBatches(records, batches, aborted)
+
+    def _count_empty_answer(self, data: PartitionData) -> None:
+        end = data.last_stable_offset if self._settings.read_committed else data.high_watermark
+        self._empty_answers = self._empty_answers + 1 if end >= self._range.end else 0
+        if self._empty_answers >= _EMPTY_ANSWERS:
+            self._position = self._range.end
+
+    async def _judge(self, error: ErrorCode) -> None:
+        """An error: pause where it passes, raise where it does not."""
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._find_place()
+        elif error in _ABOUT_THE_TOPIC:
+            await self._find_topic()
+        elif error not in RETRIABLE and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            raise BrokerRefused(str(self._range), Refusal(error=error))
+        self._forget()
+        await asyncio.sleep(self._backoff.pause_seconds(self._failures))
+        self._failures += 1
+
+    def _forget(self) -> None:
+        self.close()
+        self._connection = None
+        self._cluster.metadata.forget(self._range.topic)
+
+    async def _find_place(self) -> None:
+        """The position is not in the log: before its beginning, or behind its end."""
+        tp = self._range.topic_partition
+        earliest = (await earliest_offsets(self._cluster, [tp]))[tp]
+        if self._position < earliest:
+            lost = f"{self._range}: the log begins at {earliest}, offsets from {self._position} on are gone"
+            self._lose(lost, earliest)
+            return
+        latest = (await latest_offsets(self._cluster, [tp], read_committed=False))[tp]
+        if self._position > latest and self._is_beyond_doubt():
+            self._lose(f"{self._range}: the log ends at {latest}, before offset {self._position}", self._range.end)
+
+    async def _find_topic(self) -> None:
+        """The broker does not know the topic, or not by this id."""
+        self._cluster.metadata.forget(self._range.topic)
+        topic = (await self._cluster.topics([self._range.topic]))[self._range.topic]
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            lost = f"{self._range}: the topic does not exist any more"
+        elif NO_TOPIC_ID not in (topic.topic_id, self._range.topic_id) and topic.topic_id != self._range.topic_id:
+            lost = f"{self._range}: the topic was deleted and created again"
+        else:
+            return
+        if self._is_beyond_doubt():
+            self._lose(lost, self._range.end)
+
+    def _is_beyond_doubt(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self._doubts_since is None:
+            self._doubts_since = now
+        return now - self._doubts_since >= DOUBT_SECONDS
+
+    def _lose(self, lost: str, go_on_at: int) -> None:
+        if self._fail_on_data_loss:
+            raise data_loss(lost)
+        _log.warning("data loss, passed over because failOnDataLoss is false: %s", lost)
+        self._position = go_on_at

@@ -1,0 +1,36 @@
+"""What a task does: read one range of offsets and yield it as Arrow record batches."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_connector.columns import Columns
+from spark_connector.offset_ranges import OffsetRange
+from spark_connector.process_client import ClientSettings, process_client
+from spark_connector.read_options import FetchSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeReader:
+    """How tasks of one query read. Picklable: connections are made where it is used."""
+
+    client: ClientSettings
+    fetch: FetchSettings
+    columns: Columns
+    fail_on_data_loss: bool
+
+    def read(self, offset_range: OffsetRange) -> "Iterator[pa.RecordBatch]":
+        from spark_connector.arrow_decoder import ArrowDecoder
+        from spark_connector.partition_fetcher import PartitionFetcher
+
+        client = process_client(self.client)
+        fetcher = PartitionFetcher(client, offset_range, self.fetch, fail_on_data_loss=self.fail_on_data_loss)
+        decoder = ArrowDecoder(offset_range, self.columns, check_crcs=self.fetch.check_crcs)
+        try:
+            while (fetched := client.run(fetcher.next())) is not None:
+                yield from decoder.decode(fetched)
+        finally:
+            fetcher.close()

@@ -1,0 +1,103 @@
+"""The batch reader: the ranges are planned once, on the driver; tasks read them.
+
+What Spark asks for twice (a second action on the same DataFrame) is planned once: the ends are those of the first time,
+until the DataFrame is loaded anew.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from protocol.topic_partition import TopicPartition
+from spark_connector.offset_bounds import BoundInvalid
+from spark_connector.offset_lookup import (
+    latest_offsets,
+    must_find_partitions,
+    persistently,
+    resolve_bound,
+)
+from spark_connector.offset_ranges import OffsetRange, cut
+from spark_connector.process_client import ProcessClient, process_client
+from spark_connector.range_reader import RangeReader
+from spark_connector.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RangePartition(InputPartition):
+    """A task's share, as Spark carries it."""
+
+    def __init__(self, offset_range: OffsetRange) -> None:
+        super().__init__(offset_range)
+
+    @property
+    def offset_range(self) -> OffsetRange:
+        assert isinstance(self.value, OffsetRange)
+        return self.value
+
+
+class OncelogReader(DataSourceReader):
+    """``spark.read.format("oncelog")``."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._range_reader = range_reader(options)
+
+    def partitions(self) -> list[InputPartition]:
+        client = process_client(self._options.client)
+        ranges = client.run(plan_batch(client, self._options))
+        tasks = cut(
+            ranges,
+            min_partitions=self._options.min_partitions,
+            max_records_per_partition=self._options.max_records_per_partition,
+        )
+        return [RangePartition(task) for task in tasks] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        if isinstance(partition, RangePartition):
+            yield from self._range_reader.read(partition.offset_range)
+
+
+def range_reader(options: ReadOptions) -> RangeReader:
+    return RangeReader(
+        client=options.client,
+        fetch=options.fetch,
+        columns=options.columns,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+
+
+async def plan_batch(client: ProcessClient, options: ReadOptions) -> list[OffsetRange]:
+    """The range of each partition. Raises ``NothingToRead`` or ``BoundInvalid``."""
+    cluster, committed = client.cluster, options.fetch.read_committed
+
+    async def plan() -> list[OffsetRange]:
+        found = await must_find_partitions(cluster, options.selection)
+        start = await resolve_bound(cluster, options.start, found, read_committed=committed)
+        end = await resolve_bound(cluster, options.end, found, read_committed=committed)
+        latest = await latest_offsets(cluster, found, read_committed=committed)
+        _check(options, start, end, latest)
+        return [
+            OffsetRange(tp.topic, tp.partition, start[tp], min(end[tp], latest[tp]), topic_id)
+            for tp, topic_id in sorted(found.items())
+        ]
+
+    return await persistently(cluster, options.fetch.patience_seconds, plan)
+
+
+def _check(
+    options: ReadOptions,
+    start: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+    latest: dict[TopicPartition, int],
+) -> None:
+    """Offsets that are named but do not exist yet: what was there may have been lost, or was never there."""
+    if not options.fail_on_data_loss:
+        return
+    for tp, offset in sorted(end.items()):
+        if offset > latest[tp]:
+            raise BoundInvalid(f"{tp.topic}-{tp.partition} ends at {latest[tp]}, and endingOffsets is {offset}")
+        if start[tp] > offset:
+            raise BoundInvalid(f"{tp.topic}-{tp.partition}: the start, {start[tp]}, is after the end, {offset}")

@@ -1,0 +1,80 @@
+"""The offset of a stream, as Spark keeps it in its checkpoint: JSON that holds all that a batch needs. Pure.
+
+Spark stores only the *end* offset of a batch before it runs the batch, asks ``initialOffset`` as often as it likes, and
+keeps what that says nowhere. So the initial offset is a constant that means nothing but "begin", and the offset where a
+batch really starts stands inside the offset where it ends: whoever runs the batch again, perhaps in another process and
+days later, reads the same ranges. Offsets are compared as text by Spark, so their JSON has one order::
+
+    {"v": 1, "init": true}
+    {"v": 1, "start": {topic: {partition: offset}}, "end": {topic: {partition: offset}}, "ids": {topic: hex}}
+
+``ids`` are the topics' ids where the cluster has ids: a topic that was deleted and created again is another one, though
+its name and offsets fit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from protocol.topic_partition import TopicPartition
+from spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
+
+_VERSION: Final = 1
+Json = dict[str, Any]
+
+
+class OffsetUnreadable(ValueError):
+    """An offset in a checkpoint was not written by this source, or by a later version of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """Where a batch starts and ends, and which topics were meant."""
+
+    start: Mapping[TopicPartition, int] = field(default_factory=dict)
+    end: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+
+    def ranges(self) -> list[OffsetRange]:
+        return [
+            OffsetRange(tp.topic, tp.partition, start, self.end[tp], self.topic_ids.get(tp.topic, NO_TOPIC_ID))
+            for tp, start in sorted(self.start.items())
+        ]
+
+    def to_json(self) -> Json:
+        ids = {topic: topic_id.hex() for topic, topic_id in sorted(self.topic_ids.items()) if topic_id != NO_TOPIC_ID}
+        return {"v": _VERSION, "start": nested(self.start), "end": nested(self.end), "ids": ids}
+
+
+def initial_json() -> Json:
+    """What ``initialOffset`` returns, always."""
+    return {"v": _VERSION, "init": True}
+
+
+def parse_offset(json: Json) -> StreamOffset | None:
+    """None for the initial offset. Raises ``OffsetUnreadable``."""
+    if json.get("v") != _VERSION:
+        raise OffsetUnreadable(f"an offset of another source, or of a later version of this one: {str(json)[:200]}")
+    if json.get("init"):
+        return None
+    try:
+        topic_ids = {topic: bytes.fromhex(topic_id) for topic, topic_id in json["ids"].items()}
+        return StreamOffset(_flat(json["start"]), _flat(json["end"]), topic_ids)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OffsetUnreadable(f"not an offset of this source: {str(json)[:200]}") from error
+
+
+def nested(offsets: Mapping[TopicPartition, int]) -> Json:
+    """``{topic: {partition: offset}}`` in the order of topics, then of partition numbers."""
+    topics: Json = {}
+    for topic_partition, offset in sorted(offsets.items()):
+        topics.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offset
+    return topics
+
+
+def _flat(topics: Json) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.items()
+    }

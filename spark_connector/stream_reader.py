@@ -1,0 +1,122 @@
+"""The stream reader, as Spark calls it; what it decides is in ``stream_planner``, what it keeps in ``stream_offset``.
+
+One instance lives in one process of the driver for a whole run of the query and is asked for offsets and partitions; a
+second one is pickled to the executors for ``read``. So nothing is connected before it is asked for.
+"""
+
+import logging
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from clients.errors import ClientError
+from spark_connector.offset_ranges import cut
+from spark_connector.process_client import process_client
+from spark_connector.range_reader import RangeReader
+from spark_connector.read_options import ReadOptions
+from spark_connector.reader import RangePartition, range_reader
+from spark_connector.stream_offset import Json, initial_json, nested, parse_offset
+from spark_connector.stream_planner import StreamPlanner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """``spark.readStream.format("oncelog")``."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._range_reader: RangeReader = range_reader(options)
+        self._planner: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """What tasks need: no planner."""
+        return {"_options": self._options, "_range_reader": self._range_reader, "_planner": None}
+
+    # On the driver
+
+    def initialOffset(self) -> Json:
+        return initial_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._run_with(self._make_planner().aim())
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Without a limit (Trigger.Once) all that there is; otherwise by this query's own limits."""
+        planner = self._make_planner()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        previous = parse_offset(start)
+        if previous is None:
+            return self._run_with(planner.begin(max_offsets=most)).to_json()
+        may_wait = self._options.min_offsets_per_trigger is not None and not isinstance(limit, ReadAllAvailable)
+        following = self._run_with(planner.advance(previous, max_offsets=most, may_wait=may_wait))
+        return start if following is previous else following.to_json()
+
+    def reportLatestOffset(self) -> Json:
+        """For the progress report: where the log ends, as far as was seen."""
+        return nested(self._make_planner().latest)
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """By the end only, which says where the batch starts. The same offset twice is a batch of other sources."""
+        offset = parse_offset(end)
+        if offset is None or start == end:
+            return []
+        tasks = cut(
+            offset.ranges(),
+            min_partitions=self._options.min_partitions,
+            max_records_per_partition=self._options.max_records_per_partition,
+        )
+        return [RangePartition(task) for task in tasks]
+
+    def commit(self, end: Json) -> None:
+        """The batch is done. Spark's checkpoint knows that; a group is told for those who watch its lag."""
+        offset = parse_offset(end)
+        if self._options.group_id is None or offset is None:
+            return
+        client = process_client(self._options.client)
+        try:
+            outcomes = client.run(client.admin.alter_group_offsets(self._options.group_id, offset.end))
+        except ClientError as error:
+            _log.warning("offsets were not committed to group %s: %s", self._options.group_id, error)
+            return
+        refused = {tp: outcome for tp, outcome in outcomes.items() if outcome is not None}
+        if refused:
+            _log.warning("offsets were not committed to group %s: %s", self._options.group_id, refused)
+
+    def stop(self) -> None:
+        """Spark ends the process after this."""
+
+    def _make_planner(self) -> StreamPlanner:
+        if self._planner is None:
+            self._planner = StreamPlanner(process_client(self._options.client), self._options)
+        return self._planner
+
+    def _run_with(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return process_client(self._options.client).run(coroutine)
+
+    # In tasks
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        if isinstance(partition, RangePartition):
+            yield from self._range_reader.read(partition.offset_range)
