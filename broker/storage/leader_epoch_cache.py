@@ -3,10 +3,11 @@
 Followers and consumers truncate by it: "epoch 5 ends at offset 120 here" tells a replica whose epoch 5 ends at 130 that
 its last ten records never became part of history. Epochs and start offsets both ascend.
 
-The file, ``leader-epoch-checkpoint``, is replaced before the first append of an epoch, so that the end of the process
-costs nothing, and synced when the log is flushed: recovery reads the epochs of all batches beyond the recovery point
-anyway, and if a power loss leaves the file unusable, those of all batches. Epochs without batches are forgotten when a
-log is loaded, so none of them is worth a write: a broker that starts leads thousands of logs at a new epoch.
+The file, ``leader-epoch-checkpoint``, is not written when an epoch begins: a broker that starts, or takes over from
+another one, leads many logs at a new epoch, and to replace a file takes milliseconds. It is replaced when the log is
+truncated, and before the recovery point passes an epoch's start: recovery reads the epochs of all batches beyond the
+recovery point, and if a power loss leaves the file unusable, those of all batches. Epochs without batches are forgotten
+when a log is loaded.
 """
 
 from bisect import bisect_left, bisect_right
@@ -70,17 +71,12 @@ class LeaderEpochFileCache:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """From ``start_offset`` on, batches have this epoch. Entries that contradict are removed."""
-        self.announce(epoch, start_offset)
-        self.save_if_changed()
-
-    def announce(self, epoch: int, start_offset: int) -> None:
-        """The same, but nothing has been appended yet: ``assign`` comes before the first batch."""
         self.is_unsaved |= self._insert(EpochEntry(epoch, start_offset))
 
     def learn(self, epoch: int, offset: int) -> None:
-        """A batch of the log has this epoch; recovery would find out again, so this can be saved later."""
+        """A batch of the log has this epoch."""
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
-            self.announce(epoch, offset)
+            self.assign(epoch, offset)
 
     def unlearn(self, end_offset: int) -> None:
         """Forget what is said of an offset and beyond, to ``learn`` it again."""

@@ -77,10 +77,9 @@ class PartitionLog(ReadableLog):
         super().__init__(disk, directory, topic_partition, config, loaded)
         self._wall_clock = wall_clock
         self._rng = rng
-        self._saved_epoch = _NO_EPOCH
-        """The latest epoch that is in its file; an append in another one sees to that first."""
-        if not loaded.epochs.is_unsaved:
-            self._epochs_changed()
+        self._latest_epoch = _NO_EPOCH
+        """Of the batches, as far as it is certain; an append in another one assigns that first."""
+        self._epochs_changed()
         self.flush_state = FlushState(disk, directory, loaded.recovery_point)
         self.garbage: list[str] = []
         """Files that are no longer part of the log; who removes them takes them from here."""
@@ -137,7 +136,7 @@ class PartitionLog(ReadableLog):
 
     def assign_epoch(self, epoch: int) -> None:
         """What is appended from now on has this leader epoch."""
-        self.epochs.announce(epoch, self.log_end_offset)
+        self.epochs.assign(epoch, self.log_end_offset)
 
     def set_topic_id(self, topic_id: bytes) -> None:
         """Write ``partition.metadata``."""
@@ -186,7 +185,7 @@ class PartitionLog(ReadableLog):
         size = header.batch_length + LOG_OVERHEAD
         patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
         try:
-            if leader_epoch != self._saved_epoch:
+            if leader_epoch != self._latest_epoch:
                 self._assign_epoch(leader_epoch, base_offset)
             segment = self.segments.active
             if (
@@ -276,7 +275,7 @@ class PartitionLog(ReadableLog):
             segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
             position += header.size
             self.log_end_offset = header.next_offset
-            if header.partition_leader_epoch > self._saved_epoch:
+            if header.partition_leader_epoch > self._latest_epoch:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
             self.producer_state.replay(batch, segment.transaction_index)
         return count
@@ -301,7 +300,7 @@ class PartitionLog(ReadableLog):
 
     def _assign_epoch(self, epoch: int, offset: int) -> None:
         self.epochs.assign(epoch, offset)
-        self._saved_epoch = epoch
+        self._latest_epoch = epoch
 
     # Segments
 
@@ -412,7 +411,7 @@ class PartitionLog(ReadableLog):
 
     def _epochs_changed(self) -> None:
         latest = self.epochs.latest_epoch
-        self._saved_epoch = _NO_EPOCH if latest is None else latest
+        self._latest_epoch = _NO_EPOCH if latest is None else latest
 
     def advance_log_start_offset(self, offset: int) -> ErrorCode:
         """Records below are gone: deleted by a client, or by the leader."""

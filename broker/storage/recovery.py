@@ -252,7 +252,8 @@ class LogLoader:
         return self.log_start_offset
 
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
-        if not self._epochs_known and end_offset > self._segments[0].base_offset:
+        was_read = self._first_unflushed_slot() == 0
+        if not self._epochs_known and not was_read and end_offset > self._segments[0].base_offset:
             _log.warning("%s: leader epochs are read from all batches", self.directory)
             self.epochs.unlearn(0)
             for segment in self._segments:

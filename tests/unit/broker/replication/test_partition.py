@@ -132,7 +132,7 @@ def test_a_sole_replica_acknowledges_in_the_same_call() -> None:
 
 
 def test_the_leader_epoch_is_stamped_and_remembered() -> None:
-    """B53: the new epoch is in the epoch file before anything is written under it."""
+    """B53: the new epoch is known before anything is written under it."""
     fixture = Fixture()
     fixture.lead(3)
     assert fixture.log.latest_epoch == 3

@@ -23,6 +23,7 @@ def test_the_file() -> None:
     assert not epochs.open()
     epochs.assign(0, 0)
     epochs.assign(2, 1234567890123)
+    epochs.save_if_changed()
     assert disk.read(PATH) == b"0\n2\n0 0\n2 1234567890123\n"
     again = LeaderEpochFileCache(disk, "")
     assert again.open()
@@ -43,22 +44,24 @@ def test_assigning_an_epoch_again_changes_nothing() -> None:
     assert epochs.entries == [EpochEntry(1, 10)]
 
 
-def test_an_announced_epoch_is_in_the_file_when_it_is_assigned() -> None:
+def test_an_epoch_costs_no_write_when_it_begins() -> None:
     disk = SimDisk()
     epochs = LeaderEpochFileCache(disk, "")
-    epochs.announce(3, 10)
+    epochs.assign(3, 10)
     assert epochs.latest_epoch == 3
     assert not disk.exists(PATH)
-    epochs.assign(3, 20)
+    epochs.save_if_changed()
     assert disk.read(PATH) == b"0\n1\n3 10\n"
 
 
 def test_what_the_file_says_already_is_not_written_again() -> None:
     disk = SimDisk()
-    LeaderEpochFileCache(disk, "").assign(1, 10)
+    first = LeaderEpochFileCache(disk, "")
+    first.assign(1, 10)
+    first.save()
     epochs = LeaderEpochFileCache(disk, "")
     epochs.open()
-    epochs.announce(2, 20)
+    epochs.assign(2, 20)
     epochs.truncate_from_end(20)
     assert not epochs.unsynced
     assert not epochs.is_unsaved
@@ -101,6 +104,7 @@ def test_truncation_from_the_end(end: int, kept: list[tuple[int, int]]) -> None:
     epochs = LeaderEpochFileCache(disk, "")
     epochs.assign(2, 10)
     epochs.assign(4, 20)
+    epochs.save_if_changed()
     epochs.truncate_from_end(end)
     again = LeaderEpochFileCache(disk, "")
     again.open()

@@ -123,7 +123,7 @@ async def test_an_index_that_cannot_be_written_duplicates_no_offset(operation: s
 
 @pytest.mark.parametrize(
     ("operation", "ending"),
-    [("open", ".log"), ("append", ".snapshot.tmp"), ("rename", ".snapshot.tmp"), ("append", "checkpoint.tmp")],
+    [("open", ".log"), ("append", ".snapshot.tmp"), ("rename", ".snapshot.tmp")],
 )
 def test_a_roll_that_fails(operation: str, ending: str) -> None:
     disk = new_disk()

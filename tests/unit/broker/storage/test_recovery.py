@@ -399,6 +399,41 @@ def test_leftovers_are_removed() -> None:
     assert disk.list_dir(DIRECTORY) == before
 
 
+@pytest.mark.parametrize("flushes", [False, True])
+async def test_epochs_are_found_whatever_their_file_says(flushes: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """B53: a leader epoch costs no write when it begins, and a crash forgets none that has batches."""
+    disk = new_disk()
+    log = open_log(disk, CONFIG)
+    name = f"{DIRECTORY}/leader-epoch-checkpoint"
+    for epoch in (1, 4):
+        log.assign_epoch(epoch)
+        must_append(log, batch(b"v" * 100), epoch)
+        assert not disk.exists(name)
+    if flushes:
+        log.roll()
+        await log.flush_closed_segments_off_loop()
+        assert disk.read(name) == b"0\n2\n1 0\n4 1\n"
+    must_append(log, batch(b"v" * 100), 6)
+    log.assign_epoch(9)
+    disk.crash("process", Random(0))
+    again = open_log(disk, CONFIG, recovery_point=log.recovery_point)
+    assert again.recovery_point == (2 if flushes else 0)
+    assert again.epochs.entries == [(1, 0), (4, 1), (6, 2)]
+    assert not caplog.records
+    again.close()
+    assert disk.read(name) == b"0\n3\n1 0\n4 1\n6 2\n"
+
+
+async def test_an_epoch_file_that_cannot_be_written_keeps_the_recovery_point() -> None:
+    disk = new_disk()
+    log = open_log(disk, CONFIG)
+    must_append(log, batch(), 5)
+    log.roll()
+    disk.fail("append", "checkpoint.tmp")
+    await log.flush_closed_segments_off_loop()
+    assert (log.failed, log.recovery_point) == (True, 0)
+
+
 def test_an_older_history_that_comes_back_is_recognised_by_its_epoch() -> None:
     disk = new_disk()
     log = open_log(disk, LogConfig())
