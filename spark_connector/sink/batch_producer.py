@@ -1,0 +1,155 @@
+"""Sends batches that are encoded already, in one transaction or in none: the producer of ``clients``, by its parts.
+
+Order, numbering, retries, versions of the transaction protocol and splitting are what ``clients.producer`` does for
+every producer. Three things differ: batches come whole, connections are the process's, and what was begun stays open
+when the producer is done with: its transaction is for somebody else to end.
+
+It works whenever the process's loop runs. While a task waits for rows from Spark the loop stands still, and answers
+collect in the sockets.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from clients.cluster import Cluster
+from clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from clients.metadata_refresh import MetadataRefresh
+from clients.producer.batch_delivery import BatchDelivery
+from clients.producer.producer_batch import ProducerBatch
+from clients.producer.producer_config import ProducerConfig
+from clients.producer.record_accumulator import RecordAccumulator
+from clients.producer.sender import Sender
+from clients.producer.transaction_manager import TransactionManager
+from clients.producer.transactional_result import TransactionalResult
+from clients.retry import Backoff
+from protocol.schema import Buffer
+from protocol.topic_partition import TopicPartition
+
+_ABORT_SECONDS: Final = 10.0
+
+
+class BatchProducer:
+    """One use of a producer: ``start``, ``append`` and ``flush``, then ``stop``; or ``abort``, then ``stop``."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, wall_clock: Callable[[], int]) -> None:
+        self._cluster = cluster
+        self._wall_clock = wall_clock
+        self._loop = asyncio.get_running_loop()
+        self._progress = asyncio.Event()
+        backoff = Backoff(rng=cluster.rng, first_seconds=config.retry_backoff_ms / 1000)
+        self._manager = TransactionManager(config)
+        self._accumulator = RecordAccumulator(
+            config, self._manager, rng=cluster.rng, now=self._loop.time, on_batch=self._wake
+        )
+        metadata = MetadataRefresh(
+            cluster,
+            backoff,
+            self._accumulator.topic_names,
+            lambda _: self._wake(),
+            max_age_seconds=config.metadata_max_age_ms / 1000,
+            creates_topics=False,
+        )
+        self._sender: Sender = Sender(
+            config,
+            cluster,
+            self._manager,
+            self._accumulator,
+            BatchDelivery(config, self._manager, self._accumulator, backoff),
+            metadata,
+            backoff,
+            self._progress.set,
+        )
+        self._failure: ClientError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def _wake(self) -> None:
+        self._sender.wake()
+
+    @property
+    def producer_id(self) -> int:
+        return self._manager.producer.producer_id
+
+    @property
+    def epoch(self) -> int:
+        return self._manager.producer.epoch
+
+    @property
+    def version(self) -> int:
+        """Of the transaction protocol."""
+        return self._manager.protocol
+
+    async def start(self) -> None:
+        """Get a producer id; with a transactional id, also begin. Raises what is in the way, and is stopped then."""
+        await self._cluster.connection_to_any()
+        self._task = self._loop.create_task(self._sender.run(), name="sink: sender")
+        if self._manager.is_transactional:
+            try:
+                await self._wait_for(self._manager.initialize())
+                self._manager.begin()
+            except BaseException:
+                await self.stop()
+                raise
+
+    async def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; brokers may create it now. Raises ``BrokerRefused``."""
+        answer = (await self._cluster.topics([topic], create=True))[topic]
+        if answer.error_code:
+            raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(answer.error_code)))
+        return len(answer.partitions)
+
+    async def append(self, topic_partition: TopicPartition, records: Buffer, record_count: int) -> None:
+        """Send a batch, once there is space. Raises what has become of earlier ones."""
+        while self._accumulator.is_full and self._failure is None:
+            self._progress.clear()
+            await self._progress.wait()
+        self._raise_failure()
+        batch = ProducerBatch.of_records(topic_partition, records, record_count, self._wall_clock(), self._loop.time())
+        batch.when_done(lambda: self._note(batch))
+        self._accumulator.append_batch(batch)
+
+    def _note(self, batch: ProducerBatch) -> None:
+        if batch.error is not None and self._failure is None:
+            self._failure = batch.error
+        self._progress.set()
+
+    def _raise_failure(self) -> None:
+        error = self._failure or self._manager.current_error()
+        if error is not None:
+            raise error
+
+    async def let_go(self) -> None:
+        """Give the sender its turn: what was appended leaves, as far as it may."""
+        if self._sender.is_behind:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def flush(self) -> None:
+        """Return when everything is acknowledged. Raises what was not."""
+        self._accumulator.flushes += 1
+        self._sender.wake()
+        while self._accumulator.incomplete and self._failure is None:
+            self._progress.clear()
+            await self._progress.wait()
+        self._raise_failure()
+
+    async def abort(self) -> None:
+        """End the transaction, if that can be. Whatever is in the way, a coordinator will do it in time."""
+        try:
+            async with asyncio.timeout(_ABORT_SECONDS):
+                await self._wait_for(self._manager.abort())
+        except (TimeoutError, ClientError):
+            pass
+
+    async def stop(self) -> None:
+        """Send nothing more. An open transaction stays open."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _wait_for(self, result: TransactionalResult) -> None:
+        self._sender.wake()
+        done = asyncio.Event()
+        result.when_done(done.set)
+        await done.wait()
+        result.acknowledge()

@@ -1,0 +1,317 @@
+"""The sink's broker for real: each step as requests to a cluster, over the connections of this process.
+
+Requests are repeated by ``clients.cluster`` while the answer only says that it was the wrong broker or too early. What
+still passes after that, a lost connection for example, comes out as an error code of ``PASSING``, and the protocol asks
+again: every step can be repeated.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from clients.admin.topics import NewTopic, create_topics
+from clients.admin.transactions import ONGOING, describe_transactions, list_transactions
+from clients.cluster import Cluster, Coordinator
+from clients.errors import BrokerRefused, ClientError, Refusal, VersionNotSupported, error_code
+from clients.producer.partitioner import partition_for_key
+from clients.retry import Backoff
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.internal.placement import TRANSACTION_STATE
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.compression import Compression
+from protocol.records.record_batch import NewRecord, build_batch
+from protocol.topic_partition import TopicPartition
+from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter
+from spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
+from spark_connector.sink.sink_transactions import (
+    NO_SUCH_ID,
+    Description,
+    Driver,
+    TaskTransaction,
+    driver_id,
+)
+from spark_connector.sink.state_record import StateRecord, decode_state
+from spark_connector.sink.state_topic import StateTopicReader
+
+T = TypeVar("T")
+
+STATE_PARTITIONS: Final = 16
+_NEEDED: Final = (ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS)
+_ACKS_ALL: Final = -1
+_FIRST_INIT_WITH_EXPECTED: Final = 3
+_LAST_INIT_WITHOUT_TWO_PHASE_COMMIT: Final = 5
+_LAST_END_OF_PROTOCOL_1: Final = 4
+_FIRST_END_OF_PROTOCOL_2: Final = 5
+_LAST_ADD_FOR_CLIENTS: Final = 3
+_LAST_PRODUCE_OF_PROTOCOL_1: Final = 11
+_LAST_PRODUCE_WITH_NAMES: Final = 12
+_PATIENCE_SECONDS: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkSettings:
+    """What the steps need to know besides the cluster."""
+
+    state_topic: str
+    transaction_timeout_ms: int
+    """For the driver's transactions too, so that a broker that allows less refuses it before any task runs."""
+
+
+class ClusterBroker:
+    """``SinkBroker``; ``make_writer`` begins the transaction of a task."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: SinkSettings,
+        make_writer: Callable[[str], Awaitable[RowWriter]],
+        readers: dict[TopicPartition | str, StateTopicReader],
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._make_writer = make_writer
+        self._readers = readers
+        """Of this process's sinks: they go on where they were."""
+        self._wall_clock = wall_clock
+        self._backoff = Backoff(rng=cluster.rng)
+        self._pauses = 0
+        self._since: float | None = None
+
+    async def require_support(self) -> None:
+        """Raise ``UnsupportedBroker`` if the cluster cannot list and describe transactions (KIP-664)."""
+        connection = await self._cluster.connection_to_any()
+        lacks = [ApiKey(key).name for key in _NEEDED if connection.versions.range_of(key) is None]
+        if lacks:
+            raise UnsupportedBroker(
+                f"the exactly-once sink needs brokers of Apache Kafka 3.0 or newer: the one at {connection.address} "
+                f"lacks {' and '.join(lacks)}. With delivery.guarantee=at-least-once the sink does without"
+            )
+
+    async def transaction_version(self) -> int:
+        await self._cluster.connection_to_any()
+        return max(1, min(self._cluster.features.transaction_version, 2))
+
+    async def init_producer_id(self, transactional_id: str, expected: Driver | None = None) -> Driver | ErrorCode:
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms
+        )
+        if expected is not None:
+            request.producer_id, request.producer_epoch = expected.producer_id, expected.epoch
+        answer = await _answer(
+            self._cluster.call(
+                Coordinator.of_transactional_id(transactional_id),
+                request,
+                InitProducerIdResponse,
+                errors=lambda response: [response.error_code],
+                at_least=0 if expected is None else _FIRST_INIT_WITH_EXPECTED,
+                at_most=_LAST_INIT_WITHOUT_TWO_PHASE_COMMIT,
+            )
+        )
+        if isinstance(answer, ErrorCode):
+            return answer
+        error = error_code(answer.error_code)
+        return Driver(answer.producer_id, answer.producer_epoch) if error is ErrorCode.NONE else error
+
+    async def end(self, transactions: Sequence[TaskTransaction], *, commit: bool) -> list[Ended]:
+        if len(transactions) > 1:  # One question about all coordinators instead of one each.
+            await _answer(
+                self._cluster.coordinators([Coordinator.of_transactional_id(each[0]) for each in transactions])
+            )
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._end(each, commit)) for each in transactions]
+        return [task.result() for task in tasks]
+
+    async def _end(self, transaction: TaskTransaction, commit: bool) -> Ended:
+        request = EndTxnRequest(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.epoch,
+            committed=commit,
+        )
+        answer = await _answer(
+            self._cluster.call(
+                Coordinator.of_transactional_id(transaction.transactional_id),
+                request,
+                EndTxnResponse,
+                errors=lambda response: [response.error_code],
+                at_least=0 if transaction.version < 2 else _FIRST_END_OF_PROTOCOL_2,
+                at_most=_LAST_END_OF_PROTOCOL_1 if transaction.version < 2 else None,
+            )
+        )
+        if isinstance(answer, ErrorCode):
+            return Ended(answer)
+        return Ended(error_code(answer.error_code), answer.producer_id, answer.producer_epoch)
+
+    async def describe(self, transactional_ids: Collection[str]) -> dict[str, Description | ErrorCode]:
+        answer = await _answer(describe_transactions(self._cluster, transactional_ids))
+        if isinstance(answer, ErrorCode):
+            return dict.fromkeys(transactional_ids, answer)
+        described: dict[str, Description | ErrorCode] = {}
+        for transactional_id, each in answer.items():
+            if not isinstance(each, Refusal):
+                described[transactional_id] = Description(each.state, each.producer_id, each.producer_epoch)
+            elif each.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                described[transactional_id] = NO_SUCH_ID
+            else:
+                described[transactional_id] = each.error
+        return described
+
+    async def open_transactions(self, prefix: str) -> list[OpenTransaction]:
+        try:
+            listed = await list_transactions(self._cluster, states=[ONGOING])
+        except ClientError as error:
+            raise SinkUnavailable(f"open transactions cannot be listed: {error}") from error
+        ids = [each.transactional_id for each in listed if each.transactional_id.startswith(prefix)]
+        described = await self.describe(ids) if ids else {}
+        return [
+            OpenTransaction(transactional_id, each.producer_id, each.epoch)
+            for transactional_id, each in described.items()
+            if isinstance(each, Description) and each.state == ONGOING
+        ]
+
+    async def open_writer(self, transactional_id: str) -> RowWriter:
+        return await self._make_writer(transactional_id)
+
+    async def pause(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._since is None:
+            self._since = loop.time()
+        if loop.time() - self._since > _PATIENCE_SECONDS:
+            raise SinkUnavailable(f"the cluster did not carry out what was asked for {_PATIENCE_SECONDS:g} s")
+        await asyncio.sleep(self._backoff.pause_seconds(self._pauses))
+        self._pauses += 1
+
+    # The state topic
+
+    async def read_state(self, sink: str) -> StateRecord | None:
+        reader = self._readers.get(sink)
+        try:
+            if reader is None:
+                home = await self._home(sink)
+                reader = self._readers[sink] = StateTopicReader(self._cluster, home, sink.encode())
+            value = await reader.newest()
+        except ClientError as error:
+            raise SinkUnavailable(f"the state of sink {sink} cannot be read: {error}") from error
+        return None if value is None else decode_state(sink, value)
+
+    async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
+        home = await self._home(record.sink)
+        if version < 2:
+            error = await self._add_partition(driver, record.sink, home)
+            if error is not ErrorCode.NONE:
+                return error
+        batch = build_batch(
+            [NewRecord(self._wall_clock(), record.sink.encode(), record.encode())],
+            compression=Compression.GZIP,
+            producer_id=driver.producer_id,
+            producer_epoch=driver.epoch,
+            base_sequence=driver.sequence,
+            is_transactional=True,
+        )
+
+        def build(partitions: Mapping[TopicPartition, bytearray]) -> ProduceRequest:
+            data = [PartitionProduceData(index=tp.partition, records=records) for tp, records in partitions.items()]
+            return ProduceRequest(
+                transactional_id=driver_id(record.sink),
+                acks=_ACKS_ALL,
+                timeout_ms=self._settings.transaction_timeout_ms,
+                topic_data=[TopicProduceData(name=home.topic, partition_data=data)],
+            )
+
+        at_most = _LAST_PRODUCE_OF_PROTOCOL_1 if version < 2 else _LAST_PRODUCE_WITH_NAMES
+        answer = await _answer(
+            self._cluster.call_leaders({home: batch}, build, ProduceResponse, _produced, at_most=at_most)
+        )
+        if isinstance(answer, ErrorCode):
+            return answer
+        error = answer.failed.get(home, ErrorCode.NONE)
+        return ErrorCode.NONE if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER else error
+
+    async def _add_partition(self, driver: Driver, sink: str, home: TopicPartition) -> ErrorCode:
+        topic = AddPartitionsToTxnTopic(name=home.topic, partitions=[home.partition])
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=driver_id(sink),
+            v3_and_below_producer_id=driver.producer_id,
+            v3_and_below_producer_epoch=driver.epoch,
+            v3_and_below_topics=[topic],
+        )
+        answer = await _answer(
+            self._cluster.call(
+                Coordinator.of_transactional_id(driver_id(sink)),
+                request,
+                AddPartitionsToTxnResponse,
+                errors=_added,
+                at_most=_LAST_ADD_FOR_CLIENTS,
+            )
+        )
+        if isinstance(answer, ErrorCode):
+            return answer
+        return error_code(next(iter(_added(answer)), ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    async def _home(self, sink: str) -> TopicPartition:
+        """The partition of a sink's record; the topic is created if it is not there."""
+        name = self._settings.state_topic
+        topic = (await self._cluster.topics([name]))[name]
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            await self._create(name)
+            topic = (await self._cluster.topics([name], create=True))[name]
+        if topic.error_code:
+            raise BrokerRefused(f"topic {name}", Refusal(error=error_code(topic.error_code)))
+        return TopicPartition(name, partition_for_key(sink.encode(), len(topic.partitions)))
+
+    async def _create(self, name: str) -> None:
+        """As many replicas as the coordinators' own topic has: one is worth nothing without the other."""
+        model = (await self._cluster.topics([TRANSACTION_STATE]))[TRANSACTION_STATE]
+        replicas = max((len(each.replica_nodes) for each in model.partitions), default=-1)
+        topic = NewTopic(
+            name=name,
+            partitions=STATE_PARTITIONS,
+            replication_factor=replicas,
+            configs={"cleanup.policy": "compact", "min.insync.replicas": "2" if replicas > 2 else "1"},
+        )
+        refused = (await create_topics(self._cluster, [topic]))[name]
+        if refused is not None and refused.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise BrokerRefused(f"topic {name}", refused)
+
+
+async def _answer(asked: Awaitable[T]) -> T | ErrorCode:
+    """An answer, or the code for why there is none."""
+    try:
+        return await asked
+    except BrokerRefused as error:
+        return error.refusal.error
+    except VersionNotSupported:
+        return ErrorCode.UNSUPPORTED_VERSION
+    except ClientError:
+        return ErrorCode.NETWORK_EXCEPTION
+
+
+def _added(response: AddPartitionsToTxnResponse) -> list[int]:
+    return [
+        partition.partition_error_code
+        for topic in response.results_by_topic_v3_and_below
+        for partition in topic.results_by_partition
+    ]
+
+
+def _produced(response: ProduceResponse) -> list[tuple[TopicPartition, int, None]]:
+    return [
+        (TopicPartition(topic.name, partition.index), partition.error_code, None)
+        for topic in response.responses
+        for partition in topic.partition_responses
+    ]

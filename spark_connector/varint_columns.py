@@ -1,0 +1,62 @@
+"""Columns of varints: the numbers of many records as the bytes that stand in a record batch. Vectorised, pure.
+
+A varint is base 128, least significant group first, zig-zagged (``protocol.records.varint``). A ``Layout`` places
+several of them, and single zero bytes, side by side for each row, and makes a binary array of the rows.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Numbers = npt.NDArray[Any]
+
+_GROUP: Final = 7
+_LIMITS: Final = tuple(1 << _GROUP * groups for groups in range(1, 5))
+"""Zig-zagged 32-bit numbers below these take one byte, two, three and four."""
+
+
+def zigzag(values: Numbers) -> Numbers:
+    """-1 is 1, 1 is 2."""
+    return (values << 1) ^ (values >> 63)
+
+
+def varint_sizes(zigzagged: Numbers) -> Numbers:
+    """How many bytes each takes."""
+    sizes = np.ones(len(zigzagged), np.int64)
+    largest = int(zigzagged.max()) if len(zigzagged) else 0
+    for limit in _LIMITS:
+        if largest < limit:
+            break
+        sizes += zigzagged >= limit
+    return sizes
+
+
+def varints(*columns: Numbers | int, zeros_after_first: int = 0) -> "pa.Array":
+    """One binary value for each row: the varints of the columns in their order.
+
+    A column is int64 numbers, one for each row; ``zeros_after_first`` zero bytes follow the first column.
+    """
+    arrays = [zigzag(np.asarray(column, np.int64)) for column in columns]
+    sizes = [varint_sizes(array) for array in arrays]
+    totals = np.sum(sizes, axis=0) + zeros_after_first
+    ends = np.zeros(len(totals) + 1, np.int32)
+    np.cumsum(totals, out=ends[1:])
+    data = np.zeros(int(ends[-1]), np.uint8)
+    at = ends[:-1].astype(np.int64)
+    for index, (array, size) in enumerate(zip(arrays, sizes, strict=True)):
+        _put(data, at, array, size)
+        at = at + size + (zeros_after_first if index == 0 else 0)
+    return pa.Array.from_buffers(pa.binary(), len(totals), [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def _put(data: Numbers, at: Numbers, zigzagged: Numbers, sizes: Numbers) -> None:
+    longest = int(sizes.max()) if len(sizes) else 0
+    if longest == 1:
+        data[at] = zigzagged
+        return
+    for group in range(longest):
+        rows = np.flatnonzero(sizes > group)
+        continues = (sizes[rows] > group + 1).astype(np.uint8) << _GROUP
+        data[at[rows] + group] = (zigzagged[rows] >> _GROUP * group & 0x7F).astype(np.uint8) | continues
