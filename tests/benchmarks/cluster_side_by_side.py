@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks import transactions, wire
+from tests.benchmarks import librdkafka, transactions, wire
 from tests.benchmarks.kafka_cluster import KafkaCluster
 from tests.benchmarks.side_by_side import (
     PARTITIONS,
@@ -44,6 +44,13 @@ def measure_small(address: str, round_number: int) -> Figures:
 
 def measure_large(address: str, round_number: int) -> Figures:
     return measure_throughput(address, round_number, 1024, 300)
+
+
+def warm_up(address: str) -> None:
+    """Internal topics, and what a JVM compiles first."""
+    create_topic(address, "warm-up", PARTITIONS)
+    transactions.commits(address, "warm-up", producers=2, seconds=2.0, patience=120.0)
+    librdkafka.produce(address, "warm-up", size=100, count=200_000)
 
 
 def measure_latency(address: str, round_number: int) -> Figures:
@@ -125,6 +132,7 @@ def compare(rounds: int, only: Sequence[str]) -> None:
         clusters = list(started(Path(folder), stack))
         for cluster in clusters:
             cluster.measure_memory("idle")
+            warm_up(cluster.address)
         for measurement in only or MEASUREMENTS:
             for round_number in range(rounds):
                 for cluster in clusters:

@@ -133,7 +133,9 @@ def isolated(measurement: str, address: str, round_number: int, *, module: str =
     """Run one measurement of a module in a process of its own and return its figures."""
     command = [sys.executable, "-m", module, "--measure", measurement]
     command += ["--address", address, "--round", str(round_number)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{measurement} of {address} failed:\n{done.stderr[-2000:]}")
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures
 
