@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames bench bench-cluster bench-scale bench-clients bench-failover mutations spark-test spark-smoke peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames bench bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-smoke peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -69,6 +69,9 @@ bench-clients: $(DEV)  ## Our Python client beside aiokafka, on one broker of ou
 
 bench-failover: $(DEV) .peers/kafka-3.9/.installed  ## How long partitions accept nothing when a broker goes
 	$(BIN)/python -m tests.benchmarks.failover
+
+bench-reload: $(DEV)  ## How long a coordinator reads the history of a million transactions
+	$(BIN)/python -m tests.benchmarks.coordinator_reload
 
 mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 	$(BIN)/python -m tests.mutations

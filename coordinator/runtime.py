@@ -37,13 +37,31 @@ is done yet, and whoever keeps the order of a connection's requests must run it 
 
 ReplayBatch: TypeAlias = Callable[[Buffer, int, BatchHeader], None]
 """(buffer, position, header) of one batch of the log."""
+ReplaySlice: TypeAlias = Callable[[Buffer, int], int]
+"""(buffer, offset): replay the whole batches of a buffer that reach beyond an offset, and return the offset after them;
+the same offset if there is none."""
 
 LOAD_SLICE_BYTES: Final = 64 * 1024
-"""What is replayed before the loop runs again: some ten milliseconds of small records."""
+"""What is replayed before the loop runs again: a millisecond of transactions, some ten of other small records."""
 
 
-async def load(log: ReplicatedLog, replay: ReplayBatch, is_owned: Callable[[], bool]) -> bool:
+def _is_settled() -> bool:
+    return False
+
+
+async def load(
+    log: ReplicatedLog,
+    replay: ReplaySlice,
+    is_owned: Callable[[], bool],
+    *,
+    turn: asyncio.Lock,
+    settle: Callable[[], bool] = _is_settled,
+) -> bool:
     """Replay a partition to the end of its log and wait until all of that is replicated.
+
+    ``turn`` is shared by the partitions of a coordinator: they are replayed one after the other, so that the loop is
+    not held up by all of them in each of its rounds, and the first can be served before the last is read. ``settle`` is
+    called when the end is reached, again and again with pauses, until it says that it had nothing left to do.
 
     ``is_owned`` is asked again after every pause. Returns False, and ``replay`` is not called any more, once it says no
     or the leadership is lost. When it returns True, nothing lies between what was replayed, the log's end and the high
@@ -51,32 +69,52 @@ async def load(log: ReplicatedLog, replay: ReplayBatch, is_owned: Callable[[], b
     cannot be read.
     """
     offset = log.log_start_offset
-    while True:
+    while is_owned():
         if offset < log.log_end_offset:
-            offset = _replay_slice(log, offset, replay)
-            await asyncio.sleep(0)
+            async with turn:
+                offset = await _replay_to_end(log, offset, replay, settle, is_owned)
         elif log.high_watermark < offset:
             if await replicated(log, offset) is not ErrorCode.NONE:
                 return False
         else:
             return True
-        if not is_owned():
-            return False
+    return False
 
 
-def _replay_slice(log: ReplicatedLog, offset: int, replay: ReplayBatch) -> int:
+async def _replay_to_end(
+    log: ReplicatedLog, offset: int, replay: ReplaySlice, settle: Callable[[], bool], is_owned: Callable[[], bool]
+) -> int:
+    while is_owned():
+        if offset < log.log_end_offset:
+            offset = _replay_slice(log, offset, replay)
+        elif not settle():
+            break
+        await asyncio.sleep(0)
+    return offset
+
+
+def _replay_slice(log: ReplicatedLog, offset: int, replay: ReplaySlice) -> int:
     """Replay what one read gives, and return the offset after it."""
     buffer = log.read(offset, LOAD_SLICE_BYTES)
     if not len(buffer):  # Compaction has removed all up to the end.
         return log.log_end_offset
-    after = offset
-    for position, header in iter_batches(buffer):
-        if header.next_offset > after:
-            replay(buffer, position, header)
-            after = header.next_offset
+    after = replay(buffer, offset)
     if after == offset:
         raise CorruptRecord(f"no whole batch at offset {offset}")
     return after
+
+
+def batch_by_batch(replay: ReplayBatch) -> ReplaySlice:
+    """Replay each batch by itself."""
+
+    def replay_slice(buffer: Buffer, offset: int) -> int:
+        for position, header in iter_batches(buffer):
+            if header.next_offset > offset:
+                replay(buffer, position, header)
+                offset = header.next_offset
+        return offset
+
+    return replay_slice
 
 
 def replicated(log: ReplicatedLog, end_offset: int) -> asyncio.Future[ErrorCode]:

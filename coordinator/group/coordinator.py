@@ -39,7 +39,7 @@ from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard, Producer
 from coordinator.group.state import GroupState, JoinRequest, SyncRequest
 from coordinator.ports import ReplicatedLog, TaskOwner, TopicMetadata, WallClock
-from coordinator.runtime import load, partition_for
+from coordinator.runtime import batch_by_batch, load, partition_for
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import NO_PRODUCER_ID, CorruptRecord
 from protocol.schema import ZERO_UUID
@@ -115,6 +115,7 @@ class GroupCoordinator:
         self._rng = rng
         self._shards: dict[int, GroupShard] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._load_turn = asyncio.Lock()
 
     # Life
 
@@ -145,7 +146,12 @@ class GroupCoordinator:
     async def _load(self, shard: GroupShard) -> None:
         partition = shard.partition
         try:
-            loaded = await load(shard.log, shard.replay, lambda: self._shards.get(partition) is shard)
+            loaded = await load(
+                shard.log,
+                batch_by_batch(shard.replay),
+                lambda: self._shards.get(partition) is shard,
+                turn=self._load_turn,
+            )
         except CorruptRecord:
             logger.exception(
                 "%s-%d cannot be read: its groups have no coordinator", GROUP_METADATA_TOPIC_NAME, partition

@@ -501,6 +501,11 @@ class TransactionCoordinator:
             yield from partition.ongoing.values()
 
     @property
+    def is_loading(self) -> bool:
+        """Whether a partition of the transaction log is still being read, so that its ids are not served yet."""
+        return self._states.is_loading
+
+    @property
     def timed_out_count(self) -> int:
         """How many transactions this coordinator has aborted because they were open for too long."""
         return self._sweeps.timed_out_count

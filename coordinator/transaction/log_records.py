@@ -21,6 +21,7 @@ from coordinator.transaction.state import (
     NO_PARTITIONS,
     NO_PRODUCER_ID,
     PERSISTED_STATES,
+    ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
 )
@@ -148,21 +149,38 @@ def read_record(record: Record) -> Entry | None:
     """What a record says; None if it is of a version that is not known here."""
     if record.key is None:
         raise CorruptRecord(f"a record without a key at offset {record.offset}")
+    return read_entry(record.key, record.value, record.offset)
+
+
+def read_entry(key: bytes, value: bytes | None, offset: int) -> Entry | None:
+    """The same for a record in its parts."""
     try:
-        if _version(record.key) != KEY_VERSION:
-            logger.warning("skipping a key of version %d at offset %d", _version(record.key), record.offset)
+        if _version(key) != KEY_VERSION:
+            logger.warning("skipping a key of version %d at offset %d", _version(key), offset)
             return None
-        transactional_id = decode(TransactionLogKey, KEY_VERSION, record.key[_VERSION_SIZE:]).transactional_id
-        if record.value is None:
+        transactional_id = decode(TransactionLogKey, KEY_VERSION, key[_VERSION_SIZE:]).transactional_id
+        if value is None:
             return Entry(transactional_id, None)
-        version = _version(record.value)
+        version = _version(value)
         if version not in _READABLE_VALUE_VERSIONS:
-            logger.warning("skipping a value of version %d at offset %d", version, record.offset)
+            logger.warning("skipping a value of version %d at offset %d", version, offset)
             return None
-        value = decode(TransactionLogValue, version, record.value[_VERSION_SIZE:])
-        return Entry(transactional_id, _metadata(value))
+        return Entry(transactional_id, _metadata(decode(TransactionLogValue, version, value[_VERSION_SIZE:])))
     except (struct.error, DecodeError, ValueError) as error:
-        raise CorruptRecord(f"the record at offset {record.offset}: {error}") from error
+        raise CorruptRecord(f"the record at offset {offset}: {error}") from error
+
+
+def read_producer(value: bytes, offset: int) -> ProducerIdAndEpoch | None:
+    """Whose a value is, without the rest of it; None if it is of a version that is not known here."""
+    try:
+        version = _version(value)
+        if version not in _READABLE_VALUE_VERSIONS:
+            logger.warning("skipping a value of version %d at offset %d", version, offset)
+            return None
+        _, producer_id, epoch, _, _ = _VALUE_START.unpack_from(value)
+    except struct.error as error:
+        raise CorruptRecord(f"the record at offset {offset}: {error}") from error
+    return ProducerIdAndEpoch(producer_id, epoch)
 
 
 def _version(data: bytes) -> int:

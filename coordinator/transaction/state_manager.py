@@ -13,6 +13,7 @@ Each partition also keeps its ongoing transactions apart, so that the search for
 the ids that are idle.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -20,7 +21,8 @@ from typing import Final
 from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from coordinator.ports import ReplicatedLog, TaskOwner, WallClock
 from coordinator.runtime import coordinator_error, load, partition_for
-from coordinator.transaction.log_records import build_record_batch, build_tombstones, read_record, value_version
+from coordinator.transaction.log_records import build_record_batch, build_tombstones, value_version
+from coordinator.transaction.log_replay import LogReplay
 from coordinator.transaction.state import (
     PREPARED_STATES,
     Transaction,
@@ -29,13 +31,11 @@ from coordinator.transaction.state import (
     decide_expiration,
 )
 from protocol.errors import ErrorCode
-from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_records
-from protocol.schema import Buffer
+from protocol.records.record_batch import CorruptRecord
 
 logger = logging.getLogger(__name__)
 
 TOMBSTONES_PER_BATCH: Final = 100
-_MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 
 OnDone = Callable[[ErrorCode], None]
 
@@ -92,6 +92,7 @@ class TransactionStateManager:
         self._on_open = on_open
         self._partitions: dict[int, OwnedPartition] = {}
         self._loading: dict[OwnedPartition, None] = {}
+        self._load_turn = asyncio.Lock()
 
     # Ownership
 
@@ -147,11 +148,15 @@ class TransactionStateManager:
     # Loading
 
     async def _load(self, partition: OwnedPartition) -> None:
-        def replay(buffer: Buffer, position: int, header: BatchHeader) -> None:
-            _replay_batch(partition.transactions, buffer, position, header)
-
+        replay = LogReplay(partition.transactions)
         try:
-            if await load(partition.log, replay, lambda: self.owns(partition)):
+            if await load(
+                partition.log,
+                replay.replay,
+                lambda: self.owns(partition),
+                turn=self._load_turn,
+                settle=replay.settle,
+            ):
                 self._open(partition)
         except CorruptRecord:
             logger.exception("%s cannot be read; its transactional ids are not served", partition)
@@ -246,27 +251,3 @@ class TransactionStateManager:
             logger.info("expired %d transactional ids of %s", len(expired), partition)
 
         partition.log.when_replicated(end_offset, on_replicated)
-
-
-def _replay_batch(table: dict[str, Transaction], buffer: Buffer, position: int, header: BatchHeader) -> None:
-    if header.is_control:
-        return
-    for record in iter_records(buffer, position, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES):
-        entry = read_record(record)
-        if entry is None:
-            continue
-        transactional_id, metadata = entry
-        known = table.get(transactional_id)
-        if metadata is None:
-            table.pop(transactional_id, None)
-        elif known is None:
-            table[transactional_id] = Transaction(transactional_id, metadata)
-        elif known.metadata.producer_id == metadata.producer_id and (
-            known.metadata.producer_epoch > metadata.producer_epoch
-        ):
-            raise CorruptRecord(
-                f"{transactional_id!r} goes back from epoch {known.metadata.producer_epoch} to "
-                f"{metadata.producer_epoch} at offset {record.offset}"
-            )
-        else:
-            known.metadata = metadata

@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.runtime import Backoff, Deadlines, Reply, coordinator_error, java_hash, load, map_answer, partition_for
+from coordinator.runtime import (
+    Backoff,
+    Deadlines,
+    Reply,
+    batch_by_batch,
+    coordinator_error,
+    java_hash,
+    load,
+    map_answer,
+    partition_for,
+)
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import BatchHeader, CorruptRecord, NewRecord, build_batch
 from protocol.schema import Buffer
@@ -205,6 +215,10 @@ class Replayed:
         self.offsets.append(header.base_offset)
 
 
+async def read(term: Term, replayed: Replayed, is_owned: Callable[[], bool] = lambda: True) -> bool:
+    return await load(term, batch_by_batch(replayed), is_owned, turn=asyncio.Lock())
+
+
 def filled(batches: int) -> Log:
     log = Log()
     term = log.elect()
@@ -216,7 +230,7 @@ def filled(batches: int) -> Log:
 def test_everything_is_replayed_once() -> None:
     async def scenario() -> None:
         log, replayed = filled(3_000), Replayed()
-        assert await load(log.elect(), replayed, lambda: True)
+        assert await read(log.elect(), replayed)
         assert replayed.offsets == [2 * number for number in range(3_000)]
 
     run(scenario)
@@ -227,7 +241,7 @@ def test_what_compaction_has_left_is_replayed() -> None:
         log, replayed = filled(6), Replayed()
         del log.batches[4:]
         del log.batches[1:3]
-        assert await load(log.elect(), replayed, lambda: True)
+        assert await read(log.elect(), replayed)
         assert replayed.offsets == [0, 6]
 
     run(scenario)
@@ -255,13 +269,13 @@ def test_what_is_appended_during_the_load_is_replayed_too() -> None:
 
 
 async def _load(log: Log, replayed: Replayed) -> bool:
-    return await load(log.elect(), replayed, lambda: True)
+    return await read(log.elect(), replayed)
 
 
 def test_a_load_stops_where_the_ownership_ends() -> None:
     async def scenario() -> None:
         log, replayed = filled(3_000), Replayed()
-        assert not await load(log.elect(), replayed, lambda: len(replayed.offsets) < 1_000)
+        assert not await read(log.elect(), replayed, lambda: len(replayed.offsets) < 1_000)
         assert len(replayed.offsets) < 3_000
 
     run(scenario)
@@ -273,7 +287,44 @@ def test_a_load_that_waits_stops_when_the_leadership_ends() -> None:
         log.high_watermark = 0
         term = log.elect()
         asyncio.get_running_loop().call_later(1, log.depose)
-        assert not await load(term, Replayed(), lambda: True)
+        assert not await read(term, Replayed())
+
+    run(scenario)
+
+
+def test_logs_are_read_one_after_the_other_and_who_waits_for_replicas_holds_up_nobody() -> None:
+    async def scenario() -> None:
+        loop, turn, order = asyncio.get_running_loop(), asyncio.Lock(), []
+        logs = [filled(3_000) for _ in range(3)]
+        logs[0].high_watermark = 0
+
+        async def one(number: int) -> None:
+            replay = batch_by_batch(lambda buffer, position, header: order.append(number))
+            assert await load(logs[number].elect(), replay, lambda: True, turn=turn)
+            order.append(number + 10)
+
+        loads = [loop.create_task(one(number)) for number in range(3)]
+        await asyncio.gather(*loads[1:])
+        assert not loads[0].done()
+        logs[0].replicate()
+        await loads[0]
+        firsts = [number for number, before in zip(order, [-1, *order], strict=False) if number != before]
+        assert firsts == [0, 1, 2, 11, 12, 10] or firsts == [0, 1, 11, 2, 12, 10], firsts
+
+    run(scenario)
+
+
+def test_what_is_left_to_do_at_the_end_is_done_before_anything_is_answered() -> None:
+    async def scenario() -> None:
+        left = [3]
+
+        def settle() -> bool:
+            left[0] -= 1
+            return left[0] >= 0
+
+        replay = batch_by_batch(Replayed())
+        assert await load(filled(2).elect(), replay, lambda: True, turn=asyncio.Lock(), settle=settle)
+        assert left == [-1]
 
     run(scenario)
 
@@ -283,7 +334,7 @@ def test_a_log_without_a_whole_batch_where_one_should_be_is_corrupt() -> None:
         log = filled(1)
         term = log.elect()
         with pytest.raises(CorruptRecord):
-            await load(CutOff(log, term.leader_epoch), Replayed(), lambda: True)
+            await read(CutOff(log, term.leader_epoch), Replayed())
 
     run(scenario)
 
