@@ -54,6 +54,17 @@ def state_of(cluster: SimulatedCluster, topic: str, partition: int = 0) -> Parti
     return znodes.decode_partition_state(znode.data)
 
 
+def assignments(cluster: SimulatedCluster) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas of every partition."""
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for name in cluster.ensemble.tree.children(paths.TOPICS) or ():
+        topic = cluster.ensemble.tree.get(paths.topic(name))
+        assert topic is not None
+        for index, partition in znodes.decode_topic(topic.data).partitions.items():
+            found[TopicPartition(name, index)] = partition.replicas
+    return found
+
+
 def controller_epoch(cluster: SimulatedCluster) -> int:
     znode = cluster.ensemble.tree.get(paths.CONTROLLER_EPOCH)
     assert znode is not None

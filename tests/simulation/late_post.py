@@ -42,13 +42,21 @@ class LatePost:
     """What is on its way, and how what arrived was answered."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, routes: Routes, rng: random.Random, *, probability: float
+        self,
+        loop: asyncio.AbstractEventLoop,
+        routes: Routes,
+        rng: random.Random,
+        *,
+        probability: float,
+        repeats_markers: bool = True,
     ) -> None:
+        """``repeats_markers``: only where a coordinator's epoch is its log's leader epoch, which a restart sees to."""
         self.answers: Counter[str] = Counter()
         self._loop = loop
         self._routes = routes
         self._rng = rng
         self.probability = probability
+        self._repeats_markers = repeats_markers
         self._on_the_way: dict[asyncio.Task[None], None] = {}
 
     def take(self, request: Message, version: int) -> None:
@@ -69,7 +77,7 @@ class LatePost:
         commit: bool,
     ) -> None:
         """Perhaps write the markers of a transaction that is prepared or complete once more, later."""
-        if self._rng.random() < self.probability:
+        if self._repeats_markers and self._rng.random() < self.probability:
             marker = requests.marker(*producer, partitions, commit=commit)
             self._later(self._deliver_marker(transactional_id, marker))
 

@@ -1,25 +1,66 @@
-"""Seeded histories of a whole cluster. ``run(seed)`` repeats one exactly; a failure names its seed."""
+"""Seeded histories of whole clusters. ``run(seed)`` repeats one exactly; a failure names its seed."""
 
 import os
 import random
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.simulation.cluster_history import PARTITIONS, SETTINGS, ClusterHistory
-from tests.simulation.cluster_stories import create, simulate
+from tests.simulation.acknowledged_writers import AcknowledgedWriters
+from tests.simulation.cluster_history import play
+from tests.simulation.cluster_routes import ClusterRoutes
+from tests.simulation.cluster_stories import simulate
 from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.workload import Manners, Workload
 
-SEEDS = int(os.environ.get("ONCELOG_CLUSTER_SEEDS", "8"))
-EVENTS = 25
+SEEDS = int(os.environ.get("ONCELOG_CLUSTER_SEEDS", "6"))
+FAULTS = 25
+FAULTS_UNDER_TRANSACTIONS = 12
+REPLICATED = {
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "controlled.shutdown.retry.backoff.ms": "200",
+}
+MANNERS = Manners(
+    replication_factor=3,
+    longest_rest=0.4,
+    most_batches=200,
+    patience=(0.3, 1.0, 5.0),
+    patience_in_version_1=60.0,
+    repeats_markers=False,
+    requests_outlive_clients=True,
+)
 
 
 def run(seed: int) -> None:
-    async def story(cluster: SimulatedCluster) -> None:
-        await create(cluster, "t", *[(1, 2, 3), (2, 3, 1), (3, 1, 2)][:PARTITIONS])
-        await ClusterHistory(cluster, random.Random(seed)).run(EVENTS)
+    """Of writers with acks=all."""
 
+    async def story(cluster: SimulatedCluster) -> None:
+        rng = random.Random(seed)
+        await play(cluster, rng, AcknowledgedWriters(cluster, rng), FAULTS)
+
+    _run(seed, story)
+
+
+def run_transactions(seed: int) -> None:
+    """Of transactional producers of both versions, idempotent producers, groups, and readers of what is committed."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        rng = random.Random(seed)
+        for broker in cluster.alive:
+            broker.running.producer_ids._block_size = rng.choice([1, 3, 1000])
+        load = Workload(cluster.loop, lambda: ClusterRoutes(cluster, rng), rng, MANNERS)
+        await play(cluster, rng, load, FAULTS_UNDER_TRANSACTIONS)
+
+    _run(seed, story)
+
+
+def _run(seed: int, story: Callable[[SimulatedCluster], Awaitable[None]]) -> None:
+    segment_bytes = random.Random(seed).choice(["1024", "4096", "1048576"])
     try:
-        simulate(story, seed=seed, settings=SETTINGS)
+        simulate(story, seed=seed, settings={**REPLICATED, "log.segment.bytes": segment_bytes})
     except BaseException as failure:
         failure.add_note(f"seed {seed}")
         raise
@@ -27,5 +68,11 @@ def run(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_happens_nothing_acknowledged_is_lost_and_the_cluster_agrees_in_the_end(seed: int) -> None:
-    """B49, B60, B62, B65, B66, B67"""
+    """B49, B56, B60, B62, B65, B66, B67"""
     run(seed)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_happens_transactions_are_whole(seed: int) -> None:
+    """B26, B34, B60, B71, B83, B85"""
+    run_transactions(seed)

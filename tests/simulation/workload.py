@@ -74,6 +74,7 @@ class Manners(NamedTuple):
     """Seconds after which a transactional client gives up to wait for an answer, and asks again."""
     patience_in_version_1: float = 5.0
     """Longer than anything is held up: a late request of version 1 may harm a later transaction (KAFKA-17754)."""
+    repeats_markers: bool = True
     requests_outlive_clients: bool = False
     """Whether what a client has sent may arrive when its death is known."""
 
@@ -94,7 +95,13 @@ class Workload:
         self._rng = rng
         self._manners = manners
         self._topic_ids: dict[str, bytes] = {}
-        self.late_post = LatePost(loop, new_routes(), rng, probability=rng.choice([0.0, 0.1, 0.3]))
+        self.late_post = LatePost(
+            loop,
+            new_routes(),
+            rng,
+            probability=rng.choice([0.0, 0.1, 0.3]),
+            repeats_markers=manners.repeats_markers,
+        )
         self.level_changers = [LevelChanger(new_routes(), rng) for _ in range(rng.choice([0, 0, 1]))]
         self.writers = [self._writer(f"w{n}") for n in range(rng.choice([0, 1, 1, 2, 3]))]
         self.producers = [
@@ -170,6 +177,13 @@ class Workload:
         ]
         for client in clients:
             self._tasks[client] = self._loop.create_task(client.run())
+
+    async def disturb(self) -> None:
+        """Clients die, or get successors."""
+        if self._rng.random() < 0.3:
+            self.kill_some()
+        else:
+            await self.replace_a_worker()
 
     def kill_some(self) -> None:
         """Applications die: they neither end their transactions nor say goodbye."""
