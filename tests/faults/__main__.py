@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -89,6 +90,14 @@ class Run:
             self.tell(f"  VIOLATED {line}")
 
 
+async def _until_signal(run: Run) -> None:
+    """Play; SIGTERM stops everything in order, as Ctrl-C does."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await run.play()
+
+
 def main() -> None:
     arguments = _arguments()
     missing = lacking(arguments.clients)
@@ -98,7 +107,7 @@ def main() -> None:
     directory = arguments.dir or Path(tempfile.mkdtemp(prefix="oncelog-faults-"))
     run = Run(arguments, seed, directory)
     run.tell(f"seed {seed}; clients {', '.join(arguments.clients)}")
-    asyncio.run(run.play())
+    asyncio.run(_until_signal(run))
     print()
     print(table(run.results))
     violated = sum(bool(result.violations) for result in run.results)

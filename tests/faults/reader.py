@@ -1,13 +1,10 @@
 """Read everything that readers of committed records see. With librdkafka, whatever clients made the load."""
 
-from typing import TypeVar
-
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.faults.history import Place
 from tests.faults.names import PARTITIONS
 
-T = TypeVar("T")
 _SILENCE_SECONDS = 20.0
 
 
@@ -39,18 +36,15 @@ def _to_the_end(consumer: Consumer, topic: str) -> list[tuple[str, Place]]:
     found: list[tuple[str, Place]] = []
     at_end: set[int] = set()
     while len(at_end) < PARTITIONS:
-        messages = consumer.consume(1000, _SILENCE_SECONDS if not found else 1.0) or consumer.consume(
-            1, _SILENCE_SECONDS
-        )
-        if not messages:
+        message = consumer.poll(_SILENCE_SECONDS)
+        if message is None:
             raise CannotRead(f"{topic}: nothing more after {len(found)} records, {at_end} are at their end")
-        for message in messages:
-            error = message.error()
-            if error is None:
-                value = message.value() or b""
-                found.append((value.decode(), Place(message.partition() or 0, message.offset() or 0)))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                at_end.add(message.partition() or 0)
-            elif not error.retriable():
-                raise CannotRead(f"{topic}: {error}")
+        error = message.error()
+        if error is None:
+            value = message.value() or b""
+            found.append((value.decode(), Place(message.partition() or 0, message.offset() or 0)))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            at_end.add(message.partition() or 0)
+        elif not error.retriable():
+            raise CannotRead(f"{topic}: {error}")
     return found

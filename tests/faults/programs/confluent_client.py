@@ -1,5 +1,6 @@
 """librdkafka as a client of the load: ``python -m tests.faults.programs.confluent_client HOST:PORT,… NAME``."""
 
+import queue
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -28,14 +29,49 @@ from tests.faults.programs.speech import (
 )
 
 _Settings: TypeAlias = dict[str, str | int | float | bool]
-_RECONNECT: _Settings = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 500}
+_RECONNECT: _Settings = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 500,
+}
+
+
+_OFFSETS_SECONDS = 10.0
+"""What the commit of offsets may take, whatever time limit librdkafka was given for it."""
 
 
 class Broken(Exception):
     """This producer cannot go on; a successor has to be made."""
 
 
-def _insist(call: Callable[[], object]) -> None:
+class HangsForever(Exception):
+    """A call that will not return."""
+
+
+def _within(seconds: float, call: Callable[[], object]) -> None:
+    """Call, and do not wait for longer. Raises ``HangsForever``; then a thread is lost, and the producer with it.
+
+    librdkafka waits for a group's coordinator that has left the cluster, for ever and whatever its time limit is
+    (confluentinc/librdkafka#5511, #5456). An application has to begin anew then, with another producer.
+    """
+    done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            call()
+            done.put(None)
+        except BaseException as error:
+            done.put(error)
+
+    threading.Thread(target=run, name="offsets", daemon=True).start()
+    try:
+        error = done.get(timeout=seconds)
+    except queue.Empty:
+        raise HangsForever from None
+    if error is not None:
+        raise error
+
+
+def _insist(role: Role, call: Callable[[], object]) -> None:
     """Call again as long as the client says that it may help."""
     deadline = perf_counter() + 4 * CALL_SECONDS
     while True:
@@ -45,6 +81,7 @@ def _insist(call: Callable[[], object]) -> None:
         except KafkaException as error:
             if not error.args[0].retriable() or perf_counter() > deadline:
                 raise
+            say(role, "trouble", detail=f"again: {error}")
 
 
 class Transactions:
@@ -60,13 +97,15 @@ class Transactions:
             **_RECONNECT,
         }
         self._numbers = count(1)
+        self._lost: list[Producer] = []
+        """Those with a call that hangs: they must not be collected."""
         self.producer = self._new_producer()
 
     def _new_producer(self) -> Producer:
         while True:
             producer = Producer(self._settings)
             try:
-                _insist(partial(producer.init_transactions, CALL_SECONDS))
+                _insist(self._role, partial(producer.init_transactions, CALL_SECONDS))
                 return producer
             except KafkaException as error:
                 say(self._role, "trouble", detail=f"init: {error}")
@@ -84,6 +123,10 @@ class Transactions:
         except KafkaException as error:
             self._abort(number, f"{error}")
             return False
+        except HangsForever as error:
+            say(self._role, "aborted", number, detail="the commit of its offsets hangs")
+            self._lost.append(self.producer)
+            raise Broken from error
         if not commit:
             self._abort(number, "on purpose")
             return False
@@ -93,14 +136,14 @@ class Transactions:
         """Its end was never asked for, so whatever happens to this producer, it will never be committed."""
         say(self._role, "aborted", number, detail=reason)
         try:
-            _insist(lambda: self.producer.abort_transaction(CALL_SECONDS))
+            _insist(self._role, lambda: self.producer.abort_transaction(CALL_SECONDS))
         except KafkaException as error:
             say(self._role, "trouble", number, detail=f"abort: {error}")
             raise Broken from error
 
     def _commit(self, number: int) -> bool:
         try:
-            _insist(lambda: self.producer.commit_transaction(CALL_SECONDS))
+            _insist(self._role, lambda: self.producer.commit_transaction(CALL_SECONDS))
         except KafkaException as error:
             if error.args[0].txn_requires_abort():
                 self._abort_instead(number, f"{error}")
@@ -112,7 +155,7 @@ class Transactions:
 
     def _abort_instead(self, number: int, reason: str) -> None:
         try:
-            _insist(lambda: self.producer.abort_transaction(CALL_SECONDS))
+            _insist(self._role, lambda: self.producer.abort_transaction(CALL_SECONDS))
         except KafkaException as error:
             say(self._role, "unknown", number, detail=f"{reason}, then {error}")
             raise Broken from error
@@ -206,7 +249,8 @@ class Worker:
         _send(producer, names.outputs(self._client), records)
         offsets = [TopicPartition(names.INPUTS, partition, offset) for partition, offset in following.items()]
         metadata = self._consumer.consumer_group_metadata()
-        _insist(lambda: producer.send_offsets_to_transaction(offsets, metadata, CALL_SECONDS))
+        offer = partial(producer.send_offsets_to_transaction, offsets, metadata, _OFFSETS_SECONDS / 2)
+        _insist("worker", lambda: _within(_OFFSETS_SECONDS, offer))
 
     def _rewind(self) -> None:
         """Go back to what is committed."""

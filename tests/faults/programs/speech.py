@@ -15,6 +15,7 @@ An input record is ``client:number:index:count``; an output record is that of th
 input, ``|`` and ``partition:offset`` of the input. The same in Java: ``tests/interop/programs/TransactionalLoad.java``.
 """
 
+import faulthandler
 import json
 import os
 import sys
@@ -39,6 +40,7 @@ BETWEEN_SECONDS: Final = 0.05
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 CALL_SECONDS: Final = 15.0
 """What a client waits for before it asks again."""
+_STACKS_SECONDS: Final = 60.0
 DELIVERY_SECONDS: Final = 30.0
 
 
@@ -70,6 +72,7 @@ class Gate:
 
 def perform(roles: Mapping[Role, Callable[[Gate], None]]) -> None:
     """Run the roles, and obey orders until there are none any more; then end the process."""
+    faulthandler.dump_traceback_later(_STACKS_SECONDS, repeat=True)  # Where it hangs, should it ever hang.
     gates = {role: Gate(role) for role in roles}
     for role, run in roles.items():
         threading.Thread(target=_play, args=(role, run, gates[role]), name=role).start()
