@@ -16,7 +16,7 @@ from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import SinkBroker, insist
 from spark_connector.sink.sink_errors import BatchNotDecided, SinkError, TransactionsLost
 from spark_connector.sink.sink_transactions import TaskTransaction, driver_id, is_open
-from spark_connector.sink.state_record import StateRecord, decision
+from spark_connector.sink.state_record import NO_BATCH, StateRecord, decision
 from spark_connector.sink.task import TaskOutcome
 
 _log = logging.getLogger(__name__)
@@ -57,6 +57,25 @@ async def abort_batch(
     else:
         await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
     await _clean_up(broker, state, state.generation if permit is None else permit.generation)
+
+
+async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *, fail_on_loss: bool = True) -> None:
+    """Commit a batch that nobody can go on with, so that a decision would be for nobody to read.
+
+    A crash in here may leave some of its transactions committed and the others to time out.
+    """
+    permit, query = _common(outcomes)
+    transactions = [each.transaction for each in outcomes if each.transaction is not None]
+    await _validate(broker, transactions, NO_BATCH)
+    state = decision(StateRecord(sink=permit.sink), permit.driver, query, NO_BATCH, transactions)
+    await _carry_out(broker, state, fail_on_loss)
+    await _clean_up(broker, state, permit.generation)
+
+
+async def abort_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str) -> None:
+    """Take such a batch back, as far as it is not committed."""
+    await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+    await _clean_up(broker, StateRecord(sink=sink), 0)
 
 
 def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:

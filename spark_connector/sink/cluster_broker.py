@@ -79,7 +79,7 @@ class ClusterBroker:
         cluster: Cluster,
         settings: SinkSettings,
         make_writer: Callable[[str], Awaitable[RowWriter]],
-        readers: dict[TopicPartition | str, StateTopicReader],
+        readers: dict[str, StateTopicReader],
         wall_clock: Callable[[], int],
     ) -> None:
         self._cluster = cluster

@@ -59,9 +59,8 @@ def task_id(sink: str, generation: int, process: str, slot: int) -> str:
 
 def generation_of(sink: str, transactional_id: str) -> int | None:
     """The generation in the id of a task of this sink; None for any other id."""
-    name, dot, rest = transactional_id.rpartition(f"{sink}.")
-    parts = rest.split(".")
-    if name or not dot or len(parts) != 3 or not parts[0].isdecimal():
+    parts = transactional_id.removeprefix(f"{sink}.").split(".")
+    if not transactional_id.startswith(f"{sink}.") or len(parts) != 3 or not parts[0].isdecimal():
         return None
     return int(parts[0])
 

@@ -1,0 +1,128 @@
+"""One process's part in the sink: the port over this process's connections, and what the process remembers.
+
+Spark uses a process again for later batches, and forks it. So memory is kept by process id, like ``process_client``.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any, Final
+
+from spark_connector.process_client import ClientSettings, ProcessClient, process_client
+from spark_connector.sink.batch_commit import abort_batch, abort_unnamed, commit_batch, commit_unnamed
+from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
+from spark_connector.sink.prelude import DriverMemory, Permit, begin_batch
+from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
+from spark_connector.sink.sink_transactions import Driver
+from spark_connector.sink.state_topic import StateTopicReader
+from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
+from spark_connector.write_options import WriteOptions
+
+_PROCESS_BITS: Final = 64
+
+
+def wall_clock() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class ProcessMemory:
+    """What this process remembers between the batches of the sinks of one cluster."""
+
+    def __init__(self, rng: Random) -> None:
+        self.slots = SlotPool(f"{rng.getrandbits(_PROCESS_BITS):016x}")
+        self.drivers: dict[str, DriverMemory] = {}
+        self.readers: dict[str, StateTopicReader] = {}
+
+
+_memories: Final[dict[tuple[int, ClientSettings], ProcessMemory]] = {}
+"""By process id, since the workers of Spark are forked."""
+
+
+def process_memory(client: ProcessClient) -> ProcessMemory:
+    """This process's memory for a cluster."""
+    key = (os.getpid(), client.settings)
+    memory = _memories.get(key)
+    if memory is None:
+        memory = _memories[key] = ProcessMemory(client.rng)
+    return memory
+
+
+class SinkSession:
+    """The steps of one writer, as plain calls. Made where they are needed, never pickled."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._client = process_client(options.client)
+        self._memory = process_memory(self._client)
+        self._broker = self.make_broker()
+
+    def make_broker(self) -> SinkBroker:
+        """The cluster. Tests put one between that crashes."""
+        return self.make_cluster_broker()
+
+    def make_cluster_broker(self) -> ClusterBroker:
+        settings = SinkSettings(
+            state_topic=self._options.state_topic, transaction_timeout_ms=self._options.transaction_timeout_ms
+        )
+        return ClusterBroker(self._client.cluster, settings, self._open_writer, self._memory.readers, wall_clock)
+
+    async def _open_writer(self, transactional_id: str | None) -> RowWriter:
+        from spark_connector.arrow_encoder import ArrowEncoder
+        from spark_connector.arrow_row_writer import ArrowRowWriter
+        from spark_connector.sink.batch_producer import BatchProducer
+
+        options = self._options
+        producer = BatchProducer(self._client.cluster, options.producer_config(transactional_id), wall_clock)
+        await producer.start()
+        encoder = ArrowEncoder(options.topic, options.batch_bytes, self._client.rng)
+        return ArrowRowWriter(producer, encoder, transactional_id or "")
+
+    def begin(self, sink: str) -> Permit:
+        """The prelude of a batch."""
+        memory = self._memory.drivers.setdefault(sink, DriverMemory())
+
+        async def steps() -> Permit:
+            await self.make_cluster_broker().require_support()
+            return await begin_batch(self._broker, sink, memory)
+
+        return self._client.run(steps())
+
+    def begin_unnamed(self) -> Permit:
+        """The permit of a batch that is tried once: its sink has a name that nobody else will have."""
+        self._client.run(self.make_cluster_broker().require_support())
+        name = f"{self._client.rng.getrandbits(_PROCESS_BITS):016x}"
+        return Permit(sink=name, generation=0, driver=Driver(-1, -1))
+
+    def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
+        """A task in a transaction of its own."""
+        filled = (each for each in rows if each.num_rows)
+        return self._client.run(write_rows(self._broker, permit, self._memory.slots, query, batch, filled))
+
+    def write_plainly(self, rows: Iterable[Any]) -> Written:
+        """A task without a transaction: at least once."""
+
+        async def steps() -> Written:
+            writer = await self._open_writer(None)
+            try:
+                for each in rows:
+                    await writer.write(each)
+                return await writer.finish()
+            except BaseException:
+                await writer.abort()
+                raise
+
+        return self._client.run(steps())
+
+    def commit(self, outcomes: Sequence[TaskOutcome], batch: int) -> None:
+        self._client.run(commit_batch(self._broker, outcomes, batch, fail_on_loss=self._options.fail_on_loss))
+
+    def abort(self, outcomes: Sequence[TaskOutcome], sink: str, batch: int) -> None:
+        self._client.run(abort_batch(self._broker, outcomes, sink, batch, fail_on_loss=self._options.fail_on_loss))
+
+    def commit_unnamed(self, outcomes: Sequence[TaskOutcome]) -> None:
+        self._client.run(commit_unnamed(self._broker, outcomes, fail_on_loss=self._options.fail_on_loss))
+
+    def abort_unnamed(self, outcomes: Sequence[TaskOutcome], sink: str) -> None:
+        self._client.run(abort_unnamed(self._broker, outcomes, sink))

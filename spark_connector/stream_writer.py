@@ -1,0 +1,82 @@
+"""``writeStream``: Spark's calls for each batch, and which step of the protocol each of them is.
+
+=============================  =================  ====================================================================
+Spark                          where              here
+=============================  =================  ====================================================================
+``streamWriter()``             planner, driver    options are checked
+the writer is pickled          planner, driver    the prelude; its permit travels to the tasks inside of the writer
+``write()``                    workers            a task, once for each attempt
+``streamWriter()``, again      sink runner        options are checked again; nothing else, since this one is not pickled
+``commit()`` or ``abort()``    sink runner        the permit comes back in the tasks' messages
+=============================  =================  ====================================================================
+
+So only pickling tells the writer that is about to be used by tasks from the one that commits.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from spark_connector.sink.prelude import Permit
+from spark_connector.sink.sink_errors import SinkError
+from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
+from spark_connector.sink_session import SinkSession
+from spark_connector.write_options import Guarantee, WriteOptions, stream_write_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+BATCH_ID: Final = "streaming.sql.batchId"
+QUERY_ID: Final = "sql.streaming.queryId"
+
+
+def make_stream_writer(
+    options: Mapping[str, str], schema: "StructType", overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """The writer for one batch. Each trigger appends, also in complete mode, as with Spark's own sink."""
+    return OncelogStreamWriter(stream_write_options(options, columns_of(schema)))
+
+
+class OncelogStreamWriter(DataSourceStreamArrowWriter):
+    """One batch of a stream."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        assert options.sink is not None
+        self._options = options
+        self._sink = options.sink
+        self._permit: Permit | None = None
+
+    def session(self) -> SinkSession:
+        """This process's part."""
+        return SinkSession(self._options)
+
+    @property
+    def _is_exact(self) -> bool:
+        return self._options.guarantee is Guarantee.EXACTLY_ONCE
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._is_exact and self._permit is None:
+            self._permit = self.session().begin(self._sink)
+        return self.__dict__
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        if not self._is_exact:
+            self.session().write_plainly(iterator)
+            return TaskMessage(None)
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY_ID) if context is not None else None
+        batch = context.getLocalProperty(BATCH_ID) if context is not None else None
+        if query is None or batch is None or self._permit is None:
+            raise SinkError("Spark has not told the task which batch of which query it belongs to")
+        return TaskMessage(self.session().write(self._permit, query, int(batch), iterator))
+
+    def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
+        if self._is_exact:
+            self.session().commit(outcomes_of(messages), batchId)
+
+    def abort(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
+        if self._is_exact:
+            self.session().abort(outcomes_of(messages), self._sink, batchId)
