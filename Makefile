@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames bench bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-smoke peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames faults faults-smoke bench bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-smoke peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -39,6 +39,12 @@ check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
+
+faults: $(DEV) .peers/kafka-3.9/.installed .peers/java-client-4/.installed  ## Each fault five times on a real cluster under load, checked record by record
+	$(BIN)/python -m tests.faults
+
+faults-smoke: $(DEV) .peers/kafka-3.9/.installed  ## Each fault once, with one client
+	$(BIN)/python -m tests.faults --times 1 --clients oncelog
 
 interop: $(DEV) peers  ## Real clients and Apache Kafka's own tools, all scenarios
 	$(BIN)/python -m pytest -q tests/interop
