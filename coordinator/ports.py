@@ -30,6 +30,14 @@ class ReplicatedLog(Protocol):
     def leader_epoch(self) -> int: ...
 
     @property
+    def is_deserted(self) -> bool:
+        """Whether others may lead by now without this broker knowing: none of them has been heard of lately.
+
+        What was read may be out of date then, and nothing should be answered from it.
+        """
+        ...
+
+    @property
     def log_start_offset(self) -> int: ...
 
     @property

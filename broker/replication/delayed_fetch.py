@@ -171,8 +171,9 @@ class DelayedFetch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         self._reader.count(context)
         response = self._shape(context)
+        session.answered_ms = now_ms = int(self._loop.time() * 1000)
         if context.kind is FetchKind.FULL:
-            self._sessions.keep(session, int(self._loop.time() * 1000))
+            self._sessions.keep(session, now_ms)
         response.session_id = session.id
         if session.id == NO_SESSION:
             session.close()

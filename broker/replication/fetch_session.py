@@ -29,6 +29,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
+from broker.replication.follower_state import NEVER
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from protocol.schema import ZERO_UUID
@@ -168,6 +169,8 @@ class FetchSession:
     """The partitions of one client's fetches, and which of them have something to say."""
 
     __slots__ = (
+        "answered_ms",
+        "attended_ms",
         "created_ms",
         "dirty",
         "epoch",
@@ -190,6 +193,12 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = 0
         self.last_used_ms = 0
+        self.answered_ms = NEVER
+        """When it was last answered."""
+        self.attended_ms = NEVER
+        """When it was answered the last time before its last request, which says that the client had that answer.
+
+        A request may lie unread for long while this process is stopped; so its coming says less."""
         self.positions: dict[PartitionKey, FetchPosition] = {}
         self.dirty: dict[FetchPosition, None] = {}
         """Ordered: a position answered with records goes to the back, so that a size limit starves none."""
@@ -212,6 +221,11 @@ class FetchSession:
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self._forget((forgotten.topic_id if by_id else forgotten.topic, index))
+
+    def live_again(self, replica_epoch: int) -> None:
+        """The follower has registered anew: its next fetch counts for every partition, also where nothing is new."""
+        self.replica_epoch = replica_epoch
+        self.dirty = dict.fromkeys(self.positions.values())
 
     def _forget(self, key: PartitionKey) -> None:
         position = self.positions.pop(key, None)
@@ -358,11 +372,14 @@ class FetchSessionCache:
         if session.waiting is not None:
             session.waiting.disturbed()
         session.update(request, topic_name)
+        if session.privileged and session.replica_epoch != replica_epoch(request):
+            session.live_again(replica_epoch(request))
         if not session.positions:
             self.remove(session.id)
             session.id = NO_SESSION
             return FetchContext(kind=FetchKind.SESSIONLESS, session=session, expected_epoch=session.epoch, replies={})
         session.last_used_ms = now_ms
+        session.attended_ms = session.answered_ms
         self._sessions.move_to_end(session.id)
         return FetchContext(kind=FetchKind.INCREMENTAL, session=session, expected_epoch=session.epoch, replies={})
 

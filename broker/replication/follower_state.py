@@ -14,19 +14,19 @@ UNKNOWN_OFFSET: Final = -1
 """The end of a replica that has not fetched from this leader yet."""
 UNKNOWN_EPOCH: Final = -1
 """The broker epoch of one that has not, or does not say (Fetch before version 15)."""
-_NEVER: Final = -(1 << 62)
+NEVER: Final = -(1 << 62)
 
 
 class FollowerState:
     """One follower; changed by its fetches and by elections."""
 
     __slots__ = (
-        "_last_fetch_ms",
         "_last_leader_end",
         "broker_epoch",
         "end",
         "is_close",
         "last_caught_up_ms",
+        "last_fetch_ms",
         "log_start_offset",
     )
 
@@ -36,8 +36,9 @@ class FollowerState:
         self.broker_epoch = UNKNOWN_EPOCH
         self.is_close = False
         """Whether it was caught up when that was last looked at."""
-        self.last_caught_up_ms = _NEVER
-        self._last_fetch_ms = _NEVER
+        self.last_caught_up_ms = NEVER
+        self.last_fetch_ms = NEVER
+        """When a fetch last named this partition; in a session that is done when there is something to tell."""
         self._last_leader_end = UNKNOWN_OFFSET
 
     def elected(self, *, leader_end: int, now_ms: int, in_sync: bool) -> None:
@@ -46,8 +47,7 @@ class FollowerState:
         What is known of its end stays: the log of who follows the same leader is the beginning of that leader's.
         """
         self._last_leader_end = leader_end
-        self._last_fetch_ms = self.last_caught_up_ms = now_ms if in_sync else _NEVER
-        self.is_close = in_sync
+        self.last_fetch_ms = self.last_caught_up_ms = now_ms if in_sync else NEVER
         self.is_close = in_sync
 
     def fetched(self, *, end: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int) -> None:
@@ -55,12 +55,12 @@ class FollowerState:
         if end >= leader_end:
             self.caught_up_at(now_ms)
         elif end >= self._last_leader_end:
-            self.caught_up_at(self._last_fetch_ms)
+            self.caught_up_at(self.last_fetch_ms)
         self.end = end
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
         self._last_leader_end = max(leader_end, self._last_leader_end)
-        self._last_fetch_ms = now_ms
+        self.last_fetch_ms = now_ms
 
     def caught_up_at(self, time_ms: int) -> None:
         self.last_caught_up_ms = max(self.last_caught_up_ms, time_ms)

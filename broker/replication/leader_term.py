@@ -34,6 +34,10 @@ class LeaderTerm:
         return self._partition.term is not self
 
     @property
+    def is_deserted(self) -> bool:
+        return self._partition.is_deserted
+
+    @property
     def log_start_offset(self) -> int:
         return self._log.log_start_offset
 

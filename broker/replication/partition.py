@@ -30,7 +30,7 @@ import logging
 from typing import Final, NamedTuple
 
 from broker.replication.fetch_session import FetchIsolation, FetchPosition
-from broker.replication.follower_state import FollowerState
+from broker.replication.follower_state import NEVER, FollowerState
 from broker.replication.isr import InSyncReplicas
 from broker.replication.isr_changes import IsrProposal
 from broker.replication.leader_term import LeaderTerm
@@ -254,6 +254,20 @@ class Partition:
             self._deletion_waiters.release(self.low_watermark)
         return ErrorCode.NONE
 
+    @property
+    def is_deserted(self) -> bool:
+        """Whether this leader has others in the ISR and has heard of none of them lately.
+
+        Then one of them may lead by now, and this broker not know of it yet.
+        """
+        others = self.isr - {self._host.broker_id}
+        if self._alone or not others or self._led_log is None:
+            return False
+        sessions = [position.session for position in self._follower_watchers]
+        heard = {session.replica_id: session.attended_ms for session in sessions if session.attended_ms != NEVER}
+        limit = self._host.now_ms() - self._host.desertion_ms
+        return all(heard.get(other, self.followers[other].last_fetch_ms) < limit for other in others)
+
     def check_followers(self) -> None:
         """Look who has fallen behind, or is gone; for a task that does so now and then."""
         log = self._led_log
@@ -401,8 +415,17 @@ class Partition:
             self._waiters(required_acks).add(end_offset, callback)
 
     def when_replicated(self, end_offset: int, callback: OnReached) -> None:
-        """``when_acknowledged`` for acks=all."""
-        self.when_acknowledged(end_offset, ACKS_ALL, callback)
+        """``when_acknowledged`` for acks=all, for coordinators: what is replicated has happened.
+
+        However few replicas are left by then; a producer may be told of that, but a decision cannot be half made.
+        """
+        log = self._led_log
+        if log is None:
+            callback(self.unavailable_error)
+        elif log.high_watermark >= end_offset:
+            callback(ErrorCode.NONE)
+        else:
+            self._replication_waiters.add(end_offset, callback)
 
     @property
     def _shortage(self) -> ErrorCode:

@@ -54,6 +54,8 @@ EPOCH_DURING_DELETE: Final = -2
 """The leader epoch of a StopReplica that deletes a topic: it outranks every epoch."""
 
 _ISR_RETRY_SECONDS: Final = 0.5
+_DESERTION_MS: Final = 2_000
+"""Others pass over a broker that is silent for longer than this (``broker_channel``)."""
 
 OnElected: TypeAlias = Callable[[TopicPartition, LeaderTerm], None]
 OnResigned: TypeAlias = Callable[[TopicPartition], None]
@@ -119,13 +121,18 @@ class ReplicaManager:
         propose_isr: Callable[[IsrProposal], None],
         broker_epoch: Callable[[], int],
         replica_lag_time_max_ms: int,
+        fetch_wait_max_ms: int = 500,
     ) -> None:
-        """From now on there are other brokers. Before the first order of a controller."""
+        """From now on there are other brokers. Before the first order of a controller.
+
+        ``fetch_wait_max_ms`` is how long a follower's fetch may wait for records.
+        """
         self._fetchers = fetchers
         host = self._host
         host.propose_isr = propose_isr
         host.broker_epoch = broker_epoch
         host.replica_lag_time_max_ms = replica_lag_time_max_ms
+        host.desertion_ms = max(_DESERTION_MS, 2 * fetch_wait_max_ms)
         host.is_alive = lambda broker_id: broker_id in self._metadata.image.brokers
 
     # Finding partitions

@@ -391,7 +391,9 @@ class GroupCoordinator:
         shard = None if partition is None else self._shards.get(partition)
         if shard is None:
             return ErrorCode.NOT_COORDINATOR
-        return shard if shard.is_open else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if not shard.is_open:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if shard.log.is_deserted else shard
 
     def _shard_of_named_group(self, group_id: str) -> GroupShard | ErrorCode:
         return self._shard_of(group_id) if group_id else ErrorCode.INVALID_GROUP_ID

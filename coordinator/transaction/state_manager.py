@@ -122,7 +122,7 @@ class TransactionStateManager:
         if partition is None:
             return ErrorCode.NOT_COORDINATOR
         if partition.is_open:
-            return partition
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.log.is_deserted else partition
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition in self._loading else ErrorCode.NOT_COORDINATOR
 
     def partition_for(self, transactional_id: str) -> int | None:

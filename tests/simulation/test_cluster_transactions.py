@@ -7,20 +7,26 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from coordinator.metadata_store.znodes import PartitionState
 from coordinator.runtime import partition_for
 from coordinator.transaction.state import TransactionMetadata, TransactionState
 from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.cluster_stories import create, simulate, state_of
 from tests.simulation.patient_client import produce_errors
-from tests.simulation.simulated_cluster import ClusterBroker, SimulatedCluster
+from tests.simulation.simulated_broker import SMALL
+from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
 from tests.simulation.wire_client import WireClient
 
 REPLICATED: Final[Mapping[str, str]] = {
-    "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "min.insync.replicas": "2",
     "transaction.state.log.num.partitions": "3",
@@ -28,6 +34,7 @@ REPLICATED: Final[Mapping[str, str]] = {
 LOG: Final = "__transaction_state"
 T0: Final = TopicPartition("t", 0)
 PATIENCE_SECONDS: Final = 60.0
+OFFSET_COMMIT_VERSION: Final = 7
 
 
 async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> float:
@@ -146,9 +153,10 @@ def stable_end(cluster: SimulatedCluster, partition: TopicPartition = T0) -> tup
     return found.log.last_stable_offset, found.log.high_watermark
 
 
-def play(story: Callable[[SimulatedCluster], Awaitable[None]], **settings: str) -> None:
+def play(story: Callable[[SimulatedCluster], Awaitable[None]], *, brokers: int = 3, **settings: str) -> None:
+    factor = {"transaction.state.log.replication.factor": str(brokers)}
     named = {key.replace("_", "."): value for key, value in settings.items()}
-    simulate(story, settings={**REPLICATED, **named})
+    simulate(story, brokers=brokers, settings={**REPLICATED, **factor, **named})
 
 
 class TestMarkers:
@@ -189,3 +197,141 @@ class TestMarkers:
             assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
         play(story, request_timeout_ms="4000", min_insync_replicas="1")
+
+
+class TestShortages:
+    """A coordinator whose followers are away. What is in its log may become durable yet, so nothing is taken back."""
+
+    def test_what_is_in_the_log_waits_for_followers_and_is_done_once_they_are_back(self) -> None:
+        """B30"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            producer = await producer_at(cluster, 1)
+            await create(cluster, "t", (1,))
+            assert cluster[2].process is not None
+            cluster[2].process.pause()
+            began = cluster.loop.time()
+            assert await producer.add(T0) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+            assert cluster.loop.time() - began < 3.1
+            answers = set()
+            while cluster.loop.time() - began < 3 * SESSION_SECONDS:  # Meanwhile the ISR shrinks below its minimum.
+                answers |= await producer.add(T0)
+                await asyncio.sleep(0.1)
+            assert answers == {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS}
+            assert len(state_of(cluster, *log_partition(producer.transactional_id)).isr) == 1
+            cluster[2].process.resume()
+            ongoing = TransactionState.ONGOING
+            await until(lambda: state_at(cluster, producer.transactional_id) is ongoing)
+            assert await producer.add(T0) == {ErrorCode.NONE}
+            assert await producer.produce(T0, b"v") == {ErrorCode.NONE}
+            assert await producer.end() is ErrorCode.NONE
+
+        play(story, brokers=2, request_timeout_ms="3000")
+
+    def test_what_the_log_refuses_has_not_happened(self) -> None:
+        """B30: too few in-sync replicas, known beforehand. Another attempt finds nothing in its way."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            producer = await producer_at(cluster, 1)
+            await create(cluster, "t", (1,))
+            cluster[2].kill()
+            log = log_partition(producer.transactional_id)
+            await until(lambda: state_of(cluster, *log).isr == (1,))
+            for _ in range(3):
+                assert await producer.add(T0) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+                assert state_at(cluster, producer.transactional_id) is TransactionState.EMPTY
+            newcomer = Producer(cluster, "newcomer")
+            assert await newcomer.init() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await cluster[2].start()
+            await until(lambda: len(state_of(cluster, *log).isr) == 2)
+            assert await producer.add(T0) == {ErrorCode.NONE}
+            assert await producer.produce(T0, b"v") == {ErrorCode.NONE}
+            assert await producer.end() is ErrorCode.NONE
+            assert await newcomer.init() is ErrorCode.NONE
+
+        play(story, brokers=2)
+
+    def test_one_that_was_stopped_answers_nothing_from_what_it_remembers(self) -> None:
+        """Others lead by then, and it learns that from a request behind those of its clients."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await make_offsets(cluster)
+            await create(cluster, "t", (1,))
+            group = group_led_by(cluster, 2)
+            client, process = await cluster[2].client(), cluster[2].process
+            assert process is not None
+            assert await commit_offset(client, group, 1) is ErrorCode.NONE
+            assert await fetch_offset(client, group) == (ErrorCode.NONE, 1)
+            process.pause()
+            stale = asyncio.ensure_future(fetch_offset(client, group))  # noqa: TID251
+            await until(lambda: group_partition(cluster, group).leader != 2)
+            other = await cluster[group_partition(cluster, group).leader].client()
+            await until_done(lambda: commit_offset(other, group, 2))
+            process.resume()
+            error, offset = await stale
+            assert error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR), (error, offset)
+            assert await fetch_offset(other, group) == (ErrorCode.NONE, 2)
+
+        play(story, offsets_topic_replication_factor="3")
+
+    def test_offsets_that_are_not_replicated_in_time_are_not_known_to_be_lost(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await make_offsets(cluster)
+            await create(cluster, "t", (1,))
+            group = group_led_by(cluster, 1)
+            client = await cluster[1].client()
+            assert await commit_offset(client, group, 1) is ErrorCode.NONE
+            assert cluster[2].process is not None
+            cluster[2].process.pause()
+            assert await commit_offset(client, group, 2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            error, _ = await fetch_offset(client, group)
+            assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            cluster[2].process.resume()
+            await until(lambda: len(group_partition(cluster, group).isr) == 2)
+            await asyncio.sleep(1)
+            assert await fetch_offset(client, group) == (ErrorCode.NONE, 2)
+
+        play(story, brokers=2, offsets_topic_replication_factor="2")
+
+
+OFFSETS: Final = "__consumer_offsets"
+
+
+async def make_offsets(cluster: SimulatedCluster) -> None:
+    client = await cluster[1].client()
+    ask = requests.find_coordinator("anybody", transactional=False)
+    assert (await client.call(ask, requests.FIND_COORDINATOR_VERSION)).error_code == ErrorCode.NONE
+    await asyncio.sleep(0.5)
+
+
+def group_partition(cluster: SimulatedCluster, group: str) -> PartitionState:
+    return state_of(cluster, OFFSETS, partition_for(group, int(SMALL["offsets.topic.num.partitions"])))
+
+
+def group_led_by(cluster: SimulatedCluster, broker_id: int) -> str:
+    """A group whose coordinator is this broker."""
+    candidates = (f"group-{number}" for number in range(1_000))
+    return next(name for name in candidates if group_partition(cluster, name).leader == broker_id)
+
+
+async def commit_offset(client: WireClient, group: str, offset: int) -> ErrorCode:
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[asked])
+    answer = await client.call(OffsetCommitRequest(group_id=group, topics=[topic]), OFFSET_COMMIT_VERSION)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+async def fetch_offset(client: WireClient, group: str) -> tuple[ErrorCode, int]:
+    answer = await client.call(requests.offset_fetch(group, T0, require_stable=False), requests.OFFSET_FETCH_VERSION)
+    return requests.fetched_position(answer)
+
+
+async def until_done(attempt: Callable[[], Awaitable[ErrorCode]]) -> None:
+    """Repeat what may not be possible yet."""
+    for _ in range(1_000):
+        error = await attempt()
+        if error is ErrorCode.NONE:
+            return
+        assert error in requests.RETRIABLE, error
+        await asyncio.sleep(0.05)
+    raise AssertionError("it is never done")

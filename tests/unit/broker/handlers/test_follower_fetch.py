@@ -337,3 +337,29 @@ async def test_nobody_is_sent_elsewhere_unless_that_was_asked_for() -> None:
     broker.append(batch(b"a"))
     broker.follower_fetched(1)
     assert near(broker, f"rack-{OTHER}").preferred_read_replica == -1
+
+
+@in_virtual_time
+async def test_a_request_says_when_the_follower_was_heard_of_by_the_answer_that_it_follows() -> None:
+    """It may itself have lain unread, while the process was stopped and somebody else was elected."""
+    broker = leader()
+    session = new_session(broker, (0, 0))
+    for epoch in (1, 2):
+        await asyncio.sleep(0.9)
+        assert not broker.partition().is_deserted
+        broker.answer(handle_fetch, fetch(session=(session, epoch)), 17)
+    await asyncio.sleep(1.0)
+    assert not broker.partition().is_deserted  # It had what it was told 1.9 s ago.
+    await asyncio.sleep(0.2)
+    assert broker.partition().is_deserted
+
+
+@in_virtual_time
+async def test_a_follower_without_a_session_is_heard_of_by_its_fetches() -> None:
+    broker = leader()
+    for _ in range(3):
+        await asyncio.sleep(1.5)
+        read(broker, fetch((0, 0)))
+        assert not broker.partition().is_deserted
+    await asyncio.sleep(2.1)
+    assert broker.partition().is_deserted

@@ -623,5 +623,57 @@ def test_what_is_on_too_few_replicas_is_told_after_the_append() -> None:
     fixture.append()
     fixture.fetched(1)
     fixture.log.update_config(LogConfig(min_insync_replicas=3))
-    fixture.partition.when_replicated(1, noted(calls))
+    fixture.partition.when_acknowledged(1, ACKS_ALL, noted(calls))
     assert calls == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+def test_to_a_coordinator_what_is_replicated_has_happened_on_however_few_replicas() -> None:
+    """B30: of an append that is in the log it hears NONE or that it leads no more, as ``ReplicatedLog`` promises."""
+    fixture, calls = Fixture(), list[ErrorCode]()
+    replicated(fixture, isr=(ME, OTHER))
+    fixture.append()
+    fixture.fetched(1)
+    fixture.log.update_config(LogConfig(min_insync_replicas=3))
+    assert fixture.partition.term is not None
+    fixture.partition.term.when_replicated(1, noted(calls))
+    assert calls == [ErrorCode.NONE]
+
+
+class TestDesertion:
+    """A leader of which no follower has been heard for long may be one no more."""
+
+    def test_without_others_in_sync_there_is_nobody_to_hear_of(self) -> None:
+        fixture = Fixture()
+        fixture.lead()
+        fixture.now_ms = 60_000
+        assert not fixture.partition.is_deserted
+        fixture.lead(1, replicas=(ME, OTHER, THIRD), isr=(ME,))
+        fixture.now_ms = 120_000
+        assert not fixture.partition.is_deserted
+
+    def test_one_of_those_in_sync_is_enough(self) -> None:
+        fixture = Fixture()
+        replicated(fixture, isr=(ME, OTHER, THIRD))
+        for _ in range(5):
+            fixture.now_ms += 1_500
+            fixture.fetched(0, THIRD)
+            assert not fixture.partition.is_deserted
+        fixture.now_ms += 1_999
+        assert not fixture.partition.is_deserted
+        fixture.now_ms += 2
+        assert fixture.partition.is_deserted
+
+    def test_one_that_is_not_in_sync_does_not_count(self) -> None:
+        """It cannot be elected, so that it fetches says nothing about who leads."""
+        fixture = Fixture()
+        replicated(fixture, isr=(ME, OTHER))
+        fixture.append()
+        fixture.now_ms = 2_001
+        fixture.fetched(0, THIRD)
+        assert fixture.partition.is_deserted
+
+    def test_a_new_leader_is_given_time(self) -> None:
+        fixture = Fixture()
+        fixture.now_ms = 60_000
+        replicated(fixture, isr=(ME, OTHER))
+        assert not fixture.partition.is_deserted

@@ -56,6 +56,7 @@ class Log:
         self.replicates_at_once = True
         self.refusals: list[ErrorCode] = []
         """What the next appends are answered."""
+        self.is_deserted = False
         self.waiters: list[tuple[int, OnReplicated]] = []
         self.term: Term | None = None
 
@@ -133,6 +134,10 @@ class Term:
     @property
     def is_over(self) -> bool:
         return self.log.term is not self
+
+    @property
+    def is_deserted(self) -> bool:
+        return self.log.is_deserted
 
     @property
     def log_start_offset(self) -> int:
