@@ -84,7 +84,7 @@ class Run:
 
     def _tell_result(self, result: RoundResult) -> None:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.outcomes.items()))
-        stalls = ", ".join(f"{client} {seconds:.1f}" for client, seconds in result.stalls.items())
+        stalls = ", ".join(f"{client} {role} {seconds:.1f}" for (client, role), seconds in result.stalls.items())
         self.tell(f"  {result.seconds:.1f} s; {outcomes}; worst stalls: {stalls} s")
         for line in describe(result.violations):
             self.tell(f"  VIOLATED {line}")

@@ -1,9 +1,11 @@
 """A client of the load as its director has it: a process that is told to run and to pause, and that tells of itself."""
 
 import asyncio
+import datetime
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -46,14 +48,14 @@ class RoleState:
 
 
 class ClientProcess(asyncio.SubprocessProtocol):
-    """One client. Everything it says is also kept in ``NAME.jsonl``, its standard error in ``NAME.stderr``."""
+    """One client. All that it says is kept in ``NAME.log``, with the time; its standard error in ``NAME.stderr``."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
         self.roles = {role: RoleState() for role in ROLES}
         self.transactions: dict[TransactionKey, Transaction] = {}
         self.troubles: list[str] = []
-        self._log = (directory / f"{name}.jsonl").open("ab", buffering=0)
+        self._log = (directory / f"{name}.log").open("ab", buffering=0)
         self._errors = directory / f"{name}.stderr"
         self._rest = b""
         self._transport: asyncio.SubprocessTransport | None = None
@@ -119,9 +121,10 @@ class ClientProcess(asyncio.SubprocessProtocol):
         self._transport = transport
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._log.write(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
+        now = datetime.datetime.fromtimestamp(time.time_ns() / 1e9, datetime.UTC).isoformat(" ", "milliseconds")
         for line in lines:
+            self._log.write(f"[{now[:23]}] ".encode() + line + b"\n")
             self._hear(json.loads(line))
         self._heard.set()
 

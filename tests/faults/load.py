@@ -119,11 +119,10 @@ class Load:
     def transactions(self) -> dict[TransactionKey, Transaction]:
         return {key: value for client in self.clients for key, value in client.transactions.items()}
 
-    def worst_stall(self, since: float, until: float) -> dict[str, float]:
-        """The longest time without a commit between two moments, of each client's slower role, in seconds."""
-        worst: dict[str, float] = {}
-        for client, _, state in self._roles_of_all():
+    def stalls(self, since: float, until: float) -> dict[tuple[str, str], float]:
+        """The longest time without a commit between two moments, of each client's roles, in seconds."""
+        found: dict[tuple[str, str], float] = {}
+        for client, role, state in self._roles_of_all():
             moments = [since, *(moment for moment in state.commits if since < moment < until), until]
-            longest = max(after - before for before, after in pairwise(moments))
-            worst[client.name] = max(worst.get(client.name, 0.0), longest)
-        return worst
+            found[client.name, role] = max(after - before for before, after in pairwise(moments))
+        return found

@@ -24,7 +24,7 @@ _NAMED: Final = ("lost", "duplicated", "torn", "hanging")
 
 def table(results: Sequence[RoundResult]) -> str:
     """A line for each fault, and the sum. The worst stalls come before what was violated, in seconds, by client."""
-    clients = sorted({client for result in results for client in result.stalls})
+    clients = sorted({client for result in results for client, _ in result.stalls})
     head = (*_HEAD[:5], *(f"STALL {client}" for client in clients), *_HEAD[5:])
     faults = dict.fromkeys(result.fault for result in results)
     rows = [_row(fault, [result for result in results if result.fault == fault], clients) for fault in faults]
@@ -35,7 +35,7 @@ def table(results: Sequence[RoundResult]) -> str:
 def _row(name: str, results: Sequence[RoundResult], clients: Iterable[str]) -> tuple[str, ...]:
     outcomes: Counter[str] = sum((result.outcomes for result in results), Counter())
     kinds = Counter(violation.kind for result in results for violation in result.violations)
-    stalls = [max((result.stalls.get(client, 0.0) for result in results), default=0.0) for client in clients]
+    stalls = [_worst_stall(results, client) for client in clients]
     return (
         name,
         str(len(results)),
@@ -54,3 +54,9 @@ def _aligned(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
         numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join([row[0].ljust(widths[0]), *numbers]))
     return "\n".join(lines)
+
+
+def _worst_stall(results: Iterable[RoundResult], client: str) -> float:
+    return max(
+        (seconds for result in results for (name, _), seconds in result.stalls.items() if name == client), default=0.0
+    )

@@ -38,8 +38,8 @@ class RoundResult:
     told: str = ""
     outcomes: Counter[str] = field(default_factory=Counter)
     """The round's transactions, by what is known of their end."""
-    stalls: dict[str, float] = field(default_factory=dict)
-    """The longest time without a commit, of each client, in seconds."""
+    stalls: dict[tuple[str, str], float] = field(default_factory=dict)
+    """The longest time without a commit, of each client's roles, in seconds."""
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
 
@@ -115,7 +115,7 @@ class Stage:
         try:
             await self._load.until_progress()
         finally:
-            result.stalls = self._load.worst_stall(struck, loop.time())
+            result.stalls = self._load.stalls(struck, loop.time())
 
     async def _pause_and_check(self, result: RoundResult) -> None:
         inputs = await self._load.pause()
