@@ -164,6 +164,7 @@ class _Start:
 
         await self._load(store, logs)
         resources.callback(self._close_logs, logs)
+        resources.push_async_callback(logs.settle)
         resources.push_async_callback(replicas.stop)
         verifier = self._transaction_verifier(broker_id, replicas, transactions, channel)
         resources.callback(verifier.stop)

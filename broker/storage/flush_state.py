@@ -9,6 +9,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from broker.storage.disk import Disk, File
+from broker.storage.leader_epoch_cache import LeaderEpochFileCache
+from broker.storage.log_segments import LogSegments
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,6 +93,19 @@ class FlushState:
         if full:
             self._unsynced_files = set()
         self._unsynced_names = False
+        return plan
+
+    def plan_full(self, end_offset: int, epochs: LeaderEpochFileCache, segments: LogSegments) -> FlushPlan:
+        """A flush of the segments below an offset, which ends one, and of all that is needed to trust them."""
+        epochs.save_if_changed()
+        if epochs.unsynced:
+            epochs.unsynced = False
+            self.written(epochs.path)
+        below = [segment for segment in segments.from_offset(self.recovery_point) if segment.base_offset < end_offset]
+        plan = self.plan(end_offset, full=True)
+        for segment in below:
+            plan.files.append(segment.file)
+            plan.borrowed += segment.write_indexes()
         return plan
 
     def carry_out(self, plan: FlushPlan) -> None:

@@ -53,6 +53,7 @@ from broker.storage.readable_log import ReadableLog
 from protocol.topic_partition import TopicPartition
 
 LOCK_FILE: Final = ".lock"
+_SYNCS_AT_ONCE: Final = 8
 
 _log = getLogger(__name__)
 
@@ -178,6 +179,16 @@ class LogManager:
             wanted = replace(found, broker_id=broker_id, cluster_id=cluster_id)
         if wanted != found:
             write_meta_properties(self._disk, self.log_dir, wanted)
+
+    async def settle(self) -> None:
+        """Sync all logs, several at once, when nothing is appended any more; ``close`` then finds little to do.
+
+        Disks take many requests at once for one: a thousand logs, one after the other, are seconds.
+        """
+        logs = iter(self)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_SYNCS_AT_ONCE):
+                group.create_task(_settle(logs))
 
     def close(self, broker_epoch: int = clean_shutdown.NO_BROKER_EPOCH) -> None:
         """Close everything. The mark of a clean shutdown is left unless something failed."""
@@ -439,6 +450,15 @@ class LogManager:
             if cleanable.dirty_ratio > max(most, log.config.min_cleanable_ratio):
                 found, most = log, cleanable.dirty_ratio
         return found
+
+
+async def _settle(logs: Iterator[PartitionLog]) -> None:
+    for log in logs:
+        try:
+            if log.write_end():
+                await log.flush_state.carry_out_off_loop(log.plan_full_flush(log.log_end_offset))
+        except OSError as error:
+            log.mark_failed(error)
 
 
 def _parent(path: str) -> str:

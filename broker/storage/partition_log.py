@@ -535,7 +535,7 @@ class PartitionLog(ReadableLog):
         if self.failed or not self.has_unflushed_segments:
             return
         try:
-            await self.flush_state.carry_out_off_loop(self._plan_full_flush(self.segments.active.base_offset))
+            await self.flush_state.carry_out_off_loop(self.plan_full_flush(self.segments.active.base_offset))
         except OSError as error:
             self.mark_failed(error)
 
@@ -545,41 +545,35 @@ class PartitionLog(ReadableLog):
             return
         try:
             self.segments.active.note_largest_timestamp()  # It may be rolled without another append.
-            self.flush_state.carry_out(self._plan_full_flush(self.log_end_offset))
+            self.flush_state.carry_out(self.plan_full_flush(self.log_end_offset))
         except OSError as error:
             self.mark_failed(error)
 
-    def _plan_full_flush(self, end_offset: int) -> FlushPlan:
+    def plan_full_flush(self, end_offset: int) -> FlushPlan:
         """The segments below an offset, which ends one; with their indexes, and what else is needed to trust them."""
-        state = self.flush_state
-        self.epochs.save_if_changed()
-        if self.epochs.unsynced:
-            self.epochs.unsynced = False
-            state.written(self.epochs.path)
-        segments = [
-            segment for segment in self.segments.from_offset(state.recovery_point) if segment.base_offset < end_offset
-        ]
-        plan = state.plan(end_offset, full=True)
-        for segment in segments:
-            plan.files.append(segment.file)
-            plan.borrowed += segment.write_indexes()
-        return plan
+        return self.flush_state.plan_full(end_offset, self.epochs, self.segments)
 
     # The end
 
     def close(self) -> None:
         """Leave everything as the next ``open`` after a clean shutdown expects it. A failed log is left as it is."""
+        if self.write_end():
+            self.flush()
+        self.release()
+
+    def write_end(self) -> bool:
+        """Write what a clean end has beside the batches; whether there is something to sync."""
         if not self.failed and self.log_end_offset > 0:
             try:
                 self.producer_state.map_end_offset = self.log_end_offset
                 self._take_snapshot()
                 self.epochs.truncate_from_end(self.log_end_offset)
+                self.segments.active.note_largest_timestamp()
+                is_flushed = self.recovery_point == self.log_end_offset and not self.epochs.unsynced
+                return not (is_flushed and self.flush_state.is_settled)
             except OSError as error:
                 self.mark_failed(error)
-            is_flushed = self.recovery_point == self.log_end_offset and not self.epochs.unsynced
-            if not is_flushed or not self.flush_state.is_settled:
-                self.flush()
-        self.release()
+        return False
 
     def release(self) -> None:
         """Close the files."""

@@ -131,6 +131,41 @@ def test_a_close_that_fails_leaves_no_mark(broker: Broker) -> None:
     assert broker.restart().previous_broker_epoch is None
 
 
+async def test_what_is_settled_is_synced_several_logs_at_once_and_need_not_be_again(broker: Broker) -> None:
+    names = [TopicPartition("many", index) for index in range(6)]
+    for name in names:
+        fill(broker.create(name, ID_A), 3)
+    under_way, most = 0, 0
+
+    async def delay() -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    broker.disk.delay = delay
+    await broker.manager.settle()
+    assert most == len(names)
+    before = broker.disk.calls["sync"]
+    broker.manager.close(broker_epoch=42)
+    assert broker.disk.calls["sync"] - before <= 4, "checkpoints and the mark"
+    broker.disk.crash("power", Random(3))
+    broker.manager = broker.new_manager()
+    assert broker.start().previous_broker_epoch == 42
+    assert [log_of(broker.manager, name).log_end_offset for name in names] == [3] * len(names)
+    assert all(log_of(broker.manager, name).producer_state.producers for name in names)
+
+
+async def test_a_log_that_cannot_be_settled_fails_alone_and_there_is_no_mark(broker: Broker) -> None:
+    fill(broker.create(A, ID_A))
+    fill(broker.create(B, ID_B), 3)
+    broker.disk.fail("sync", ".log")
+    await broker.manager.settle()
+    assert len(broker.failed_logs) == 1
+    assert broker.restart().previous_broker_epoch is None
+
+
 def test_two_brokers_cannot_have_one_directory(broker: Broker) -> None:
     other = broker.new_manager()
     with pytest.raises(AlreadyLocked):
