@@ -41,6 +41,15 @@ class Columns:
         """The schema as Spark parses it."""
         return ", ".join(f"`{name}` {_DDL[name]}" for name in self.names)
 
+    def check(self, fields: Sequence[tuple[str, str]]) -> None:
+        """A schema, as names and types, that somebody gave must be this one: ValueError if it is not."""
+        if [(name, text.replace(" ", "")) for name, text in fields] != [
+            (name, _DDL[name].replace(" ", "")) for name in self.names
+        ]:
+            raise ValueError(
+                f"the schema is {self.ddl}: leave .schema(...) out, and select with the option columns"
+            )
+
 
 def parse_columns(text: str) -> Columns:
     """``key,value``: a selection, in the order that it is to have. Raises ``ValueError``."""

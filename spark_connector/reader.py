@@ -4,14 +4,16 @@ What Spark asks for twice (a second action on the same DataFrame) is planned onc
 until the DataFrame is loaded anew.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from protocol.topic_partition import TopicPartition
 from spark_connector.offset_bounds import BoundInvalid
 from spark_connector.offset_lookup import (
+    find_offsets,
     latest_offsets,
     must_find_partitions,
     persistently,
@@ -19,11 +21,25 @@ from spark_connector.offset_lookup import (
 )
 from spark_connector.offset_ranges import OffsetRange, cut
 from spark_connector.process_client import ProcessClient, process_client
+from spark_connector.pushed_filters import Comparison, Operator, PushedFilters
 from spark_connector.range_reader import RangeReader
 from spark_connector.read_options import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter  # Of pyspark 4.1.
+
+_OPERATORS: Final[dict[str, Operator]] = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "In": "in",
+}
+
+_column_and_value: Final = attrgetter("attribute", "value")
+"""Of a comparison: the path of the column, and what it is compared with."""
 
 
 class RangePartition(InputPartition):
@@ -44,10 +60,11 @@ class OncelogReader(DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._range_reader = range_reader(options)
+        self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         client = process_client(self._options.client)
-        ranges = client.run(plan_batch(client, self._options))
+        ranges = client.run(plan_batch(client, self._options, self._pushed))
         tasks = cut(
             ranges,
             min_partitions=self._options.min_partitions,
@@ -60,6 +77,22 @@ class OncelogReader(DataSourceReader):
             yield from self._range_reader.read(partition.offset_range)
 
 
+class OncelogFilteringReader(OncelogReader):
+    """With ``pushFilters=true``: a class of its own, since Spark refuses one that can while its own setting is off."""
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
+        for each in filters:
+            if not self._push(each):
+                yield each
+
+    def _push(self, pushed: "Filter") -> bool:
+        operator = _OPERATORS.get(type(pushed).__name__)
+        if operator is None:
+            return False
+        attribute, value = _column_and_value(pushed)
+        return len(attribute) == 1 and self._pushed.push(Comparison(attribute[0], operator, value))
+
+
 def range_reader(options: ReadOptions) -> RangeReader:
     return RangeReader(
         client=options.client,
@@ -69,7 +102,7 @@ def range_reader(options: ReadOptions) -> RangeReader:
     )
 
 
-async def plan_batch(client: ProcessClient, options: ReadOptions) -> list[OffsetRange]:
+async def plan_batch(client: ProcessClient, options: ReadOptions, pushed: PushedFilters) -> list[OffsetRange]:
     """The range of each partition. Raises ``NothingToRead`` or ``BoundInvalid``."""
     cluster, committed = client.cluster, options.fetch.read_committed
 
@@ -79,10 +112,13 @@ async def plan_batch(client: ProcessClient, options: ReadOptions) -> list[Offset
         end = await resolve_bound(cluster, options.end, found, read_committed=committed)
         latest = await latest_offsets(cluster, found, read_committed=committed)
         _check(options, start, end, latest)
-        return [
+        ranges = [
             OffsetRange(tp.topic, tp.partition, start[tp], min(end[tp], latest[tp]), topic_id)
             for tp, topic_id in sorted(found.items())
         ]
+        young = {} if pushed.min_timestamp is None else dict.fromkeys(found, pushed.min_timestamp)
+        first = await find_offsets(cluster, young, read_committed=committed)
+        return pushed.narrowed(ranges, {tp: latest[tp] if at is None else at for tp, at in first.items()})
 
     return await persistently(cluster, options.fetch.patience_seconds, plan)
 

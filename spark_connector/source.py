@@ -34,9 +34,11 @@ class OncelogDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         from spark_connector.read_options import read_options
-        from spark_connector.reader import OncelogReader
+        from spark_connector.reader import OncelogFilteringReader, OncelogReader
 
-        return OncelogReader(read_options(self.options, streaming=False))
+        options = read_options(self.options, streaming=False)
+        options.columns.check(_fields(schema))
+        return OncelogFilteringReader(options) if options.push_filters else OncelogReader(options)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         if "start" not in signature(DataSourceStreamReader.latestOffset).parameters:
@@ -44,7 +46,9 @@ class OncelogDataSource(DataSource):
         from spark_connector.read_options import read_options
         from spark_connector.stream_reader import OncelogStreamReader
 
-        return OncelogStreamReader(read_options(self.options, streaming=True))
+        options = read_options(self.options, streaming=True)
+        options.columns.check(_fields(schema))
+        return OncelogStreamReader(options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         from spark_connector.writer import make_writer
@@ -55,3 +59,7 @@ class OncelogDataSource(DataSource):
         from spark_connector.stream_writer import make_stream_writer
 
         return make_stream_writer(self.options, schema, overwrite)
+
+
+def _fields(schema: "StructType") -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]

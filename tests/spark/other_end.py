@@ -112,3 +112,12 @@ class OtherEnd:
             return records
 
         return self.client.run(read())
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        outcomes = self.client.run(self.client.admin.create_partitions({topic: total}))
+        assert outcomes == {topic: None}, outcomes
+
+    def committed(self, group_id: str) -> dict[tuple[str, int], int]:
+        """What a group has committed."""
+        found = self.client.run(self.client.admin.committed_offsets(group_id))
+        return {(tp.topic, tp.partition): committed.offset for tp, committed in found.items()}

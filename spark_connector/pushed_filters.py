@@ -1,0 +1,105 @@
+"""Filters that narrow what is read, instead of dropping rows afterwards: on partition, offset and timestamp. Pure.
+
+A comparison of partition or offset is kept exactly, so Spark need not look at it again. One of timestamp only says from
+where on to read: the broker knows the first offset whose record is not older than a time, and everything before it is
+older; but records after it may be older too, so Spark still has to look. (An upper bound says nothing: a late record
+may be anywhere.)
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from protocol.topic_partition import TopicPartition
+from spark_connector.offset_ranges import OffsetRange
+
+Operator = Literal["=", "<", "<=", ">", ">=", "in"]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``column operator value``; for ``in`` the value is a tuple."""
+
+    column: str
+    operator: Operator
+    value: object
+
+
+@dataclass(slots=True)
+class PushedFilters:
+    """What the filters of one query leave to be read."""
+
+    min_timestamp: int | None = None
+    """Milliseconds since the epoch."""
+    _kept: list[Comparison] = field(default_factory=list)
+
+    def push(self, comparison: Comparison) -> bool:
+        """Take a comparison into account; whether it is then true of every row that is read."""
+        column = comparison.column.lower()
+        if column in ("partition", "offset") and _is_about_integers(comparison):
+            self._kept.append(comparison)
+            return True
+        if column == "timestamp" and comparison.operator in ("=", ">", ">="):
+            self._raise_min_timestamp(comparison.value)
+        return False
+
+    def _raise_min_timestamp(self, value: object) -> None:
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            timestamp = (value - _EPOCH) // _MILLISECOND
+            self.min_timestamp = max(timestamp, timestamp if self.min_timestamp is None else self.min_timestamp)
+
+    def narrowed(self, ranges: Iterable[OffsetRange], from_offsets: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+        """What is left of ranges; ``from_offsets`` are where the minimal timestamp begins."""
+        return [self._narrow(each, from_offsets.get(each.topic_partition, 0)) for each in ranges]
+
+    def _narrow(self, whole: OffsetRange, from_offset: int) -> OffsetRange:
+        start, end = max(whole.start, from_offset), whole.end
+        for comparison in self._kept:
+            if comparison.column.lower() == "partition":
+                if not _holds(whole.partition, comparison):
+                    end = start
+            else:
+                lowest, behind = _bounds(comparison)
+                start, end = max(start, lowest), min(end, behind)
+        return OffsetRange(whole.topic, whole.partition, start, max(start, end), whole.topic_id)
+
+
+def _is_about_integers(comparison: Comparison) -> bool:
+    if comparison.operator == "in":
+        return (
+            comparison.column.lower() == "partition"
+            and isinstance(comparison.value, tuple | list)
+            and all(_is_integer(each) for each in comparison.value)
+        )
+    return _is_integer(comparison.value)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _holds(partition: int, comparison: Comparison) -> bool:
+    if isinstance(comparison.value, tuple | list):
+        return partition in comparison.value
+    lowest, behind = _bounds(comparison)
+    return lowest <= partition < behind
+
+
+def _bounds(comparison: Comparison) -> tuple[int, int]:
+    """The lowest number for which it holds, and the lowest above for which it does not any more."""
+    value = comparison.value
+    assert isinstance(value, int), f"a comparison with {type(value).__name__} was kept"
+    match comparison.operator:
+        case "=":
+            return value, value + 1
+        case "<":
+            return 0, value
+        case "<=":
+            return 0, value + 1
+        case ">":
+            return value + 1, 2**63
+        case _:
+            return value, 2**63
