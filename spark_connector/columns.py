@@ -46,9 +46,7 @@ class Columns:
         if [(name, text.replace(" ", "")) for name, text in fields] != [
             (name, _DDL[name].replace(" ", "")) for name in self.names
         ]:
-            raise ValueError(
-                f"the schema is {self.ddl}: leave .schema(...) out, and select with the option columns"
-            )
+            raise ValueError(f"the schema is {self.ddl}: leave .schema(...) out, and select with the option columns")
 
 
 def parse_columns(text: str) -> Columns:
