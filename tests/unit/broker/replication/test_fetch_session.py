@@ -199,6 +199,22 @@ def test_only_what_changed_is_dirty(cache: FetchSessionCache) -> None:
     assert dirty(later) == [1, 2]
 
 
+def test_after_another_registration_a_followers_fetch_is_about_every_partition(cache: FetchSessionCache) -> None:
+    """B56: what was noted of its former life would keep it out of the ISR for ever, where nothing is written."""
+
+    def fetch_of(life: int, *partitions: int, session_id: int = 0, epoch: int = INITIAL_EPOCH) -> FetchRequest:
+        request = fetch(*partitions, session_id=session_id, epoch=epoch)
+        request.replica_state = ReplicaState(replica_id=3, replica_epoch=life)
+        return request
+
+    session = opened(cache, fetch_of(7, 0, 1)).session
+    assert cache.keep(session, 0)
+    for position in list(session.dirty):
+        session.quiet(position)
+    assert dirty(opened(cache, fetch_of(7, session_id=session.id, epoch=1))) == []
+    assert dirty(opened(cache, fetch_of(8, session_id=session.id, epoch=2))) == [0, 1]
+
+
 def test_a_forgotten_partition_is_watched_no_more(cache: FetchSessionCache) -> None:
     partition = Partition(TopicPartition("t", 0), ReplicaHost(broker_id=1, spawn=Supervisor().spawn))
     context = opened(cache, fetch(0, 1))
