@@ -35,7 +35,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--clients", nargs="+", choices=[*CLIENTS], default=[*CLIENTS], help=f"of {', '.join(CLIENTS)}")
     parser.add_argument("--seed", type=int, help="of the order, the victims and the pauses, to repeat a run")
     parser.add_argument("--rounds", type=int, default=10, help="how many faults strike one cluster [10]")
-    parser.add_argument("--dir", type=Path, help="where clusters are kept that something was wrong with")
+    parser.add_argument("--dir", type=Path, help="where the clusters are")
+    parser.add_argument("--keep", action="store_true", help="keep them all, not only those with violations")
     return parser.parse_args()
 
 
@@ -76,7 +77,7 @@ class Run:
                 played += 1
         finally:
             await stage.close()
-        if is_clean:
+        if is_clean and not self._arguments.keep:
             shutil.rmtree(directory)
         else:
             self.tell(f"kept: {directory}")
