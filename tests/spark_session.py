@@ -1,0 +1,77 @@
+"""Spark as tests, benchmarks and demos start it: small, on loopback only, and with no process left behind."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.processes import PEERS, REPOSITORY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_KAFKA = PEERS / "spark-kafka" / "lib"
+"""Spark's own connector, if it is installed (``.peers/spark-kafka``)."""
+_STOP_SECONDS = 30.0
+_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.app.name": "oncelog",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+_ENVIRONMENT = {
+    "PYSPARK_PYTHON": sys.executable,
+    "PYSPARK_DRIVER_PYTHON": sys.executable,
+    "PYTHONPATH": str(REPOSITORY),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+
+
+@contextmanager
+def spark_session(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator["SparkSession"]:
+    """A session in a JVM of its own, which is gone afterwards; Spark's own connector is on its class path."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+    jars = {"spark.jars": ",".join(map(str, sorted(SPARK_KAFKA.glob("*.jar"))))} if SPARK_KAFKA.is_dir() else {}
+    for name, value in {**_SETTINGS, **jars, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    os.environ.update(_ENVIRONMENT)
+    try:
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        try:
+            yield session
+        finally:
+            _end(session)
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _end(session: "SparkSession") -> None:
+    """The JVM ends when its standard input does; its Python workers end with it."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    session.stop()
+    assert gateway is not None
+    gateway.shutdown()
+    process: subprocess.Popen[bytes] = gateway.proc
+    SparkContext._gateway = SparkContext._jvm = None
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
