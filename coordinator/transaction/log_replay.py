@@ -34,8 +34,9 @@ _COMPRESSED_OR_CONTROL: Final = 0x27
 _PLAIN: Final = b"\0\0\0"
 """How a record of a batch of one continues after its length: no attributes, no deltas."""
 _KEY_VERSION: Final = b"\0\0"
-_PRODUCER_END: Final = 12
-"""Up to here a value is its version, the producer id and the epoch."""
+_EPOCH_AT: Final = 10
+"""What comes before in a value are its version and the producer id."""
+_EPOCH_END: Final = 12
 
 _SMALLEST_RECORD: Final = 8
 """Bytes that may be looked at without asking whether they are there."""
@@ -88,7 +89,7 @@ class LogReplay:
 
     def _note(self, key: bytes, value: bytes | None, offset: int) -> None:
         before, _ = self._last.get(key, _NOTHING)
-        if before is None or value is None or before[:_PRODUCER_END] != value[:_PRODUCER_END]:
+        if before is None or value is None or not _plainly_follows(before, value):
             if not _may_follow(key, before, value, offset):
                 return
         self._last[key] = value, offset
@@ -133,6 +134,16 @@ def _only_record(data: bytes, at: int, end: int) -> tuple[bytes, bytes] | None:
     if size != end - start - 1 << 1 or data[end - 1]:  # No value, a longer one, or headers.
         return None
     return data[at + 4 : key_end], data[start : end - 1]
+
+
+def _plainly_follows(before: bytes, value: bytes) -> bool:
+    """Whether it is of the same version and producer, with the same epoch or a later one.
+
+    Epochs are not negative, so they compare as their bytes do.
+    """
+    if before[:_EPOCH_AT] != value[:_EPOCH_AT]:
+        return False
+    return before[_EPOCH_AT:_EPOCH_END] <= value[_EPOCH_AT:_EPOCH_END]
 
 
 def _may_follow(key: bytes, before: bytes | None, value: bytes | None, offset: int) -> bool:
