@@ -17,6 +17,8 @@ Choose: TypeAlias = Callable[[Scene], Awaitable[Choice]]
 
 KILL_SECONDS: Final = (0.5, 3.0)
 PAUSE_SECONDS: Final = (3.0, 8.0)
+PAST_SESSION_SECONDS: Final = (11.0, 13.0)
+"""ZooKeeper is started with ticks of 500 ms, and grants a session of 20 ticks at most."""
 _IN_SYNC_SECONDS: Final = 45.0
 _SESSION_MS: Final = 6_000
 _CONNECTION_MS: Final = 5_000
@@ -134,6 +136,37 @@ class KillAll:
         await scene.cluster.start_whatever_is_down()
 
 
+class KillTwo:
+    """kill -9 of a partition's leader and of one of its followers: the third alone may not take acks=all."""
+
+    name = "kill-two"
+    hold_seconds = KILL_SECONDS
+
+    async def strike(self, scene: Scene) -> str:
+        partition = _some_partition(scene)
+        leader = await scene.roles.leader(partition)
+        other = scene.rng.choice(await scene.roles.followers(partition))
+        await scene.cluster.order("kill", leader, other)
+        return f"kill -9 brokers {leader} and {other}, leader and follower of {partition}"
+
+    async def heal(self, scene: Scene) -> None:
+        await scene.cluster.start_whatever_is_down()
+
+
+class KillEverything:
+    """kill -9 of all brokers and ZooKeeper at once."""
+
+    name = "kill-everything"
+    hold_seconds = (0.0, 2.0)
+
+    async def strike(self, scene: Scene) -> str:
+        await scene.cluster.order("kill", *scene.cluster.broker_ids, "zookeeper")
+        return "kill -9 all brokers and ZooKeeper"
+
+    async def heal(self, scene: Scene) -> None:
+        await scene.cluster.start_whatever_is_down()
+
+
 class RestartZooKeeper:
     """kill -9 of ZooKeeper, and a start some time later."""
 
@@ -173,8 +206,12 @@ class ExpireSession:
 PROCESS_FAULTS: Final[Sequence[Fault]] = (
     *(Kill(role, choose) for role, choose in ROLES.items()),
     *(Pause(role, choose) for role, choose in ROLES.items()),
+    Pause("controller-past-its-session", controller, PAST_SESSION_SECONDS),
+    Pause("leader-past-its-session", partition_leader, PAST_SESSION_SECONDS),
     RollingRestart(),
+    KillTwo(),
     KillAll(),
+    KillEverything(),
     RestartZooKeeper(),
     ExpireSession(),
 )
