@@ -25,6 +25,7 @@ class FollowerState:
         "broker_epoch",
         "end",
         "is_close",
+        "is_refused",
         "last_caught_up_ms",
         "last_fetch_ms",
         "log_start_offset",
@@ -36,6 +37,8 @@ class FollowerState:
         self.broker_epoch = UNKNOWN_EPOCH
         self.is_close = False
         """Whether it was caught up when that was last looked at."""
+        self.is_refused = False
+        """Whether the controller would not have it in the ISR when it was last asked: it is about to stop, or gone."""
         self.last_caught_up_ms = NEVER
         self.last_fetch_ms = NEVER
         """When a fetch last named this partition; in a session that is done when there is something to tell."""
@@ -58,6 +61,8 @@ class FollowerState:
             self.caught_up_at(self.last_fetch_ms)
         self.end = end
         self.log_start_offset = log_start_offset
+        if broker_epoch != self.broker_epoch:
+            self.is_refused = False  # It has registered again.
         self.broker_epoch = broker_epoch
         self._last_leader_end = max(leader_end, self._last_leader_end)
         self.last_fetch_ms = now_ms

@@ -46,7 +46,7 @@ class InSyncReplicas:
                 follower = followers.get(broker)
                 end = min(end, UNKNOWN_OFFSET if follower is None else follower.end)
         for broker, follower in followers.items():
-            if follower.end < end and follower.is_close and broker not in maximal and is_alive(broker):
+            if follower.end < end and broker not in maximal and _may_join(broker, follower, is_alive):
                 end = follower.end
         return end
 
@@ -67,7 +67,7 @@ class InSyncReplicas:
         return frozenset(
             broker
             for broker, follower in followers.items()
-            if broker not in self.isr and follower.is_close and follower.end >= needed and is_alive(broker)
+            if broker not in self.isr and follower.end >= needed and _may_join(broker, follower, is_alive)
         )
 
     def leaving(self, leader_id: int, followers: Mapping[int, FollowerState]) -> frozenset[int]:
@@ -88,3 +88,7 @@ class InSyncReplicas:
 
     def commit(self, isr: Set[int]) -> "InSyncReplicas":
         return InSyncReplicas(replicas=self.replicas, isr=frozenset(isr))
+
+
+def _may_join(broker: int, follower: FollowerState, is_alive: Callable[[int], bool]) -> bool:
+    return follower.is_close and not follower.is_refused and is_alive(broker)

@@ -27,6 +27,7 @@ Invariants:
 """
 
 import logging
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from broker.replication.fetch_session import FetchIsolation, FetchPosition
@@ -288,12 +289,15 @@ class Partition:
             self._deletion_waiters.release(self.low_watermark)
         self.advance_high_watermark()  # Who held it back may be out of the way.
 
-    def propose_expansion(self) -> None:
-        """Ask for those to be taken into the ISR who are ready for it.
+    def propose_expansion_again(self) -> None:
+        """For the task that looks after the ISR: a follower that has everything does not come again by itself when it
+        could not be asked for, or was refused."""
+        for follower in self.followers.values():
+            follower.is_refused = False
+        self.propose_expansion()
 
-        A follower that has everything does not come again by itself when it could not be asked for, or was refused:
-        the task that looks after the ISR tries again.
-        """
+    def propose_expansion(self) -> None:
+        """Ask for those to be taken into the ISR who are ready for it."""
         log = self._led_log
         if log is None or self._proposal is not None or len(self.isr) == len(self.replicas):
             return
@@ -326,6 +330,8 @@ class Partition:
         error = error_of(answer.error_code)
         if error in _NOT_DONE:
             self._withdraw_proposal()
+            if error is ErrorCode.INELIGIBLE_REPLICA:
+                self._pass_over(broker for broker, _ in proposal.isr if broker not in self.isr)
         elif error or answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
             # What the ISR is now will be in the LeaderAndIsr that is on its way; until then both are counted with.
             logger.info("%s: the ISR is not what it was thought to be: %s", self.topic_partition, error.name)
@@ -336,6 +342,16 @@ class Partition:
             self.in_sync = self.in_sync.commit(frozenset(answer.isr))
             self.propose_expansion()
         self.advance_high_watermark()
+
+    def _pass_over(self, brokers: Iterable[int]) -> None:
+        """Wait for these no more, as if they would join, and do not ask for them again with each of their fetches."""
+        for broker in brokers:
+            self.followers[broker].is_refused = True
+
+    def brokers_left(self) -> None:
+        """Some brokers are not members of the cluster any more. One of them may have been waited for."""
+        if self._led_log is not None and not self._alone:
+            self.advance_high_watermark()
 
     def _withdraw_proposal(self) -> None:
         if self._proposal is not None:

@@ -33,7 +33,7 @@ from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
 from broker.storage.partition_log import PartitionLog
 from broker.storage.readable_log import ReadableLog
-from coordinator.controller.cluster_image import INTERNAL_TOPICS, NO_LEADER, MetadataCache
+from coordinator.controller.cluster_image import INTERNAL_TOPICS, NO_LEADER, MetadataCache, MetadataChange
 from coordinator.ports import LeaderAndEpoch, WallClock
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
@@ -134,6 +134,7 @@ class ReplicaManager:
         host.replica_lag_time_max_ms = replica_lag_time_max_ms
         host.desertion_ms = max(_DESERTION_MS, 2 * fetch_wait_max_ms)
         host.is_alive = lambda broker_id: broker_id in self._metadata.image.brokers
+        self._metadata.add_listener(self._on_metadata_change)
 
     # Finding partitions
 
@@ -364,9 +365,14 @@ class ReplicaManager:
             if looks:
                 since_ms = now_ms
             for partition in list(self._partitions.values()):
-                partition.propose_expansion()
+                partition.propose_expansion_again()
                 if looks:
                     partition.check_followers()
+
+    def _on_metadata_change(self, change: MetadataChange) -> None:
+        if change.before.brokers.keys() - change.after.brokers.keys():
+            for partition in self._partitions.values():
+                partition.brokers_left()
 
     # High watermarks
 

@@ -91,7 +91,7 @@ def decide(
         return ErrorCode.INVALID_UPDATE_VERSION
     ineligible = [broker for broker, epoch in proposal.isr.items() if not _is_eligible(broker, epoch, state, cluster)]
     if ineligible:
-        logger.info("%s cannot have brokers %s in its ISR now", partition, ineligible)
+        logger.debug("%s cannot have brokers %s in its ISR now", partition, ineligible)
         return ErrorCode.INELIGIBLE_REPLICA
     return replace(
         state,

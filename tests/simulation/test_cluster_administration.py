@@ -16,6 +16,7 @@ from protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
@@ -128,6 +129,27 @@ class TestLeadership:
             assert_agreement(cluster)
 
         simulate(story)
+
+    def test_nobody_waits_for_a_follower_that_has_stopped(self) -> None:
+        """What it did not fetch any more, although it was close behind and nearly in sync, holds nobody up."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            partitions = 10
+            await create(cluster, "t", *[(2, 1, 3)] * partitions)
+            writers = [AcknowledgedWriter(cluster, TopicPartition("t", p), pause=0.001) for p in range(partitions)]
+            writing = asyncio.gather(*(writer.run() for writer in writers))
+            await asyncio.sleep(0.1)
+            (reigning,) = cluster.controllers
+            await cluster[reigning].running.controller.controlled_shutdown(ControlledShutdownRequest(broker_id=2))
+            await asyncio.sleep(0.1)
+            cluster[2].kill()
+            await asyncio.sleep(0.5)
+            for writer in writers:
+                writer.stop()
+            await writing
+            assert max(writer.longest_stall() for writer in writers) < 0.25
+
+        simulate(story, seed=2)
 
     def test_a_stopped_controller_hands_over_everything(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:

@@ -527,7 +527,37 @@ def test_a_refused_addition_is_waited_for_no_more() -> None:
     fixture.decide(error=ErrorCode.INELIGIBLE_REPLICA)
     assert (fixture.log.high_watermark, fixture.partition.isr) == (1, {ME})
     fixture.fetched(1)
+    assert len(fixture.proposals) == 1
+    fixture.append()
+    assert fixture.log.high_watermark == 2  # Although it is close behind, and alive.
+    fixture.fetched(2)
+    fixture.partition.propose_expansion_again()
     assert len(fixture.proposals) == 2
+
+
+def test_who_was_refused_is_asked_for_again_when_it_has_registered_again() -> None:
+    fixture = Fixture()
+    replicated(fixture)
+    fixture.fetched(0, epoch=70)
+    fixture.decide(error=ErrorCode.INELIGIBLE_REPLICA)
+    fixture.fetched(0, epoch=70)
+    assert len(fixture.proposals) == 1
+    fixture.fetched(0, epoch=71)
+    assert len(fixture.proposals) == 2
+
+
+def test_who_has_left_the_cluster_is_not_waited_for() -> None:
+    """A follower close behind, which was not asked for, holds the high watermark back only while it is a member."""
+    fixture = Fixture()
+    replicated(fixture, isr=(ME, THIRD))
+    fixture.fetched(0)
+    fixture.append()
+    fixture.fetched(1, THIRD)
+    fixture.decide(error=ErrorCode.OPERATION_NOT_ATTEMPTED)
+    assert fixture.log.high_watermark == 0
+    fixture.host.is_alive = lambda broker: False
+    fixture.partition.brokers_left()
+    assert fixture.log.high_watermark == 1
 
 
 def test_a_removal_does_not_count_before_it_is_decided() -> None:
