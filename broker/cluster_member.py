@@ -35,6 +35,9 @@ _EXPIRY_ALLOWANCE: Final = 1.25
 _FIRST_WORD_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.4
 _LEAVE_SECONDS: Final = 15.0
+_ELECTION_SECONDS: Final = 1.0
+"""For which a broker that stops waits for a controller to appear: as long as an election may take."""
+_LOOK_AGAIN_SECONDS: Final = 0.05
 
 
 class ClusterMember:
@@ -116,26 +119,48 @@ class ClusterMember:
             logger.warning("Nobody helped broker %d to leave the cluster", self._broker_id)
 
     async def _ask_to_leave(self, controller: Controller) -> None:
-        client = ControllerClient(controller, self.channel, self._config)
-        for _ in range(self._config.controlled_shutdown_max_retries):
-            if self._last.is_set():
-                return
-            request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=controller.broker_epoch)
-            response = await client.ask(request)
-            if not isinstance(response, ControlledShutdownResponse) or response.error_code:
-                logger.info("The controller did not help to leave the cluster: %s", response)
-            elif not response.remaining_partitions:
-                return
-            else:
+        """Until nothing is left to lead, nobody is left who could, or nobody is there to decide."""
+        tries, without_controller_since = 0, None
+        while not self._last.is_set():
+            response = await self._ask_once(controller)
+            now = asyncio.get_running_loop().time()
+            if response is not None:
+                if not response.remaining_partitions:
+                    return
+                tries, without_controller_since = tries + 1, None
                 remaining = len(response.remaining_partitions)
                 logger.warning("No other broker can lead %d partitions of this one yet", remaining)
-            await self._rest()
+                if tries >= self._config.controlled_shutdown_max_retries:
+                    break
+            elif without_controller_since is None:
+                without_controller_since = now
+            elif now - without_controller_since >= _ELECTION_SECONDS:
+                break
+            backoff_ms = self._config.controlled_shutdown_retry_backoff_ms
+            await self._rest(_LOOK_AGAIN_SECONDS if response is None else backoff_ms / 1000)
+        else:
+            return
         logger.warning("Broker %d stops while it still leads partitions", self._broker_id)
 
-    async def _rest(self) -> None:
+    async def _ask_once(self, controller: Controller) -> ControlledShutdownResponse | None:
+        """What the controller did; None if there is none, or another one in a moment."""
+        request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=controller.broker_epoch)
+        client = ControllerClient(controller, self.channel, self._config)
+        try:
+            # Where the metadata store is away, whoever reigned cannot decide anything.
+            async with asyncio.timeout(None if controller.hears_store else _ELECTION_SECONDS):
+                response = await client.ask(request)
+        except TimeoutError:
+            response = None
+        if isinstance(response, ControlledShutdownResponse) and not response.error_code:
+            return response
+        logger.info("The controller did not help to leave the cluster: %s", response)
+        return None
+
+    async def _rest(self, seconds: float) -> None:
         """Until it makes sense to ask again, or nobody is left who could help."""
         try:
-            async with asyncio.timeout(self._config.controlled_shutdown_retry_backoff_ms / 1000):
+            async with asyncio.timeout(seconds):
                 await self._last.wait()
         except TimeoutError:
             pass

@@ -1,0 +1,125 @@
+"""How long brokers take to stop, in virtual time: they hand over what they lead, and wait for nobody who won't come."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import pytest
+
+from tests.simulation.cluster_stories import NOTICED_SECONDS, create, simulate, state_of
+from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
+
+AT_ONCE = 0.25
+WITHOUT_HELP = 1.2
+
+
+def play(story: Callable[[SimulatedCluster], Awaitable[None]], settings: Mapping[str, str] | None = None) -> None:
+    async def prepared(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+        await story(cluster)
+
+    simulate(prepared, settings=settings)
+
+
+async def stop(cluster: SimulatedCluster, broker_id: int) -> float:
+    """How long that took."""
+    began = cluster.loop.time()
+    await cluster[broker_id].stop()
+    return cluster.loop.time() - began
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 1, 3)])
+def test_one_after_the_other_the_controller_anywhere_among_them(order: Sequence[int]) -> None:
+    """Who stops next hears at once of the controller that follows one that has stopped."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        for number, broker_id in enumerate(order):
+            assert await stop(cluster, broker_id) < AT_ONCE
+            for partition in range(3):
+                assert number == 2 or state_of(cluster, "t", partition).leader in order[number + 1 :]
+
+    play(story)
+
+
+def test_all_at_once() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        times = await asyncio.gather(*(stop(cluster, broker_id) for broker_id in (1, 2, 3)))
+        assert max(times) < AT_ONCE
+
+    play(story)
+
+
+@pytest.mark.parametrize("away_seconds", [3.0, 5 * SESSION_SECONDS])
+def test_soon_after_the_ensemble_has_restarted(away_seconds: float) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        cluster.ensemble.is_up = False
+        await asyncio.sleep(away_seconds)
+        cluster.ensemble.is_up = True
+        for broker_id in (1, 2, 3):
+            assert await stop(cluster, broker_id) < AT_ONCE
+
+    play(story)
+
+
+@pytest.mark.parametrize("away_seconds", [4.0, 5 * SESSION_SECONDS])
+def test_while_the_ensemble_is_away(away_seconds: float) -> None:
+    """Nobody can decide anything, and that is known."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        cluster.ensemble.is_up = False
+        await asyncio.sleep(away_seconds)
+        for broker_id in (1, 2, 3):
+            assert await stop(cluster, broker_id) < 2 * WITHOUT_HELP
+
+    play(story)
+
+
+def test_while_the_ensemble_is_away_and_the_controller_still_in_office() -> None:
+    """It could be asked, but its answer waits for the ensemble."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        cluster.ensemble.is_up = False
+        await asyncio.sleep(7.0)
+        assert cluster.controllers == [1]
+        for broker_id in (2, 3, 1):
+            assert await stop(cluster, broker_id) < 2 * WITHOUT_HELP
+
+    play(story, {"zookeeper.session.timeout.ms": "18000"})
+
+
+def test_after_the_controller_was_killed() -> None:
+    """The next one helps."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        cluster[1].kill()
+        assert await stop(cluster, 2) < 2 * AT_ONCE
+        assert state_of(cluster, "t", 1).leader == 3
+        assert await stop(cluster, 3) < WITHOUT_HELP
+
+    play(story)
+
+
+def test_while_the_controller_is_silent() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        assert cluster[1].process is not None
+        cluster[1].process.pause()
+        assert await stop(cluster, 2) < NOTICED_SECONDS
+        assert state_of(cluster, "t", 1).leader == 3
+
+    play(story)
+
+
+def test_a_replica_that_is_about_to_be_in_sync_is_waited_for() -> None:
+    """As long as a controller answers, what it cannot move yet is tried again."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "u", (1, 2))
+        cluster[2].kill()
+        await asyncio.sleep(2 * SESSION_SECONDS)
+        stopping = asyncio.ensure_future(stop(cluster, 1))  # noqa: TID251
+        await asyncio.sleep(2.0)
+        assert not stopping.done()
+        await cluster[2].start()
+        assert await stopping < 5.5
+        assert state_of(cluster, "u").leader == 2
+
+    play(story)
