@@ -35,6 +35,8 @@ MODULE = "tests.benchmarks.cluster_side_by_side"
 _SYNCHRONOUS = 3_000
 _SECONDS = 4.0
 _PRODUCERS = (1, 5, 20)
+_WARM_SECONDS = 15.0
+_WARM_UP = "warm-up"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -46,11 +48,14 @@ def measure_large(address: str, round_number: int) -> Figures:
     return measure_throughput(address, round_number, 1024, 300)
 
 
-def warm_up(address: str) -> None:
-    """Internal topics, and what a JVM compiles first."""
-    create_topic(address, "warm-up", PARTITIONS)
-    transactions.commits(address, "warm-up", producers=2, seconds=2.0, patience=120.0)
-    librdkafka.produce(address, "warm-up", size=100, count=200_000)
+def measure_warm_up(address: str, round_number: int) -> Figures:
+    """Nothing: internal topics are made, and a JVM compiles what it runs often."""
+    topic = f"warm-up-{round_number}"
+    create_topic(address, topic, PARTITIONS)
+    transactions.commits(address, topic, producers=_PRODUCERS[-1], seconds=_WARM_SECONDS, patience=120.0)
+    librdkafka.produce(address, topic, size=100, count=400_000)
+    wire.synchronous_latencies(leader_address(address, topic), topic, size=100, count=_SYNCHRONOUS)
+    return {}
 
 
 def measure_latency(address: str, round_number: int) -> Figures:
@@ -78,6 +83,7 @@ def measure_transactions(address: str, round_number: int) -> Figures:
 
 
 MEASUREMENTS: Measurements = {
+    _WARM_UP: measure_warm_up,
     "latency": measure_latency,
     "transactions": measure_transactions,
     "small": measure_small,
@@ -98,8 +104,9 @@ class Cluster(Measured):
         figures = isolated(measurement, self.address, round_number, module=MODULE)
         used = self._processor_seconds() - before
         print(f"{self.name} {measurement} {round_number}: {used:.1f} s in brokers, {figures}", file=sys.stderr)
-        self.add(figures)
-        self.add({f"processor time of all, {measurement}, s": used})
+        if measurement != _WARM_UP:
+            self.add(figures)
+            self.add({f"processor time of all, {measurement}, s": used})
 
     def measure_memory(self, when: str) -> None:
         self.add({f"memory of a broker {when}, MiB": max(resident_mib(pid) for pid in self._pids)})
@@ -132,8 +139,8 @@ def compare(rounds: int, only: Sequence[str]) -> None:
         clusters = list(started(Path(folder), stack))
         for cluster in clusters:
             cluster.measure_memory("idle")
-            warm_up(cluster.address)
-        for measurement in only or MEASUREMENTS:
+            cluster.measure(_WARM_UP, 0)
+        for measurement in only or [name for name in MEASUREMENTS if name != _WARM_UP]:
             for round_number in range(rounds):
                 for cluster in clusters:
                     cluster.measure(measurement, round_number)
