@@ -118,6 +118,15 @@ class ClusterState:
             if broker_id in self.replicas(partition).replicas:
                 yield partition
 
+    def usable_members(self, state: VersionedState) -> Collection[int]:
+        """The same for a partition's state: those that registered anew since it was written are passed over, too.
+
+        Nobody knows yet what they have lost. A reign that begins may find some in an ISR, because nobody was in office
+        to take them out of it when they went (compare KIP-903)."""
+        usable = self.usable_brokers(state.state.isr)
+        unbroken = {broker_id for broker_id in usable if self.brokers[broker_id].epoch <= state.mzxid}
+        return usable if unbroken.isdisjoint(state.state.isr) else unbroken
+
     def leader_restarted(self, state: VersionedState) -> bool:
         """Whether the leader registered anew since it was elected."""
         leader = self.brokers.get(state.state.leader)

@@ -70,7 +70,7 @@ def _decide(reign: Reign, partition: TopicPartition, unclean_allowed: UncleanAll
     return next_state(
         versioned.state,
         replicas,
-        reign.state.usable_brokers(versioned.state.isr),
+        reign.state.usable_members(versioned),
         reign.epoch,
         leader_restarted=reign.state.leader_restarted(versioned),
         unclean_allowed=unclean_allowed(partition.topic),

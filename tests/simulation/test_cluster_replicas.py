@@ -2,6 +2,8 @@
 
 import asyncio
 
+from protocol.topic_partition import TopicPartition
+from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
@@ -41,3 +43,32 @@ class TestInSync:
             assert_agreement(cluster)
 
         simulate(story)
+
+
+class TestElections:
+    """Who may lead."""
+
+    def test_a_follower_that_lost_its_tail_does_not_lead_while_another_has_it(self) -> None:
+        """B57: its leader dies, and the controller with it, so that nobody takes it out of the ISR before."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2, 3, 1))
+            writer = AcknowledgedWriter(cluster, TopicPartition("t", 0))
+            await writer.write(20)
+            await asyncio.sleep(1.0)
+            assert set(state_of(cluster, "t").isr) == {1, 2, 3}
+            assert cluster[1].process is not None
+            cluster[1].process.pause()
+            cluster[3].crash("power")
+            cluster[2].kill()
+            await cluster[3].start()
+            await asyncio.sleep(0.5)
+            cluster[1].process.resume()
+            await asyncio.sleep(SESSION_SECONDS)
+            await cluster[2].start()
+            await asyncio.sleep(2 * SESSION_SECONDS)
+            assert_agreement(cluster)
+            assert len(state_of(cluster, "t").isr) == 3
+            writer.assert_nothing_is_lost(cluster[3].content(writer.partition))
+
+        simulate(story, settings={"min.insync.replicas": "2"})
