@@ -12,6 +12,7 @@ Loaded by ``broker.server`` when ``zookeeper.connect`` is set; a broker that is 
 
 import asyncio
 import logging
+import math
 from typing import Final
 
 from broker.broker_channel import ClusterChannel
@@ -120,24 +121,22 @@ class ClusterMember:
 
     async def _ask_to_leave(self, controller: Controller) -> None:
         """Until nothing is left to lead, nobody is left who could, or nobody is there to decide."""
-        tries, without_controller_since = 0, None
+        tries, alone_since, loop = 0, math.inf, asyncio.get_running_loop()
         while not self._last.is_set():
             response = await self._ask_once(controller)
-            now = asyncio.get_running_loop().time()
-            if response is not None:
-                if not response.remaining_partitions:
-                    return
-                tries, without_controller_since = tries + 1, None
-                remaining = len(response.remaining_partitions)
-                logger.warning("No other broker can lead %d partitions of this one yet", remaining)
-                if tries >= self._config.controlled_shutdown_max_retries:
+            if response is None:
+                alone_since = min(alone_since, loop.time())
+                if loop.time() - alone_since >= _ELECTION_SECONDS:
                     break
-            elif without_controller_since is None:
-                without_controller_since = now
-            elif now - without_controller_since >= _ELECTION_SECONDS:
+                await self._rest(_LOOK_AGAIN_SECONDS)
+                continue
+            if not response.remaining_partitions:
+                return
+            tries, alone_since = tries + 1, math.inf
+            logger.warning("No other broker can lead %d partitions of this one yet", len(response.remaining_partitions))
+            if tries >= self._config.controlled_shutdown_max_retries:
                 break
-            backoff_ms = self._config.controlled_shutdown_retry_backoff_ms
-            await self._rest(_LOOK_AGAIN_SECONDS if response is None else backoff_ms / 1000)
+            await self._rest(self._config.controlled_shutdown_retry_backoff_ms / 1000)
         else:
             return
         logger.warning("Broker %d stops while it still leads partitions", self._broker_id)
@@ -145,13 +144,7 @@ class ClusterMember:
     async def _ask_once(self, controller: Controller) -> ControlledShutdownResponse | None:
         """What the controller did; None if there is none, or another one in a moment."""
         request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=controller.broker_epoch)
-        client = ControllerClient(controller, self.channel, self._config)
-        try:
-            # Where the metadata store is away, whoever reigned cannot decide anything.
-            async with asyncio.timeout(None if controller.hears_store else _ELECTION_SECONDS):
-                response = await client.ask(request)
-        except TimeoutError:
-            response = None
+        response = await ControllerClient(controller, self.channel, self._config).ask(request)
         if isinstance(response, ControlledShutdownResponse) and not response.error_code:
             return response
         logger.info("The controller did not help to leave the cluster: %s", response)

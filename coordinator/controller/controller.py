@@ -130,8 +130,6 @@ class Controller:
         """Who reigns, as far as this broker knows."""
         self.broker_epoch = -1
         """The epoch of this broker's registration."""
-        self.hears_store = False
-        """Whether the metadata store can be reached, as far as is known."""
 
     @property
     def broker_id(self) -> int:
@@ -158,7 +156,6 @@ class Controller:
         self._configs.add_listener(self._on_overrides)
         self._store.add_session_listener(self._on_session)
         await self._join()
-        self.hears_store = True
 
     async def run(self) -> None:
         """Do the controller's work until cancelled."""
@@ -172,7 +169,6 @@ class Controller:
     # The session, and elections
 
     def _on_session(self, event: SessionEvent, session: Session) -> None:
-        self.hears_store = event in (SessionEvent.STARTED, SessionEvent.RESUMED)
         match event:
             case SessionEvent.STARTED:
                 self._queue.forget_hints()  # To join is to look at everything.
