@@ -87,6 +87,8 @@ _ERROR: Final = -1
 _ROOT: Final = "/"
 _LIVE_SHARE: Final = 2 / 3
 _CONTACTS_PER_TIMEOUT: Final = 6
+_HANDSHAKES_PER_TIMEOUT: Final = 9
+"""Of the time-out that is asked for; what is granted may be half of that."""
 _RECONNECT: Final = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=0.4, max_delay=1.0)
 _MOST_AT_ONCE: Final = 1_000
 """Multis of one bulk call that are under way together."""
@@ -228,6 +230,7 @@ class ZooKeeperSession:
             hosts=connect.hosts, timeout=timeout_seconds, client_id=credentials, connection_retry=_RECONNECT
         )
         self._learn_granted_timeout()
+        self._bound_handshakes(timeout_seconds / _HANDSHAKES_PER_TIMEOUT)
         self._client.add_listener(self._state_changed)
         self._client.start_async()
 
@@ -245,6 +248,23 @@ class ZooKeeperSession:
             return read_timeout, connect_timeout
 
         connection._connect = connect_and_learn
+
+    def _bound_handshakes(self, seconds: float) -> None:
+        """Give up a connection whose greeting is not answered in time, and try another: kazoo waits a whole time-out.
+
+        A server that has just been started takes connections before it serves, and may never answer those. A session
+        that waits for such an answer is over when it comes to a second attempt.
+        """
+        connection, handler = self._client._connection, self._client.handler
+        invoke, create_connection = connection._invoke, handler.create_connection
+
+        def invoke_in_time(timeout: float, *arguments: Any, **named: Any) -> Any:
+            return invoke(min(timeout, seconds), *arguments, **named)
+
+        def connect_in_time(*arguments: Any, timeout: float, **named: Any) -> Any:
+            return create_connection(*arguments, timeout=min(timeout, seconds), **named)
+
+        connection._invoke, handler.create_connection = invoke_in_time, connect_in_time
 
     # Beginning and end
 

@@ -179,3 +179,20 @@ async def test_the_chroot_is_not_seen(ensemble: ZooKeeperUnderTest) -> None:
     assert isinstance(again, list)
     assert [entry.path for entry in again] == [done.path]
     assert await session.children("/") == [done.path[1:]]
+
+
+async def test_a_greeting_that_is_not_answered_is_said_again_while_the_session_lasts() -> None:
+    """A server that starts takes connections before it serves, and never answers some of those."""
+    greeted = asyncio.Semaphore(0)
+
+    class Silent(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            greeted.release()
+
+    server = await asyncio.get_running_loop().create_server(Silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(StoreUnavailable):
+        await connect_zookeeper(f"127.0.0.1:{port}", session_timeout_ms=4_500, connection_timeout_ms=2_500)
+    server.close()
+    await greeted.acquire()
+    assert not greeted.locked(), "there was one greeting"
