@@ -118,8 +118,12 @@ class ReplicaFetcher:
         if address is None:
             return None
         try:
-            seconds = self._settings.socket_timeout_ms / 1000
-            return await connect(address, connect_seconds=_CONNECT_SECONDS, request_seconds=seconds)
+            return await connect(
+                address,
+                client_id=f"broker-{self._settings.replica_id}-fetcher",
+                connect_seconds=_CONNECT_SECONDS,
+                request_seconds=self._settings.socket_timeout_ms / 1000,
+            )
         except ClientError as error:
             logger.info("Broker %d, a leader, cannot be reached: %s", self.leader_id, error)
             return None
