@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.finalized_features import NOT_SUPPORTED, FinalizedFeatureCache
+from coordinator.controller.finalized_features import NOT_SUPPORTED, UNKNOWN_EPOCH, FinalizedFeatureCache
 from coordinator.controller.reign import Reign
 from coordinator.metadata_store import paths, znodes
 from coordinator.metadata_store.store import Create, MultiFailed, Operation, SetData, Watch, Znode
@@ -48,9 +48,14 @@ class FeatureUpdate:
 async def ensure_features(
     reign: Reign, features: FinalizedFeatureCache, wanted: Mapping[str, int], changed: Watch
 ) -> None:
-    """Give a new cluster the wanted levels, as far as all of its brokers support them; and know what is finalised."""
+    """Give a new cluster the wanted levels, as far as all of its brokers support them; and know what is finalised.
+
+    Where somebody has deleted the levels of a cluster, those that this broker knows are written again.
+    """
     if await reign.session.get(paths.FEATURE) is None:
-        levels = initial_levels(wanted, [broker.registration for broker in reign.state.brokers.values()])
+        levels = dict(features.levels)
+        if features.epoch == UNKNOWN_EPOCH:
+            levels = initial_levels(wanted, [broker.registration for broker in reign.state.brokers.values()])
         await reign.commit([_write_of(levels, None)])
     await features.refresh(reign.session, changed)
     for name, level in wanted.items():

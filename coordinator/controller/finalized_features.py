@@ -1,9 +1,10 @@
 """Which feature levels the cluster has finalised, as this broker knows them (KIP-584).
 
 ``/feature`` holds the levels, and its version is their epoch. Every broker reads it before it serves, and again when
-it changes. A read that is older than what is known (a watch may arrive late) changes nothing, so clients never see the
-epoch go back; levels and epoch are replaced together. Should the znode be gone, the known levels go on to hold: to
-forget them would silently change the protocol of running transactions.
+it changes. A read that is older than what is known (a watch may arrive late) changes nothing; levels and epoch are
+replaced together. Should the znode be gone, the known levels go on to hold: to forget them would silently change the
+protocol of running transactions. If it is made anew, what it says then holds, although its version begins at 0 again;
+so what is older is told by the store's transaction, which only grows.
 
 A broker that does not support what is finalised, or cannot read it, must not serve. At its start that is
 ``IncompatibleFeatures``; later ``on_incompatible`` is called, with the sentence that says what to do.
@@ -15,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session, Watch
+from coordinator.metadata_store.store import Session, Stat, Watch
 from coordinator.metadata_store.znodes import FinalizedFeatures, MalformedZnode
 
 logger = logging.getLogger(__name__)
@@ -35,11 +36,12 @@ class IncompatibleFeatures(Exception):
 class FinalizedFeatureCache:
     """The newest levels that were read from ``/feature``."""
 
-    __slots__ = ("_newest", "on_incompatible", "supported")
+    __slots__ = ("_mzxid", "_newest", "on_incompatible", "supported")
 
     def __init__(self, supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES) -> None:
         self.supported = supported
         self._newest: tuple[int, Mapping[str, int]] = UNKNOWN_EPOCH, MappingProxyType({})
+        self._mzxid = -1
         self.on_incompatible: Callable[[str], None] = _only_log
         """Called when a level was finalised, while the broker runs, that it does not support."""
 
@@ -58,10 +60,11 @@ class FinalizedFeatureCache:
         """0, 1 or 2; 0 where nothing is finalised."""
         return self._newest[1].get(TRANSACTION_VERSION, 0)
 
-    def learn(self, features: FinalizedFeatures, epoch: int) -> None:
+    def learn(self, features: FinalizedFeatures, stat: Stat) -> None:
         """Take what the znode held in one of its versions. Raises ``IncompatibleFeatures``, and then takes nothing."""
-        if epoch <= self.epoch:
-            if epoch < self.epoch:
+        epoch = stat.version
+        if stat.mzxid <= self._mzxid:
+            if stat.mzxid < self._mzxid:
                 logger.warning("Finalised features of epoch %d are older than those of %d", epoch, self.epoch)
             return
         levels = {name: level for name, level in features.levels.items() if level}
@@ -69,6 +72,7 @@ class FinalizedFeatureCache:
         if reason is not None:
             raise IncompatibleFeatures(reason)
         self._newest = epoch, MappingProxyType(levels)
+        self._mzxid = stat.mzxid
         logger.info("Finalised features of epoch %d: %s", epoch, levels or "none")
 
     async def load(self, session: Session, changed: Watch | None = None) -> None:
@@ -84,7 +88,7 @@ class FinalizedFeatureCache:
             features = znodes.decode_features(znode.data)
         except MalformedZnode as error:
             raise IncompatibleFeatures(f"the znode {paths.FEATURE} cannot be understood: {error}") from error
-        self.learn(features, znode.stat.version)
+        self.learn(features, znode.stat)
 
     async def refresh(self, session: Session, changed: Watch) -> None:
         """Read the znode again, on a broker that serves."""

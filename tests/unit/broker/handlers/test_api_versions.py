@@ -8,6 +8,7 @@ from broker.dispatch import ConnectionInfo, RequestContext
 from broker.handlers import all_handlers
 from broker.handlers.api_versions import handle_api_versions
 from coordinator.controller.finalized_features import FinalizedFeatureCache
+from coordinator.metadata_store.store import Stat
 from coordinator.metadata_store.znodes import FinalizedFeatures
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
@@ -19,7 +20,7 @@ class _Broker:
 
     def __init__(self, finalised: FinalizedFeatures) -> None:
         self.features = FinalizedFeatureCache()
-        self.features.learn(finalised, 7)
+        self.features.learn(finalised, Stat(czxid=1, mzxid=1, version=7))
 
 
 VERSION_2 = FinalizedFeatures(levels={"transaction.version": 2})

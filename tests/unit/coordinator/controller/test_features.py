@@ -18,7 +18,7 @@ from coordinator.controller.feature_changes import (
 from coordinator.controller.finalized_features import FinalizedFeatureCache, IncompatibleFeatures
 from coordinator.controller.reign import Reign
 from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import MultiResult, Operation, Session
+from coordinator.metadata_store.store import MultiResult, Operation, Session, Stat
 from coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
 from protocol.errors import ErrorCode
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingChannel, running_cluster
@@ -30,6 +30,11 @@ UPGRADE, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, Upgrade
 
 def finalized(**levels: int) -> FinalizedFeatures:
     return FinalizedFeatures(levels={name.replace("_", "."): level for name, level in levels.items()})
+
+
+def written(version: int, *, at: int | None = None) -> Stat:
+    """A version of the znode, and the transaction that wrote it."""
+    return Stat(czxid=0, mzxid=version if at is None else at, version=version)
 
 
 async def update(cluster: ClusterUnderTest, *updates: FeatureUpdate, **options: bool) -> list[ErrorCode]:
@@ -47,19 +52,52 @@ class TestCache:
 
     def test_an_older_epoch_is_not_news(self) -> None:
         cache = FinalizedFeatureCache()
-        cache.learn(finalized(transaction_version=2), 5)
-        cache.learn(finalized(transaction_version=1), 4)
+        cache.learn(finalized(transaction_version=2), written(5))
+        cache.learn(finalized(transaction_version=1), written(4))
         assert (dict(cache.levels), cache.epoch, cache.transaction_version) == ({TV: 2}, 5, 2)
-        cache.learn(finalized(), 6)
+        cache.learn(finalized(), written(6))
         assert (dict(cache.levels), cache.epoch, cache.transaction_version) == ({}, 6, 0)
 
     @pytest.mark.parametrize("levels", [{"transaction_version": 3}, {"group_version": 1}])
     def test_a_level_that_is_not_supported_is_not_taken(self, levels: dict[str, int]) -> None:
         cache = FinalizedFeatureCache()
-        cache.learn(finalized(transaction_version=1), 1)
+        cache.learn(finalized(transaction_version=1), written(1))
         with pytest.raises(IncompatibleFeatures, match="oncelog feature downgrade"):
-            cache.learn(finalized(**levels), 2)
+            cache.learn(finalized(**levels), written(2))
         assert (dict(cache.levels), cache.epoch) == ({TV: 1}, 1)
+
+    def test_a_znode_that_was_made_anew_is_news_with_any_version(self) -> None:
+        cache = FinalizedFeatureCache()
+        cache.learn(finalized(transaction_version=2), written(5, at=100))
+        cache.learn(finalized(transaction_version=1), written(0, at=120))
+        assert (cache.epoch, cache.transaction_version) == (0, 1)
+        cache.learn(finalized(transaction_version=2), written(6, at=110))
+        assert (cache.epoch, cache.transaction_version) == (0, 1)
+
+    async def test_brokers_follow_a_znode_that_was_deleted_and_made_anew(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            session = cluster.members[1].session
+            await update(cluster, FeatureUpdate(TV, 1, SAFE))
+            await session.delete(paths.FEATURE)
+            await cluster.settle()
+            await session.create(paths.FEATURE, znodes.encode_features(finalized(transaction_version=2)))
+            await cluster.settle()
+            for member in cluster.members.values():
+                assert (member.features.transaction_version, member.features.epoch) == (2, 0)
+
+    async def test_a_new_controller_writes_again_what_somebody_has_deleted(self) -> None:
+        async with running_cluster(1, 2) as cluster:
+            session = cluster.members[2].session
+            await update(cluster, FeatureUpdate(TV, 1, SAFE))
+            await cluster.settle()
+            await session.delete(paths.FEATURE)
+            await session.delete(paths.CONTROLLER)
+            await cluster.settle()
+            znode = await session.get(paths.FEATURE)
+            assert znode is not None
+            assert znodes.decode_features(znode.data) == finalized(transaction_version=1)
+            for member in cluster.members.values():
+                assert (member.features.transaction_version, member.features.epoch) == (1, 0)
 
     async def test_what_is_known_outlives_its_znode(self) -> None:
         async with running_cluster(1) as cluster:
