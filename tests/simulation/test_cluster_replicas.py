@@ -2,11 +2,21 @@
 
 import asyncio
 
+from coordinator.controller.leader_elections import ElectionType
+from coordinator.metadata_store import paths
+from coordinator.metadata_store.znodes import decode_topic
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.topic_partition import TopicPartition
+from tests.simulation import requests
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
+
+T0 = TopicPartition("t", 0)
+PRODUCE_WITH_HINTS = 12
+FETCH_WITH_HINTS = 16
 
 
 def expire(cluster: SimulatedCluster, broker_id: int) -> None:
@@ -53,7 +63,7 @@ class TestElections:
 
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2, 3, 1))
-            writer = AcknowledgedWriter(cluster, TopicPartition("t", 0))
+            writer = AcknowledgedWriter(cluster, T0)
             await writer.write(20)
             await asyncio.sleep(1.0)
             assert set(state_of(cluster, "t").isr) == {1, 2, 3}
@@ -72,3 +82,60 @@ class TestElections:
             writer.assert_nothing_is_lost(cluster[3].content(writer.partition))
 
         simulate(story, settings={"min.insync.replicas": "2"})
+
+
+class TestLostLeaderships:
+    """What a client is told by who led until just now."""
+
+    def test_a_batch_that_a_former_leader_did_not_vouch_for_is_written_once(self) -> None:
+        """B61, B34: its successor has the batch, and knows it when it comes again. B80: and is named at once."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (3, 1, 2))
+            await cluster[3].stop()
+            await cluster[3].start()
+            await asyncio.sleep(SESSION_SECONDS)
+            state = state_of(cluster, "t")
+            assert (state.leader, set(state.isr), cluster.controllers) == (1, {1, 2, 3}, [1])
+            old, new = await cluster[1].client(), await cluster[3].client()
+            answer = await old.call(requests.init_producer_id(None), requests.INIT_PRODUCER_ID_VERSION)
+            sent = requests.batch([b"once"], producer_id=answer.producer_id, epoch=0, sequence=0)
+            assert cluster[2].process is not None
+            cluster[2].process.pause()  # So that the batch is written, and not acknowledged.
+            waiting = old.send(requests.produce(T0, bytearray(sent)), PRODUCE_WITH_HINTS)
+            await asyncio.sleep(0.3)
+            await cluster[1].running.controller.elect_leaders([T0], ElectionType.PREFERRED)
+            answer = await old.answer_to(requests.produce(T0, None), PRODUCE_WITH_HINTS, waiting)
+            refused = answer.responses[0].partition_responses[0]
+            leader = refused.current_leader
+            assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (leader.leader_id, leader.leader_epoch) == (3, state.leader_epoch + 1)
+            assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(3, cluster[3].port)]
+            cluster[2].process.resume()
+            answer = await new.call(requests.produce(T0, bytearray(sent)), PRODUCE_WITH_HINTS)
+            accepted = answer.responses[0].partition_responses[0]
+            assert (accepted.error_code, accepted.base_offset) == (ErrorCode.NONE, 0)
+            assert cluster[3].content(T0).count(b"once") == 1
+
+        simulate(story)
+
+    def test_a_reader_is_told_who_leads_now(self) -> None:
+        """B80"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (3, 1, 2))
+            await cluster[3].stop()
+            await cluster[3].start()
+            await asyncio.sleep(0.5)
+            znode = cluster.ensemble.tree.get(paths.topic("t"))
+            assert znode is not None
+            partition = FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=0, partition_max_bytes=1_000)
+            topic = FetchTopic(topic_id=decode_topic(znode.data).topic_id, partitions=[partition])
+            client = await cluster[3].client()
+            answer = await client.call(FetchRequest(max_wait_ms=0, topics=[topic]), FETCH_WITH_HINTS)
+            refused = answer.responses[0].partitions[0]
+            assert refused.error_code == ErrorCode.FENCED_LEADER_EPOCH
+            assert refused.current_leader.leader_id == 1
+            assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(1, cluster[1].port)]
+
+        simulate(story)
