@@ -10,16 +10,22 @@ The prober, three brokers, ZooKeeper and whatever else runs share one machine, w
 import argparse
 import asyncio
 import os
+import re
 import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
 import uvloop
 
 from clients.connection import Address, connect
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tests.benchmarks import default_clients
 from tests.benchmarks.produce_prober import ProduceProber, View
@@ -27,12 +33,17 @@ from tests.processes import ClusterProcess
 
 TOPIC: Final = "failover"
 PARTITIONS: Final = 100
+MANY_PARTITIONS: Final = 1_000
 BROKERS: Final = 3
 _BEAT_SECONDS: Final = 0.5
 _CLOSE_BEAT_SECONDS: Final = 0.2
 _QUIET_BEAT_SECONDS: Final = 10.0
 _BEFORE_SECONDS: Final = 1.5
 _AFTER_SECONDS: Final = 1.5
+_NEVER_SECONDS: Final = 3600.0
+_CLOCK_SECONDS: Final = 0.01
+"""By which times in logs, which are cut to milliseconds, may be early."""
+_ASK_SECONDS: Final = 0.005
 _SETTLE_SECONDS: Final = 120.0
 _RECOVERY_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
@@ -69,6 +80,13 @@ class Cluster:
                     await self._elect_preferred(view.controller_id)
                 await asyncio.sleep(_LOOK_SECONDS)
 
+    def noticed_at(self, broker_id: int, controller_id: int) -> list[float]:
+        """When, by the wall clock, a broker noticed that the controller is gone."""
+        log = (self._process.cluster_directory / f"broker-{broker_id}.log").read_text()
+        text = f"The controller, broker {controller_id}, cannot be reached"
+        stamps = re.findall(rf"^\[([^\]]+)\] WARNING {text}", log, re.MULTILINE)
+        return [datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").timestamp() for stamp in stamps]
+
     async def _elect_preferred(self, controller_id: int) -> None:
         connection = await connect(addresses(self.address)[controller_id])
         request = ElectLeadersRequest(election_type=0, topic_partitions=None)
@@ -86,6 +104,10 @@ class Cluster:
                 await asyncio.sleep(_LOOK_SECONDS)
 
 
+def wall_clock() -> float:
+    return time.time_ns() / 1e9
+
+
 def _all_in_sync(view: View, partitions: int) -> bool:
     everybody = len(view.replicas) == partitions
     return everybody and all(view.isr[p] == frozenset(replicas) for p, replicas in view.replicas.items())
@@ -99,14 +121,19 @@ def addresses(bootstrap: str) -> dict[int, Address]:
 
 @asynccontextmanager
 async def running_cluster(
-    directory: Path, *, partitions: int, led_by: int | None = None, settings: Sequence[str] = ()
+    directory: Path,
+    *,
+    partitions: int,
+    led_by: int | None = None,
+    beat_seconds: float = _BEAT_SECONDS,
+    settings: Sequence[str] = (),
 ) -> AsyncIterator[Cluster]:
     """A cluster with a topic, all replicas in sync, and a prober at work. ``led_by``: one broker leads everything."""
     process = ClusterProcess(directory, BROKERS, settings)
     await asyncio.to_thread(process.start)
     try:
         await asyncio.to_thread(create_topic, process.address, TOPIC, partitions, led_by)
-        prober = ProduceProber(addresses(process.address), TOPIC, partitions, beat_seconds=_BEAT_SECONDS)
+        prober = ProduceProber(addresses(process.address), TOPIC, partitions, beat_seconds=beat_seconds)
         async with asyncio.TaskGroup() as group:
             probing = group.create_task(prober.run())
             try:
@@ -207,6 +234,55 @@ async def shut_leaders_down(directory: Path, repetitions: int) -> None:
                 await cluster.verb("start", 1)
 
 
+async def replace_controllers(directory: Path, repetitions: int) -> None:
+    """kill -9 of the controller of a thousand partitions: from the moment that another broker notices it, by its log,
+    until a controller carries out what a client asks."""
+    serving: list[float] = []
+    leading: list[float] = []
+    noticing: list[float] = []
+    async with running_cluster(directory, partitions=MANY_PARTITIONS, beat_seconds=_NEVER_SECONDS) as cluster:
+        for _ in range(repetitions):
+            view = await cluster.settle()
+            victim, survivors = view.controller_id, addresses(cluster.address)
+            del survivors[view.controller_id]
+            process_id = await cluster.process_id(victim)
+            killed_at = wall_clock()
+            os.kill(process_id, signal.SIGKILL)
+            await until_a_controller_serves(list(survivors.values()))
+            served_at = wall_clock()
+            while victim in (await cluster.prober.look()).leaders.values():
+                pass
+            led_at = wall_clock()
+            noticed_at = min(
+                found
+                for b in survivors
+                for found in cluster.noticed_at(b, victim)
+                if found >= killed_at - _CLOCK_SECONDS
+            )
+            noticing.append(noticed_at - killed_at)
+            serving.append(served_at - noticed_at)
+            leading.append(led_at - killed_at)
+            await cluster.verb("start", victim)
+    report("controller of 1,000 partitions killed: until it is noticed", noticing)
+    report("  from then on until another serves: wanted max <= 500 ms", serving)
+    report("  from the kill on until all partitions have leaders", leading)
+
+
+async def until_a_controller_serves(survivors: Sequence[Address]) -> None:
+    """Ask all of them, over and over, to check whether a topic could be created: only a controller can say."""
+    connections = [await connect(address) for address in survivors]
+    topic = CreatableTopic(name="could-be", num_partitions=1, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=True)
+    async with asyncio.timeout(_RECOVERY_SECONDS):
+        for connection in cycle(connections):
+            (answer,) = (await connection.send(request, CreateTopicsResponse)).topics
+            if answer.error_code == ErrorCode.NONE:
+                break
+            await asyncio.sleep(_ASK_SECONDS)
+    for connection in connections:
+        connection.close()
+
+
 def _victim(view: View, repetition: int) -> tuple[int, str]:
     """Whom to strike, and what it is: the controller every third time."""
     if repetition % 3 == 2:
@@ -228,6 +304,7 @@ MEASUREMENTS: Final[dict[str, Callable[[Path, int], Awaitable[None]]]] = {
     "kill": kill_leaders,
     "pause": pause_leaders,
     "shutdown": shut_leaders_down,
+    "controller": replace_controllers,
 }
 
 
