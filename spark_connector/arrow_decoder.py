@@ -74,15 +74,16 @@ class ArrowDecoder:
         pieces: list[bytes] = []
         headers: list[BatchHeader] = []
         size = 0
+        start = max(fetched.start, self._range.start)
         for payload, header in self._visible(fetched):
             if pieces and size + len(payload) > _PIECE_BYTES:
-                yield from self._decode_piece(pieces, headers)
+                yield from self._decode_piece(pieces, headers, start)
                 pieces, headers, size = [], [], 0
             pieces.append(payload)
             headers.append(header)
             size += len(payload)
         if pieces:
-            yield from self._decode_piece(pieces, headers)
+            yield from self._decode_piece(pieces, headers, start)
 
     def _visible(self, fetched: FetchedBatches) -> Iterator[tuple[bytes, BatchHeader]]:
         """The decompressed records of each batch that a consumer may see, if it is in the range."""
@@ -108,22 +109,22 @@ class ArrowDecoder:
     def _unreadable(self, header: BatchHeader, error: Exception) -> RangeUnreadable:
         return RangeUnreadable(f"{self._range}: the batch at offset {header.base_offset} cannot be read: {error}")
 
-    def _decode_piece(self, payloads: list[bytes], headers: list[BatchHeader]) -> Iterator[Any]:
+    def _decode_piece(self, payloads: list[bytes], headers: list[BatchHeader], start: int) -> Iterator[Any]:
         try:
             joined, records = locate_records(payloads, headers)
-            within = self._within(records.offset)
+            within = self._within(records.offset, start)
             if within.stop > within.start:
                 yield self._to_arrow(pa.py_buffer(joined), records, within)
         except CorruptRecord as error:
             raise self._unreadable(_first_broken(payloads, headers), error) from error
 
-    def _within(self, offsets: Integers) -> slice:
-        """Which of the records are in the range."""
-        edges = (self._range.start, self._range.end)
+    def _within(self, offsets: Integers, start: int) -> slice:
+        """Which of the records are in the range, from ``start`` on."""
+        edges = (start, self._range.end)
         if offsets.size and edges[0] <= offsets[0] and offsets[-1] < edges[1]:
             return slice(0, offsets.size)
-        start, stop = np.searchsorted(offsets, edges)
-        return slice(int(start), int(stop))
+        first, stop = np.searchsorted(offsets, edges)
+        return slice(int(first), int(stop))
 
     # Columns
 

@@ -15,6 +15,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from clients.cluster import Cluster
 from clients.connection import Connection
 from clients.errors import BrokerRefused, ClientError, ConnectionLost, Refusal, RequestTimedOut, Unreachable, error_code
 from clients.retry import Backoff
@@ -32,7 +33,6 @@ from protocol.schema import Buffer
 from spark_connector.data_loss import data_loss
 from spark_connector.offset_lookup import DOUBT_SECONDS, earliest_offsets, latest_offsets
 from spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
-from spark_connector.process_client import ProcessClient
 from spark_connector.read_options import FetchSettings
 
 _log = logging.getLogger(__name__)
@@ -61,20 +61,29 @@ class FetchedBatches:
     batches: list[tuple[int, BatchHeader]]
     """Where each begins, and its header."""
     aborted: list[AbortedTransaction]
+    start: int
+    """The first offset that was asked for. The first batch may begin before it: those records are to be left out."""
 
 
 class PartitionFetcher:
     """The fetches of one range."""
 
     def __init__(
-        self, client: ProcessClient, offset_range: OffsetRange, settings: FetchSettings, *, fail_on_data_loss: bool
+        self,
+        cluster: Cluster,
+        offset_range: OffsetRange,
+        settings: FetchSettings,
+        *,
+        answer_seconds: float,
+        fail_on_data_loss: bool,
     ) -> None:
-        self._client = client
-        self._cluster = client.cluster
+        """``answer_seconds`` is how long a broker may take for one answer."""
+        self._cluster = cluster
+        self._answer_seconds = answer_seconds
         self._range = offset_range
         self._settings = settings
         self._fail_on_data_loss = fail_on_data_loss
-        self._backoff = Backoff(rng=client.rng)
+        self._backoff = Backoff(rng=cluster.rng)
         self._position = offset_range.start
         self._under_way: asyncio.Future[FetchResponse] | None = None
         self._connection: Connection | None = None
@@ -164,7 +173,7 @@ class PartitionFetcher:
         assert self._under_way is not None, "waiting without having asked"
         assert self._connection is not None, "asked without a connection"
         under_way, self._under_way = self._under_way, None
-        seconds = self._client.settings.request_seconds + self._settings.max_wait_ms / 1000
+        seconds = self._answer_seconds + self._settings.max_wait_ms / 1000
         try:
             async with asyncio.timeout(seconds):
                 response = await under_way
@@ -187,13 +196,14 @@ class PartitionFetcher:
             raise RangeUnreadable(f"{self._range}, at offset {self._position}: {error}") from error
         if not batches:
             raise RangeUnreadable(f"{self._range}: {len(records)} bytes of a larger batch at {self._position}")
+        start = self._position
         self._position = max(self._position, batches[-1][1].next_offset)
         self._failures = self._empty_answers = 0
         self._doubts_since = None
         if not self.is_done and self._connection is not None and self._connection.is_open:
             self._send_on(self._connection)
         aborted = data.aborted_transactions or [] if self._settings.read_committed else []
-        return FetchedBatches(records, batches, aborted)
+        return FetchedBatches(records, batches, aborted, start)
 
     def _count_empty_answer(self, data: PartitionData) -> None:
         end = data.last_stable_offset if self._settings.read_committed else data.high_watermark

@@ -27,7 +27,13 @@ class RangeReader:
         from spark_connector.partition_fetcher import PartitionFetcher
 
         client = process_client(self.client)
-        fetcher = PartitionFetcher(client, offset_range, self.fetch, fail_on_data_loss=self.fail_on_data_loss)
+        fetcher = PartitionFetcher(
+            client.cluster,
+            offset_range,
+            self.fetch,
+            answer_seconds=self.client.request_seconds,
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
         decoder = ArrowDecoder(offset_range, self.columns, check_crcs=self.fetch.check_crcs)
         try:
             while (fetched := client.run(fetcher.next())) is not None:

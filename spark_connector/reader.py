@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from clients.cluster import Cluster
 from protocol.topic_partition import TopicPartition
 from spark_connector.offset_bounds import BoundInvalid
 from spark_connector.offset_lookup import (
@@ -20,7 +21,7 @@ from spark_connector.offset_lookup import (
     resolve_bound,
 )
 from spark_connector.offset_ranges import OffsetRange, cut
-from spark_connector.process_client import ProcessClient, process_client
+from spark_connector.process_client import process_client
 from spark_connector.pushed_filters import Comparison, Operator, PushedFilters
 from spark_connector.range_reader import RangeReader
 from spark_connector.read_options import ReadOptions
@@ -64,7 +65,7 @@ class OncelogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         client = process_client(self._options.client)
-        ranges = client.run(plan_batch(client, self._options, self._pushed))
+        ranges = client.run(plan_batch(client.cluster, self._options, self._pushed))
         tasks = cut(
             ranges,
             min_partitions=self._options.min_partitions,
@@ -102,9 +103,9 @@ def range_reader(options: ReadOptions) -> RangeReader:
     )
 
 
-async def plan_batch(client: ProcessClient, options: ReadOptions, pushed: PushedFilters) -> list[OffsetRange]:
+async def plan_batch(cluster: Cluster, options: ReadOptions, pushed: PushedFilters) -> list[OffsetRange]:
     """The range of each partition. Raises ``NothingToRead`` or ``BoundInvalid``."""
-    cluster, committed = client.cluster, options.fetch.read_committed
+    committed = options.fetch.read_committed
 
     async def plan() -> list[OffsetRange]:
         found = await must_find_partitions(cluster, options.selection)

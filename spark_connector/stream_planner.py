@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from clients.cluster import Cluster
 from clients.errors import ClientError
 from protocol.topic_partition import TopicPartition
 from spark_connector.admission import TriggerDelay, limited_end, new_offsets
@@ -27,7 +28,6 @@ from spark_connector.offset_lookup import (
     persistently,
     resolve_bound,
 )
-from spark_connector.process_client import ProcessClient
 from spark_connector.read_options import ReadOptions
 from spark_connector.stream_offset import StreamOffset
 
@@ -49,9 +49,8 @@ class View:
 class StreamPlanner:
     """The driver's side of one run of a streaming query."""
 
-    def __init__(self, client: ProcessClient, options: ReadOptions) -> None:
-        self._client = client
-        self._cluster = client.cluster
+    def __init__(self, cluster: Cluster, options: ReadOptions) -> None:
+        self._cluster = cluster
         self._options = options
         self._delay = TriggerDelay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_seconds)
         self._view: View | None = None

@@ -109,7 +109,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _make_planner(self) -> StreamPlanner:
         if self._planner is None:
-            self._planner = StreamPlanner(process_client(self._options.client), self._options)
+            self._planner = StreamPlanner(process_client(self._options.client).cluster, self._options)
         return self._planner
 
     def _run_with(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -121,3 +121,8 @@ class OtherEnd:
         """What a group has committed."""
         found = self.client.run(self.client.admin.committed_offsets(group_id))
         return {(tp.topic, tp.partition): committed.offset for tp, committed in found.items()}
+
+    def delete_records(self, topic: str, before: int) -> None:
+        """Of partition 0."""
+        deleted = self.client.run(self.client.admin.delete_records({TopicPartition(topic, 0): before}))
+        assert not deleted.failed, deleted

@@ -1,27 +1,41 @@
 """Reading topics as tables, with Spark itself."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit
 
-from tests.spark.other_end import OtherEnd
+from tests.spark.other_end import Codec, OtherEnd
 
 NewName = Callable[[str], str]
+NOON = 1_700_000_000_000
+
+
+def table(spark: SparkSession, other_end: OtherEnd, topic: str, **options: object) -> DataFrame:
+    reader = spark.read.format("oncelog").option("kafka.bootstrap.servers", other_end.address)
+    for name, value in {"subscribe": topic, **options}.items():
+        reader = reader.option(name.replace("__", "."), str(value))
+    return reader.load()
+
+
+def values(frame: DataFrame) -> list[bytes]:
+    return [bytes(row.value) for row in frame.orderBy("partition", "offset").collect()]
+
+
+def messages(count: int) -> list[tuple[None, bytes]]:
+    return [(None, b"v%d" % n) for n in range(count)]
 
 
 @pytest.mark.smoke
 def test_a_topic_is_a_table(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
     topic = other_end.create(new_name("topic"), 2)
-    other_end.write(topic, [(b"k%d" % n, b"v%d" % n) for n in range(1000)], partition=0, timestamp_ms=1_700_000_000_123)
+    other_end.write(topic, [(b"k%d" % n, b"v%d" % n) for n in range(1000)], partition=0, timestamp_ms=NOON + 123)
     other_end.write(topic, [(None, None)], partition=1)
-    table = (
-        spark.read.format("oncelog")
-        .option("kafka.bootstrap.servers", other_end.address)
-        .option("subscribe", topic)
-        .load()
-    )
-    assert [(field.name, field.dataType.simpleString()) for field in table.schema] == [
+    frame = table(spark, other_end, topic)
+    assert [(field.name, field.dataType.simpleString()) for field in frame.schema] == [
         ("key", "binary"),
         ("value", "binary"),
         ("topic", "string"),
@@ -30,9 +44,162 @@ def test_a_topic_is_a_table(spark: SparkSession, other_end: OtherEnd, new_name: 
         ("timestamp", "timestamp"),
         ("timestampType", "int"),
     ]
-    rows = table.where("partition = 0").orderBy("offset").collect()
+    rows = frame.where("partition = 0").orderBy("offset").collect()
     assert [(bytes(row.key), bytes(row.value), row.offset) for row in rows] == [
         (b"k%d" % n, b"v%d" % n, n) for n in range(1000)
     ]
     assert {(row.topic, row.timestamp.microsecond, row.timestampType) for row in rows} == {(topic, 123_000, 0)}
-    assert [tuple(row)[:5] for row in table.where("partition = 1").collect()] == [(None, None, topic, 1, 0)]
+    assert [tuple(row)[:5] for row in frame.where("partition = 1").collect()] == [(None, None, topic, 1, 0)]
+
+
+def test_headers_if_asked_for(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"))
+    other_end.write(topic, [(None, b"with")], headers=[("a", b"1"), ("b", None), ("a", b"")])
+    other_end.write(topic, [(None, b"without")])
+    frame = table(spark, other_end, topic, includeHeaders=True)
+    assert frame.schema["headers"].dataType.simpleString() == "array<struct<key:string,value:binary>>"
+    first, second = (row.headers for row in frame.orderBy("offset").collect())
+    assert [(each.key, each.value) for each in first] == [("a", b"1"), ("b", None), ("a", b"")]
+    assert second is None
+
+
+def test_only_some_columns(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"))
+    other_end.write(topic, messages(3))
+    frame = table(spark, other_end, topic, columns="offset,value")
+    assert [(row.offset, bytes(row.value)) for row in frame.orderBy("offset").collect()] == [
+        (0, b"v0"),
+        (1, b"v1"),
+        (2, b"v2"),
+    ]
+
+
+def test_ranges_and_the_tasks_that_read_them(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"))
+    other_end.write(topic, messages(100))
+    bounds = {
+        "startingOffsets": f'{{"{topic}": {{"0": 20}}}}',
+        "endingOffsets": f'{{"{topic}": {{"0": 80}}}}',
+    }
+    frame = table(spark, other_end, topic, minPartitions=3, **bounds)
+    assert frame.rdd.getNumPartitions() == 3
+    assert values(frame) == [b"v%d" % n for n in range(20, 80)]
+    assert table(spark, other_end, topic, maxRecordsPerPartition=7, **bounds).rdd.getNumPartitions() == 9
+
+
+def test_by_time(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"), 2)
+    for hour in range(3):
+        for partition in range(2):
+            rows = [(None, b"%d-%d" % (hour, partition))]
+            other_end.write(topic, rows, partition=partition, timestamp_ms=NOON + hour * 3_600_000)
+    one = NOON + 3_600_000
+    assert values(table(spark, other_end, topic, startingTimestamp=one, endingTimestamp=one + 1)) == [b"1-0", b"1-1"]
+    each = f'{{"{topic}": {{"0": {NOON}, "1": {one + 1}}}}}'
+    assert values(table(spark, other_end, topic, startingOffsetsByTimestamp=each, endingTimestamp=one + 1)) == [
+        b"0-0",
+        b"1-0",
+    ]
+    late = {"startingTimestamp": NOON * 2}
+    with pytest.raises(PySparkException, match="startingTimestamp: no record is as young as that"):
+        table(spark, other_end, topic, **late).collect()
+    assert values(table(spark, other_end, topic, startingOffsetsByTimestampStrategy="latest", **late)) == []
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_topics(spark: SparkSession, other_end: OtherEnd, new_name: NewName, codec: Codec) -> None:
+    topic = other_end.create(new_name("topic"))
+    other_end.write(topic, messages(500), compression=codec)
+    assert values(table(spark, other_end, topic)) == [b"v%d" % n for n in range(500)]
+
+
+def test_transactions(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"))
+    other_end.write(topic, [(None, b"aborted")], transactional_id=new_name("id"), commit=False)
+    other_end.write(topic, [(None, b"committed")], transactional_id=new_name("id"))
+    assert values(table(spark, other_end, topic)) == [b"committed"]
+    everything = table(spark, other_end, topic, kafka__isolation__level="read_uncommitted")
+    assert values(everything) == [b"aborted", b"committed"]
+
+
+def test_pushed_filters_narrow_what_is_read(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"), 2)
+    for partition in range(2):
+        for n in range(4):
+            rows = [(None, b"%d-%d" % (partition, n))]
+            other_end.write(topic, rows, partition=partition, timestamp_ms=NOON + n * 1000)
+    frame = table(spark, other_end, topic, pushFilters=True)
+    one = frame.where((col("partition") == 1) & (col("offset") >= 2))
+    assert values(one) == [b"1-2", b"1-3"]
+    assert one.rdd.getNumPartitions() == 1
+    recent = frame.where(col("timestamp") >= lit(datetime.fromtimestamp(NOON / 1000 + 3, UTC)))
+    assert values(recent) == [b"0-3", b"1-3"]
+    assert values(frame.where("partition in (0) and offset < 1")) == [b"0-0"]
+    assert values(frame.where("offset = 9")) == []
+
+
+@pytest.mark.smoke
+def test_all_wrong_options_are_told_at_once(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    options = {"startingOffset": "earliest", "minPartitions": 0, "kafka.sasl.mechanism": "PLAIN"}
+    with pytest.raises(PySparkException) as raised:
+        table(spark, other_end, "any", **options).collect()
+    told = str(raised.value)
+    assert "3 options are not valid for format oncelog" in told
+    assert "minPartitions: '0' is not valid; it may be a whole number from 1 to" in told
+    assert "startingoffset: there is no such option; did you mean startingOffsets?" in told
+    assert "kafka.sasl.mechanism: this client speaks neither TLS nor SASL" in told
+
+
+def test_what_does_not_exist(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = new_name("topic")
+    with pytest.raises(PySparkException, match=f"subscribe: there is no topic {topic}"):
+        table(spark, other_end, topic).collect()
+    nothing = spark.read.format("oncelog").option("subscribePattern", f"{topic}.*")
+    assert nothing.option("kafka.bootstrap.servers", other_end.address).load().count() == 0
+
+
+def test_records_that_retention_took(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"))
+    other_end.write(topic, messages(10))
+    other_end.delete_records(topic, 4)
+    from_the_start = {"startingOffsets": f'{{"{topic}": {{"0": 0}}}}'}
+    with pytest.raises(
+        PySparkException, match=r"the log begins at 4, offsets from 0 on are gone.*failOnDataLoss=false"
+    ):
+        table(spark, other_end, topic, **from_the_start).collect()
+    assert values(table(spark, other_end, topic, failOnDataLoss=False, **from_the_start)) == [
+        b"v%d" % n for n in range(4, 10)
+    ]
+
+
+def test_from_sql_and_when_registered(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"))
+    other_end.write(topic, messages(3))
+    options = f"'kafka.bootstrap.servers' '{other_end.address}', subscribe '{topic}'"
+    spark.sql(f"CREATE TABLE purchases USING oncelog OPTIONS ({options})")
+    try:
+        rows = spark.sql("SELECT decode(value, 'utf-8') AS text FROM purchases ORDER BY offset").collect()
+        assert [row.text for row in rows] == ["v0", "v1", "v2"]
+    finally:
+        spark.sql("DROP TABLE purchases")
+    from spark_connector.source import OncelogDataSource
+
+    spark.dataSource.register(OncelogDataSource)
+    assert table(spark, other_end, topic).count() == 3
+
+
+def test_a_schema_of_ones_own_is_refused(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    topic = other_end.create(new_name("topic"))
+    reader = spark.read.format("oncelog").schema("value string").option("subscribe", topic)
+    with pytest.raises(PySparkException, match=r"leave .schema\(...\) out"):
+        reader.option("kafka.bootstrap.servers", other_end.address).load().collect()
+
+
+def test_nothing_is_left_open_by_a_limit(spark: SparkSession, other_end: OtherEnd, new_name: NewName) -> None:
+    """A task that is stopped in the middle leaves an answer under way; the next one reads on the same connection."""
+    topic = other_end.create(new_name("topic"))
+    other_end.write(topic, [(None, b"%d" % n + b"x" * 1000) for n in range(3000)])
+    frame = table(spark, other_end, topic, kafka__max__partition__fetch__bytes=100_000)
+    for _ in range(3):
+        assert len(frame.limit(5).collect()) == 5
+    assert frame.count() == 3000

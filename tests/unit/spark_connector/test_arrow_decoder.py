@@ -59,8 +59,9 @@ def decode(
     offset_range: OffsetRange = EVERYTHING,
     aborted: Sequence[AbortedTransaction] = (),
     check_crcs: bool = True,
+    start: int = 0,
 ) -> list[dict[str, Any]]:
-    fetched = FetchedBatches(buffer, list(iter_batches(buffer)), list(aborted))
+    fetched = FetchedBatches(buffer, list(iter_batches(buffer)), list(aborted), start)
     columns = columns or Columns(NAMES)
     decoder = ArrowDecoder(offset_range, columns, check_crcs=check_crcs)
     rows: list[dict[str, Any]] = []
@@ -233,6 +234,12 @@ def test_neither_markers_nor_aborted_records() -> None:
     assert [row[2] for row in decode_rows(buffer)] == [0, 1, 2, 3, 5, 6, 9, 10]
 
 
+def test_what_lies_before_the_first_offset_that_was_asked_for() -> None:
+    """A log may begin within a batch, since records can be deleted one by one."""
+    buffer = log_of([[NewRecord(NOW, None, b"v")] * 5])
+    assert [row[2] for row in decode_rows(buffer, start=3)] == [3, 4]
+
+
 def test_an_answer_without_anything_to_see() -> None:
     assert decode(marker(7, 4, commit=True)) == []
 
@@ -241,7 +248,7 @@ def test_large_answers_come_in_pieces() -> None:
     batch = [NewRecord(NOW, None, b"v" * 1_000_000)] * 3
     buffer = log_of([batch] * 4)
     decoder = ArrowDecoder(EVERYTHING, Columns(("offset", "value")), check_crcs=True)
-    pieces = list(decoder.decode(FetchedBatches(buffer, list(iter_batches(buffer)), [])))
+    pieces = list(decoder.decode(FetchedBatches(buffer, list(iter_batches(buffer)), [], 0)))
     assert [piece.num_rows for piece in pieces] == [6, 6]
 
 
