@@ -18,6 +18,7 @@ TRANSACTIONAL: list[TransactionalDriver] = [
     AioKafka(),
     KafkaPython(),
     JavaClient("java-client-4"),
+    JavaClient("java-client-3"),
     JavaClient("java-client-2"),
     KafkaJs(),
     OncelogClient("2" if TRANSACTION_VERSION == 2 else "auto"),
