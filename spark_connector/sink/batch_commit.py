@@ -10,12 +10,12 @@ decision. So it asks first, as a prelude does: nobody can decide any more when i
 import logging
 from collections.abc import Sequence
 
-from spark_connector.sink.decisions import write_state
-from spark_connector.sink.endings import abort_all, abort_strays, commit_decided, describe_all
+from spark_connector.sink.decisions import take_over, write_state
+from spark_connector.sink.endings import abort_all, commit_decided, describe_all, find_strays
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import SinkBroker, insist
 from spark_connector.sink.sink_errors import BatchNotDecided, SinkError, TransactionsLost
-from spark_connector.sink.sink_transactions import TaskTransaction, driver_id, is_open
+from spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id, is_open
 from spark_connector.sink.state_record import NO_BATCH, StateRecord, decision
 from spark_connector.sink.task import TaskOutcome
 
@@ -30,6 +30,7 @@ async def commit_batch(
     Raises ``BatchNotDecided`` and ``SinkFenced`` (nothing is visible), ``TransactionsLost``.
     """
     permit, query = _common(outcomes)
+    driver = permit.driver
     transactions = [each.transaction for each in outcomes if each.transaction is not None]
     state = await broker.read_state(permit.sink) or StateRecord(sink=permit.sink)
     if state.query not in ("", query):
@@ -39,9 +40,9 @@ async def commit_batch(
             raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
         await _validate(broker, transactions, batch)
         state = decision(state, permit.driver, query, batch, transactions)
-        await write_state(broker, permit.driver, state)
+        driver = await write_state(broker, driver, state)
     await _carry_out(broker, state, fail_on_loss)
-    await _clean_up(broker, state, permit.generation)
+    await _clean_up(broker, state, permit.generation, driver)
 
 
 async def abort_batch(
@@ -49,14 +50,16 @@ async def abort_batch(
 ) -> None:
     """Take the batch back, unless it is decided: then commit it. ``outcomes`` are those that are known, maybe none."""
     permit = outcomes[0].permit if outcomes else None
-    if permit is not None:  # If that is refused somebody else has done it.
+    if permit is None:  # Whose driver this was is not known; but nobody's may decide while strays are aborted.
+        await take_over(broker, sink)
+    else:  # If that is refused, somebody else has taken over.
         await insist(broker, lambda: broker.init_producer_id(driver_id(sink), permit.driver))
     state = await broker.read_state(sink) or StateRecord(sink=sink)
     if outcomes and state.decides(outcomes[0].query, batch):
         await _carry_out(broker, state, fail_on_loss)
-    else:
-        await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
-    await _clean_up(broker, state, state.generation if permit is None else permit.generation)
+        return
+    await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+    await _abort_leftovers(broker, state, state.generation if permit is None else permit.generation)
 
 
 async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *, fail_on_loss: bool = True) -> None:
@@ -69,13 +72,13 @@ async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *,
     await _validate(broker, transactions, NO_BATCH)
     state = decision(StateRecord(sink=permit.sink), permit.driver, query, NO_BATCH, transactions)
     await _carry_out(broker, state, fail_on_loss)
-    await _clean_up(broker, state, permit.generation)
+    await _abort_leftovers(broker, state, permit.generation)
 
 
 async def abort_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str) -> None:
     """Take such a batch back, as far as it is not committed."""
     await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
-    await _clean_up(broker, StateRecord(sink=sink), 0)
+    await _abort_leftovers(broker, StateRecord(sink=sink), 0)
 
 
 def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:
@@ -111,9 +114,18 @@ async def _carry_out(broker: SinkBroker, state: StateRecord, fail_on_loss: bool)
         _log.warning("failOnDataLoss is false: %s", error)
 
 
-async def _clean_up(broker: SinkBroker, state: StateRecord, generation: int) -> None:
+async def _clean_up(broker: SinkBroker, state: StateRecord, generation: int, driver: Driver) -> None:
     """Abort what attempts have left behind that are not part of the batch. The next prelude does it, if need be."""
     try:
-        await abort_strays(broker, state, generation, await broker.open_transactions(f"{state.sink}."))
+        leftovers = await find_strays(broker, state, generation, await broker.open_transactions(f"{state.sink}."))
+        if any(each.version < 2 for each in leftovers):  # Their names must not be used again.
+            await write_state(broker, driver, state.in_next_generation())
+        await abort_all(broker, leftovers)
     except SinkError as error:
         _log.warning("transactions of sink %s are left open for now: %s", state.sink, error)
+
+
+async def _abort_leftovers(broker: SinkBroker, state: StateRecord, generation: int) -> None:
+    """The same where the names will not be used again anyway."""
+    opened = await broker.open_transactions(f"{state.sink}.")
+    await abort_all(broker, await find_strays(broker, state, generation, opened))

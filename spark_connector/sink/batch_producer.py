@@ -21,12 +21,26 @@ from clients.producer.producer_config import ProducerConfig
 from clients.producer.record_accumulator import RecordAccumulator
 from clients.producer.sender import Sender
 from clients.producer.transaction_manager import TransactionManager
+from clients.producer.transaction_requests import InitProducerId, TransactionRequest
 from clients.producer.transactional_result import TransactionalResult
 from clients.retry import Backoff
+from protocol.errors import ErrorCode
 from protocol.schema import Buffer
 from protocol.topic_partition import TopicPartition
+from spark_connector.sink.sink_errors import AnswerLost
 
 _ABORT_SECONDS: Final = 10.0
+
+
+class _Manager(TransactionManager):
+    """Also knows whether an InitProducerId was sent that nobody has answered."""
+
+    answer_lost = False
+
+    def repeat(self, request: TransactionRequest) -> None:
+        if isinstance(request, InitProducerId) and request.last_error is ErrorCode.NETWORK_EXCEPTION:
+            self.answer_lost = True
+        super().repeat(request)
 
 
 class BatchProducer:
@@ -38,7 +52,7 @@ class BatchProducer:
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
         backoff = Backoff(rng=cluster.rng, first_seconds=config.retry_backoff_ms / 1000)
-        self._manager = TransactionManager(config)
+        self._manager = _Manager(config)
         self._accumulator = RecordAccumulator(
             config, self._manager, rng=cluster.rng, now=self._loop.time, on_batch=self._wake
         )
@@ -60,6 +74,7 @@ class BatchProducer:
             backoff,
             self._progress.set,
         )
+        self._patience_seconds = config.delivery_timeout_ms / 1000
         self._failure: ClientError | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -80,12 +95,18 @@ class BatchProducer:
         return self._manager.protocol
 
     async def start(self) -> None:
-        """Get a producer id; with a transactional id, also begin. Raises what is in the way, and is stopped then."""
+        """Get a producer id; with a transactional id, also begin.
+
+        Raises ``AnswerLost``, ``TimeoutError`` and whatever else is in the way, and is stopped then.
+        """
         await self._cluster.connection_to_any()
         self._task = self._loop.create_task(self._sender.run(), name="sink: sender")
         if self._manager.is_transactional:
             try:
-                await self._wait_for(self._manager.initialize())
+                async with asyncio.timeout(self._patience_seconds):
+                    await self._wait_for(self._manager.initialize())
+                if self._manager.answer_lost:
+                    raise AnswerLost(f"{self._manager.transactional_id} may have been taken twice")
                 self._manager.begin()
             except BaseException:
                 await self.stop()

@@ -74,22 +74,24 @@ def strays(state: StateRecord, generation: int, opened: Iterable[OpenTransaction
     return found
 
 
-async def abort_strays(
-    broker: SinkBroker, state: StateRecord, generation: int, opened: Iterable[OpenTransaction]
-) -> None:
-    """Abort them."""
-    version = await broker.transaction_version()
-    found = [TaskTransaction(*each, version) for each in strays(state, generation, opened)]
-    await abort_all(broker, found)
-
-
 async def abort_all(broker: SinkBroker, transactions: Sequence[TaskTransaction]) -> None:
     """Abort these very transactions, and fence whoever writes in them.
 
-    With version 2 the end does both. With version 1 it leaves the epoch, so that a task that is still at work would
-    begin another transaction under it, which nobody would end: the epoch is bumped after it.
+    With version 2 the end does both. With version 1 an end would leave the epoch, and a task that is still at work
+    would go on in another transaction of the same epoch, without the rows before; nobody could tell it from a whole
+    one. So the epoch is taken instead, which ends it too. Coordinators look at the producer id alone before they do
+    that: a request that arrives late would hit the next transaction of that name. So with version 1 names that were
+    fenced are not used again: the generation has to go on.
     """
-    await end_all(broker, transactions, commit=False)
+    await end_all(broker, [each for each in transactions if each.version >= 2], commit=False)
     for each in transactions:
         if each.version < 2:
             await insist(broker, partial(broker.init_producer_id, each.transactional_id, Driver(*each[1:3])))
+
+
+async def find_strays(
+    broker: SinkBroker, state: StateRecord, generation: int, opened: Iterable[OpenTransaction]
+) -> list[TaskTransaction]:
+    """Those of the open transactions that are to be aborted."""
+    version = await broker.transaction_version()
+    return [TaskTransaction(*each, version) for each in strays(state, generation, opened)]

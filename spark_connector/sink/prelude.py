@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_connector.sink.decisions import take_over, write_state
-from spark_connector.sink.endings import abort_strays, end_all
+from spark_connector.sink.endings import abort_all, end_all, find_strays
 from spark_connector.sink.sink_broker import OpenTransaction, SinkBroker
 from spark_connector.sink.sink_transactions import Driver, TaskTransaction
 from spark_connector.sink.state_record import NO_BATCH, StateRecord
@@ -58,8 +58,9 @@ async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory) -> Pe
     state = await broker.read_state(sink) or StateRecord(sink=sink)
     opened = await broker.open_transactions(f"{sink}.")
     await end_all(broker, decided_and_open(state, opened), commit=True)  # The batch's own commit is who judges.
-    await abort_strays(broker, state, state.generation, opened)
-    if not memory.continues(state):
+    leftovers = await find_strays(broker, state, state.generation, opened)
+    await abort_all(broker, leftovers)
+    if leftovers or not memory.continues(state):
         state = state.in_next_generation()
         driver = await write_state(broker, driver, state)
     permit = Permit(

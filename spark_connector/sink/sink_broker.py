@@ -87,7 +87,7 @@ class SinkBroker(Protocol):
         """The open transactions whose ids begin so, as far as coordinators can be asked."""
 
     async def open_writer(self, transactional_id: str) -> RowWriter:
-        """Begin a task's transaction, under an epoch of its own. Raises what is in the way."""
+        """Begin a task's transaction, under an epoch of its own. Raises ``AnswerLost``, and what is in the way."""
 
     async def pause(self) -> None:
         """Wait before asking again. Raises ``SinkUnavailable`` when that has gone on for too long."""

@@ -21,6 +21,10 @@ class SupersededTask(SinkError):
     """A task of a batch that is over: its attempt came too late to be part of it."""
 
 
+class AnswerLost(SinkError):
+    """Whether a transactional id was taken is not known: the request may arrive even later. Another id has to do."""
+
+
 class UnreadableState(SinkError):
     """The state topic holds something else than this connector's records."""
 

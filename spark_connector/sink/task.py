@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_broker import SinkBroker, Written
-from spark_connector.sink.sink_errors import SupersededTask
+from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
+from spark_connector.sink.sink_errors import AnswerLost, SupersededTask
 from spark_connector.sink.sink_transactions import TaskTransaction, task_id
 
 NOTHING = Written(0, 0)
@@ -56,8 +56,7 @@ async def write_rows(
     if first is None:
         skipped = permit.is_decided(query, batch)
         return TaskOutcome(permit=permit, query=query, batch=batch, skipped=skipped)
-    slot = slots.take(permit.sink, permit.generation, batch)
-    writer = await broker.open_writer(task_id(permit.sink, permit.generation, slots.process, slot))
+    writer = await _begin(broker, permit, slots, batch)
     try:
         await writer.write(first)
         for more in rows:
@@ -70,3 +69,13 @@ async def write_rows(
         await writer.abort()
         raise
     return TaskOutcome(permit=permit, query=query, batch=batch, transaction=writer.transaction, written=written)
+
+
+async def _begin(broker: SinkBroker, permit: Permit, slots: SlotPool, batch: int) -> RowWriter:
+    """An id whose InitProducerId was not answered is left alone: a late one would abort what was begun since."""
+    while True:
+        slot = slots.take(permit.sink, permit.generation, batch)
+        try:
+            return await broker.open_writer(task_id(permit.sink, permit.generation, slots.process, slot))
+        except AnswerLost:
+            continue
