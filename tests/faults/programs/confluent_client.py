@@ -35,7 +35,7 @@ _RECONNECT: _Settings = {
 }
 
 
-_OFFSETS_SECONDS = 10.0
+_OFFSETS_SECONDS = 6.0
 """What the commit of offsets may take, whatever time limit librdkafka was given for it."""
 
 
