@@ -21,11 +21,12 @@ from tests.faults.audit import describe
 from tests.faults.client_process import CLIENTS, lacking
 from tests.faults.deeds import PROCESS_FAULTS
 from tests.faults.fault import Fault
+from tests.faults.links import LINK_FAULTS, LinkNetwork
 from tests.faults.network import DirectNetwork
 from tests.faults.report import table
 from tests.faults.rounds import RoundResult, Stage
 
-FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in PROCESS_FAULTS}
+FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in (*PROCESS_FAULTS, *LINK_FAULTS)}
 
 
 def _arguments() -> argparse.Namespace:
@@ -64,7 +65,9 @@ class Run:
 
     async def _play_on_one_cluster(self, directory: Path, plan: Sequence[Fault]) -> int:
         """Play the next rounds until one is violated; how many were played."""
-        stage = Stage(directory, DirectNetwork(), self._arguments.clients, self._rng, self.tell)
+        needs_links = any(fault in LINK_FAULTS for fault in plan[: self._arguments.rounds])
+        network = LinkNetwork(self._rng) if needs_links else DirectNetwork()
+        stage = Stage(directory, network, self._arguments.clients, self._rng, self.tell)
         played, is_clean = 0, True
         try:
             await stage.open()

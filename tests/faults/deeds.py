@@ -24,18 +24,18 @@ _SESSION_MS: Final = 6_000
 _CONNECTION_MS: Final = 5_000
 
 
-def _some_partition(scene: Scene) -> TopicPartition:
+def some_partition(scene: Scene) -> TopicPartition:
     topics = [names.INPUTS, *map(names.outputs, scene.clients)]
     return TopicPartition(scene.rng.choice(topics), scene.rng.randrange(names.PARTITIONS))
 
 
 async def partition_leader(scene: Scene) -> Choice:
-    partition = _some_partition(scene)
+    partition = some_partition(scene)
     return await scene.roles.leader(partition), f"leader of {partition}"
 
 
 async def follower(scene: Scene) -> Choice:
-    partition = _some_partition(scene)
+    partition = some_partition(scene)
     followers = await scene.roles.followers(partition)
     return scene.rng.choice(followers), f"follower of {partition}"
 
@@ -143,7 +143,7 @@ class KillTwo:
     hold_seconds = KILL_SECONDS
 
     async def strike(self, scene: Scene) -> str:
-        partition = _some_partition(scene)
+        partition = some_partition(scene)
         leader = await scene.roles.leader(partition)
         other = scene.rng.choice(await scene.roles.followers(partition))
         await scene.cluster.order("kill", leader, other)

@@ -1,0 +1,147 @@
+"""Partitions of the network between real processes: which connections can be cut, and the faults that cut them.
+
+Brokers reach each other over a listener of their own (``INTERNAL``), which is advertised at the port of a conduit, and
+ZooKeeper at the port of another one; clients connect directly. So a broker that is cut off from all others still
+answers clients, which is the harder case.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from broker.cluster.layout import Layout, free_ports
+from tests.faults.conduits import ZOOKEEPER, Conduits, Cut
+from tests.faults.deeds import PAST_SESSION_SECONDS, Choose, controller, partition_leader, some_partition
+from tests.faults.fault import Fault, Scene
+
+SHORT_SECONDS: Final = (2.0, 7.0)
+"""Less than ZooKeeper grants a session."""
+CUT_SECONDS: Final = (3.0, 8.0)
+
+
+class LinkNetwork:
+    """A ``Network`` in which conduits lie between the processes."""
+
+    def __init__(self, rng: Random | None = None) -> None:
+        self._rng = rng or Random(1)
+        self.conduits = Conduits()
+
+    async def open(self, layout: Layout) -> Sequence[str]:
+        taken = {layout.zookeeper_port, *layout.broker_ports.values()}
+        inner_ports = (port for port in free_ports(self._rng) if port not in taken)
+        settings = ["listener.security.protocol.map=EXTERNAL:PLAINTEXT,INTERNAL:PLAINTEXT"]
+        settings.append("inter.broker.listener.name=INTERNAL")
+        for broker_id, port in layout.broker_ports.items():
+            inner, name = next(inner_ports), str(broker_id)
+            advertised = await self.conduits.lead_to(name, inner)
+            zookeeper = await self.conduits.lead_to(ZOOKEEPER, layout.zookeeper_port, name)
+            external = f"EXTERNAL://localhost:{port}"
+            settings.append(f"{name}:listeners={external},INTERNAL://127.0.0.1:{inner}")
+            settings.append(f"{name}:advertised.listeners={external},INTERNAL://127.0.0.1:{advertised}")
+            settings.append(f"{name}:zookeeper.connect=127.0.0.1:{zookeeper}")
+        return settings
+
+    def cut(self, cuts: Iterable[Cut]) -> None:
+        self.conduits.cut(cuts)
+
+    async def heal(self) -> None:
+        self.conduits.heal()
+        assert not self.conduits.strangers, f"connections that cuts would spare: {self.conduits.strangers}"
+
+    async def close(self) -> None:
+        await self.conduits.close()
+
+
+def both_ways(one: object, other: object) -> list[Cut]:
+    return [(str(one), str(other)), (str(other), str(one))]
+
+
+def isolation(broker_id: int, everybody: Iterable[int]) -> list[Cut]:
+    """All that leads to a broker or away from it, ZooKeeper included."""
+    others = [*(other for other in everybody if other != broker_id), ZOOKEEPER]
+    return [cut for other in others for cut in both_ways(broker_id, other)]
+
+
+def _network(scene: Scene) -> LinkNetwork:
+    assert isinstance(scene.network, LinkNetwork), "nothing lies between the processes"
+    return scene.network
+
+
+class _Cutting:
+    """What all of these have in common: the network heals by itself, when it is told to."""
+
+    async def heal(self, scene: Scene) -> None:
+        await _network(scene).heal()
+
+
+@dataclass(frozen=True, slots=True)
+class CutPair(_Cutting):
+    """Nothing passes between a partition's leader and one of its followers: one way, or both."""
+
+    ways: int
+    hold_seconds: tuple[float, float] = CUT_SECONDS
+
+    @property
+    def name(self) -> str:
+        return f"cut-{'one-way' if self.ways == 1 else 'two-way'}"
+
+    async def strike(self, scene: Scene) -> str:
+        partition = some_partition(scene)
+        leader = await scene.roles.leader(partition)
+        follower = scene.rng.choice(await scene.roles.followers(partition))
+        cuts = scene.rng.sample(both_ways(leader, follower), self.ways)
+        _network(scene).cut(cuts)
+        told = " and ".join(f"from {source} to {target}" for source, target in cuts)
+        return f"cut {told}: {leader} leads {partition}, {follower} follows"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolate(_Cutting):
+    """A broker is cut off from all others and from ZooKeeper; clients still reach it."""
+
+    role: str
+    choose: Choose
+    hold_seconds: tuple[float, float] = CUT_SECONDS
+
+    @property
+    def name(self) -> str:
+        return f"isolate-{self.role}"
+
+    async def strike(self, scene: Scene) -> str:
+        victim, what = await self.choose(scene)
+        _network(scene).cut(isolation(victim, scene.cluster.broker_ids))
+        return f"isolate broker {victim}, {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class CutFromZooKeeper(_Cutting):
+    """A broker, the controller or another one, is cut off from ZooKeeper, one way or both, and from nobody else."""
+
+    ways: int
+    length: str
+    hold_seconds: tuple[float, float]
+
+    @property
+    def name(self) -> str:
+        return f"cut-from-zookeeper-{'one-way' if self.ways == 1 else 'two-way'}-{self.length}"
+
+    async def strike(self, scene: Scene) -> str:
+        victim, what = await scene.rng.choice([controller, partition_leader])(scene)
+        cuts = scene.rng.sample(both_ways(victim, ZOOKEEPER), self.ways)
+        _network(scene).cut(cuts)
+        told = " and ".join(f"from {source} to {target}" for source, target in cuts)
+        return f"cut {told}: broker {victim} is {what}"
+
+
+LINK_FAULTS: Final[Sequence[Fault]] = (
+    CutPair(1),
+    CutPair(2),
+    Isolate("leader", partition_leader),
+    Isolate("controller", controller),
+    Isolate("leader-past-its-session", partition_leader, PAST_SESSION_SECONDS),
+    CutFromZooKeeper(1, "short", SHORT_SECONDS),
+    CutFromZooKeeper(2, "short", SHORT_SECONDS),
+    CutFromZooKeeper(1, "past-its-session", PAST_SESSION_SECONDS),
+    CutFromZooKeeper(2, "past-its-session", PAST_SESSION_SECONDS),
+)
