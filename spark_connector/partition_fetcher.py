@@ -107,7 +107,7 @@ class PartitionFetcher:
                     return fetched
             except (Unreachable, ConnectionLost, RequestTimedOut) as failure:
                 error = failure
-                self._forget()
+                await self._begin_anew()
             if loop.time() >= deadline:
                 seconds = self._settings.patience_seconds
                 raise RangeUnreadable(f"{self._range}: nothing came for {seconds:g} s at {self._position}") from error
@@ -144,6 +144,8 @@ class PartitionFetcher:
         leader = self._cluster.metadata.leader(tp)
         if leader is None:
             error = topics[tp.topic].error_code or ErrorCode.LEADER_NOT_AVAILABLE
+            if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                await self._find_topic()
             raise Unreachable(f"{self._range}: no leader: {error_code(error).name}")
         self._connection = await self._cluster.connection_to(leader)
         self._send_on(self._connection)
@@ -219,13 +221,14 @@ class PartitionFetcher:
             await self._find_topic()
         elif error not in RETRIABLE and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
             raise BrokerRefused(str(self._range), Refusal(error=error))
-        self._forget()
-        await asyncio.sleep(self._backoff.pause_seconds(self._failures))
-        self._failures += 1
+        await self._begin_anew()
 
-    def _forget(self) -> None:
+    async def _begin_anew(self) -> None:
+        """After a pause, by newer metadata."""
         self.close()
         self._connection = None
+        await asyncio.sleep(self._backoff.pause_seconds(self._failures))
+        self._failures += 1
         self._cluster.metadata.forget(self._range.topic)
 
     async def _find_place(self) -> None:

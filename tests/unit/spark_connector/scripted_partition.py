@@ -1,0 +1,107 @@
+"""A broker with one partition of a topic, as a script: a log that can be cut, emptied and replaced."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from clients.cluster import Cluster
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.records.record_batch import NewRecord, build_batch
+from protocol.schema import Message
+from spark_connector.offset_ranges import OffsetRange
+from tests.unit.clients.scripted_broker import Answer, ScriptedBroker
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+TOPIC = "orders"
+
+
+class ScriptedPartition(ScriptedBroker):
+    """Records ``v<offset>``, two in a batch, from ``begin`` to ``end``; a fetch is answered with one batch."""
+
+    def __init__(self, end: int = 0) -> None:
+        super().__init__(
+            {FetchRequest: self._fetch, ListOffsetsRequest: self._list_offsets, MetadataRequest: self._metadata}
+        )
+        self.begin = 0
+        self.end = end
+        self.stable_end: int | None = None
+        """What is committed, if that is less."""
+        self.topic_id: bytes | None = ID
+        """None: there is no topic."""
+        self.partitions = 1
+        self.is_emptied = False
+        """Whether compaction has taken every record."""
+        self.fetched: list[int] = []
+        self.instead: list[Answer | PartitionData] = []
+        """What to answer to the next fetches."""
+
+    def _metadata(self, request: Message) -> Answer:
+        assert isinstance(request, MetadataRequest)
+        broker = MetadataResponseBroker(node_id=1, host=self.address.host, port=self.address.port)
+        topic = MetadataResponseTopic(name=TOPIC, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.topic_id is not None:
+            numbers = range(self.partitions)
+            of_topic = [MetadataResponsePartition(partition_index=number, leader_id=1) for number in numbers]
+            topic = MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=of_topic)
+        return MetadataResponse(brokers=[broker], controller_id=1, topics=[topic])
+
+    def _list_offsets(self, request: Message) -> Answer:
+        assert isinstance(request, ListOffsetsRequest)
+        stable = self.stable_end if request.isolation_level and self.stable_end is not None else self.end
+        found = [
+            ListOffsetsPartitionResponse(
+                partition_index=asked.partition_index, offset=self.begin if asked.timestamp == -2 else stable
+            )
+            for asked in request.topics[0].partitions
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=found)])
+
+    def _fetch(self, request: Message) -> Answer:
+        assert isinstance(request, FetchRequest)
+        (topic,) = request.topics
+        offset = topic.partitions[0].fetch_offset
+        self.fetched.append(offset)
+        if self.instead:
+            instead = self.instead.pop(0)
+            return respond(instead) if isinstance(instead, PartitionData) else instead
+        if topic.topic_id != self.topic_id:
+            return respond(PartitionData(error_code=ErrorCode.UNKNOWN_TOPIC_ID))
+        if not self.begin <= offset <= self.end:
+            return respond(PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+        base = offset // 2 * 2
+        records = b"" if self.is_emptied or base >= self.end else batch(base)
+        return respond(PartitionData(records=records, high_watermark=self.end, last_stable_offset=self.end))
+
+
+def respond(data: PartitionData) -> FetchResponse:
+    return FetchResponse(responses=[FetchableTopicResponse(topic=TOPIC, topic_id=ID, partitions=[data])])
+
+
+def batch(base: int) -> bytes:
+    return bytes(build_batch([NewRecord(0, None, b"v%d" % (base + n)) for n in range(2)], base_offset=base))
+
+
+def offsets(start: int, end: int) -> OffsetRange:
+    return OffsetRange(TOPIC, 0, start, end, ID)
+
+
+@asynccontextmanager
+async def connected_to(partition: ScriptedPartition) -> AsyncIterator[Cluster]:
+    address = await partition.start()
+    async with Cluster([address], rng=Random(1), operation_seconds=5) as cluster:
+        yield cluster
+    partition.stop()

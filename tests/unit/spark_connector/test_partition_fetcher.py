@@ -1,0 +1,170 @@
+"""Fetching a range: ahead, through errors that pass, and what is said when records are gone."""
+
+import asyncio
+
+import pytest
+
+from clients.cluster import Cluster
+from clients.errors import BrokerRefused
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse, PartitionData
+from spark_connector.data_loss import DataLoss
+from spark_connector.partition_fetcher import PartitionFetcher, RangeUnreadable
+from spark_connector.read_options import FetchSettings
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.scripted_broker import Reaction
+from tests.unit.spark_connector.scripted_partition import ScriptedPartition, batch, connected_to, offsets, respond
+
+
+def fetcher(cluster: Cluster, start: int, end: int, *, fail: bool = True) -> PartitionFetcher:
+    return PartitionFetcher(
+        cluster, offsets(start, end), FetchSettings(patience_seconds=60), answer_seconds=5, fail_on_data_loss=fail
+    )
+
+
+async def bases(fetching: PartitionFetcher) -> list[int]:
+    """The offsets of the batches that come."""
+    found = []
+    while (fetched := await fetching.next()) is not None:
+        found += [header.base_offset for _, header in fetched.batches]
+    return found
+
+
+@in_virtual_time
+async def test_the_next_fetch_is_under_way_before_the_answer_is_used() -> None:
+    partition = ScriptedPartition(end=6)
+    async with connected_to(partition) as cluster:
+        fetching = fetcher(cluster, 1, 5)
+        first = await fetching.next()
+        assert first is not None
+        assert first.start == 1
+        await asyncio.sleep(1)
+        assert partition.fetched == [1, 2]
+        assert await bases(fetching) == [2, 4]
+        assert partition.fetched == [1, 2, 4], "nothing is asked for beyond the range"
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        PartitionData(error_code=ErrorCode.UNKNOWN_TOPIC_ID),
+        PartitionData(error_code=ErrorCode.OFFSET_NOT_AVAILABLE),
+        PartitionData(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
+        PartitionData(records=b"", high_watermark=2, last_stable_offset=2),
+        Reaction.CLOSE,
+        Reaction.SILENCE,
+        FetchResponse(),
+    ],
+)
+def test_what_passes_is_tried_again(passing: PartitionData | Reaction | FetchResponse) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        partition = ScriptedPartition(end=4)
+        partition.instead = [passing, passing]
+        async with connected_to(partition) as cluster:
+            assert await bases(fetcher(cluster, 0, 4)) == [0, 2]
+
+    play()
+
+
+@in_virtual_time
+async def test_patience_ends() -> None:
+    partition = ScriptedPartition(end=4)
+    partition.instead = [PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 10_000
+    async with connected_to(partition) as cluster:
+        with pytest.raises(RangeUnreadable, match=r"orders-0 \[0, 4\): nothing came for 60 s at 0"):
+            await fetcher(cluster, 0, 4).next()
+
+
+@in_virtual_time
+async def test_what_does_not_pass_is_raised() -> None:
+    partition = ScriptedPartition(end=4)
+    partition.instead = [PartitionData(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    async with connected_to(partition) as cluster:
+        with pytest.raises(BrokerRefused, match="TOPIC_AUTHORIZATION_FAILED"):
+            await fetcher(cluster, 0, 4).next()
+
+
+@in_virtual_time
+async def test_a_range_that_compaction_emptied_ends() -> None:
+    partition = ScriptedPartition(end=4)
+    partition.is_emptied = True
+    async with connected_to(partition) as cluster:
+        assert await bases(fetcher(cluster, 0, 4)) == []
+        assert len(partition.fetched) == 3, "one empty answer proves nothing"
+
+
+@in_virtual_time
+async def test_a_throttled_answer_is_empty_and_proves_nothing() -> None:
+    partition = ScriptedPartition(end=2)
+    throttled = respond(PartitionData(records=b"", high_watermark=2, last_stable_offset=2))
+    throttled.throttle_time_ms = 700
+    partition.instead = [throttled] * 5
+    async with connected_to(partition) as cluster:
+        assert await bases(fetcher(cluster, 0, 2)) == [0]
+
+
+@in_virtual_time
+async def test_what_is_before_the_beginning_of_the_log_is_lost() -> None:
+    partition = ScriptedPartition(end=8)
+    partition.begin = 5
+    async with connected_to(partition) as cluster:
+        with pytest.raises(DataLoss, match="the log begins at 5, offsets from 0 on are gone"):
+            await bases(fetcher(cluster, 0, 8))
+        going_on = fetcher(cluster, 0, 8, fail=False)
+        first = await going_on.next()
+        assert first is not None
+        assert first.start == 5
+        assert await bases(going_on) == [6]
+
+
+@in_virtual_time
+async def test_what_is_behind_the_end_of_the_log_is_lost_once_that_is_certain() -> None:
+    partition = ScriptedPartition(end=2)
+    partition.instead = [PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)]
+    async with connected_to(partition) as cluster:
+        assert await bases(fetcher(cluster, 0, 2)) == [0]
+        with pytest.raises(DataLoss, match="the log ends at 2, before offset 4"):
+            await bases(fetcher(cluster, 4, 6))
+        assert await bases(fetcher(cluster, 4, 6, fail=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "told"), [(None, "does not exist any more"), (b"o" * 16, "was deleted and created again")]
+)
+def test_another_topic_is_not_read_in_its_place(topic_id: bytes | None, told: str) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        partition = ScriptedPartition(end=4)
+        async with connected_to(partition) as cluster:
+            assert await bases(fetcher(cluster, 0, 4)) == [0, 2]
+            partition.topic_id = topic_id
+            with pytest.raises(DataLoss, match=told):
+                await bases(fetcher(cluster, 0, 4))
+            assert await bases(fetcher(cluster, 0, 4, fail=False)) == []
+
+    play()
+
+
+@in_virtual_time
+async def test_what_is_no_batch_is_unreadable() -> None:
+    partition = ScriptedPartition(end=4)
+    old = bytearray(batch(0))
+    old[16] = 1
+    partition.instead = [PartitionData(records=old), PartitionData(records=batch(0)[:70])]
+    async with connected_to(partition) as cluster:
+        with pytest.raises(RangeUnreadable, match="format version 1"):
+            await fetcher(cluster, 0, 4).next()
+        with pytest.raises(RangeUnreadable, match="70 bytes of a larger batch at 0"):
+            await fetcher(cluster, 0, 4).next()
+
+
+@in_virtual_time
+async def test_nobody_waits_for_what_was_under_way() -> None:
+    partition = ScriptedPartition(end=6)
+    async with connected_to(partition) as cluster:
+        fetching = fetcher(cluster, 0, 6)
+        await fetching.next()
+        fetching.close()
+        assert await bases(fetcher(cluster, 0, 6)) == [0, 2, 4]
