@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames faults faults-smoke bench bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-smoke peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames faults faults-smoke bench bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-kills spark-smoke bench-spark demo-spark peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -82,11 +82,20 @@ bench-reload: $(DEV)  ## How long a coordinator reads the history of a million t
 mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 	$(BIN)/python -m tests.mutations
 
-spark-test: $(SPARK) .peers/kafka-4/.installed  ## Spark itself, reading and writing (needs Java 17 or later)
-	$(BIN)/python -m pytest -q tests/spark
+spark-test: $(SPARK) .peers/kafka-4/.installed .peers/spark-kafka/.installed  ## Spark itself, reading and writing (needs Java 17 or later)
+	$(BIN)/python -m pytest -q tests/spark -m "not kills"
+
+spark-kills: $(SPARK)  ## kill -9 of Spark between every two steps of the exactly-once sink (needs Java 17 or later)
+	$(BIN)/python -m pytest -q tests/spark/test_sink_kills.py
 
 spark-smoke: $(SPARK)  ## The short part of it
 	$(BIN)/python -m pytest -q tests/spark -m smoke
+
+bench-spark: $(SPARK) .peers/spark-kafka/.installed  ## Our connector beside Spark's own, on one broker of ours
+	$(BIN)/python -m tests.benchmarks.spark_side_by_side
+
+demo-spark: $(SPARK)  ## A stream of purchases to invoices, exactly once, through kill -9 (needs Java 17 or later)
+	$(BIN)/python -m tests.spark_demo
 
 peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kcat
 

@@ -36,6 +36,7 @@ class SlotPool:
     def __init__(self, process: str) -> None:
         self.process = process
         self._batches: dict[str, tuple[tuple[int, int], int]] = {}
+        self._abandoned: set[tuple[str, int, int]] = set()
 
     def take(self, sink: str, generation: int, batch: int) -> int:
         """A slot that no transaction of this batch has. Raises ``SupersededTask`` for a batch before the last one."""
@@ -44,8 +45,14 @@ class SlotPool:
         if now < last:
             raise SupersededTask(f"batch {batch} of sink {sink} is over: batch {last[1]} is being written")
         slot = used if now == last else 0
+        while (sink, generation, slot) in self._abandoned:
+            slot += 1
         self._batches[sink] = (now, slot + 1)
         return slot
+
+    def abandon(self, sink: str, generation: int, slot: int) -> None:
+        """Never take it again: a request that somebody may still carry out would abort what is written there."""
+        self._abandoned.add((sink, generation, slot))
 
 
 async def write_rows(
@@ -78,4 +85,4 @@ async def _begin(broker: SinkBroker, permit: Permit, slots: SlotPool, batch: int
         try:
             return await broker.open_writer(task_id(permit.sink, permit.generation, slots.process, slot))
         except AnswerLost:
-            continue
+            slots.abandon(permit.sink, permit.generation, slot)

@@ -1,0 +1,93 @@
+"""The query of the kill tests: a topic is copied to another, all that is there now, in batches of some rows.
+
+As a program it is a driver of its own, which can be killed: ``python -m tests.spark.copying_query '<json>'``.
+"""
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+ROWS_IN_BATCH: Final = 60
+SETTINGS: Final = {
+    "spark.master": "local[2,4]",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "600m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.task.maxFailures": "4",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copying:
+    """Everything that makes a run of it."""
+
+    address: str
+    source: str
+    target: str
+    checkpoint: str
+    tasks: int
+    """Of each batch: a batch that is run again may have others."""
+    point: str = ""
+    action: str = "raise"
+    done: str = ""
+
+    def start(self, spark: "SparkSession", driver: str) -> "StreamingQuery":
+        from tests.spark.crashing import CrashingDataSource
+
+        spark.dataSource.register(CrashingDataSource)
+        rows = (
+            spark.readStream.format("oncelog")
+            .option("kafka.bootstrap.servers", self.address)
+            .option("subscribe", self.source)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", str(ROWS_IN_BATCH))
+            .load()
+            .select("key", "value")
+            .repartition(self.tasks)
+        )
+        return (
+            rows.writeStream.format("oncelog_crashing")
+            .option("kafka.bootstrap.servers", self.address)
+            .option("topic", self.target)
+            .option("checkpointLocation", self.checkpoint)
+            .option("crash.point", self.point)
+            .option("crash.action", self.action)
+            .option("crash.done", self.done)
+            .option("crash.driver", driver)
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    @property
+    def argument(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def main() -> None:
+    """Run it to its end; exit code 1 if it fails."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    copying = Copying(**json.loads(sys.argv[1]))
+    builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(Path(copying.checkpoint).parent / "warehouse"))
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    query = copying.start(session, f"{gateway.proc.pid},{os.getpid()}")
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()
