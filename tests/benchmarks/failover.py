@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from itertools import cycle
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import uvloop
@@ -29,6 +30,9 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest,
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tests.benchmarks import default_clients
 from tests.benchmarks.produce_prober import ProduceProber, View
+from tests.faults.cluster_under_test import plan_cluster
+from tests.faults.links import LinkNetwork, isolation
+from tests.faults.network import DirectNetwork, Network
 from tests.processes import ClusterProcess
 
 TOPIC: Final = "failover"
@@ -126,12 +130,14 @@ async def running_cluster(
     partitions: int,
     led_by: int | None = None,
     beat_seconds: float = _BEAT_SECONDS,
-    settings: Sequence[str] = (),
+    network: Network | None = None,
 ) -> AsyncIterator[Cluster]:
     """A cluster with a topic, all replicas in sync, and a prober at work. ``led_by``: one broker leads everything."""
+    network = network or DirectNetwork()
+    settings = await network.open(plan_cluster(directory, Random()))
     process = ClusterProcess(directory, BROKERS, settings)
-    await asyncio.to_thread(process.start)
     try:
+        await asyncio.to_thread(process.start)
         await asyncio.to_thread(create_topic, process.address, TOPIC, partitions, led_by)
         prober = ProduceProber(addresses(process.address), TOPIC, partitions, beat_seconds=beat_seconds)
         async with asyncio.TaskGroup() as group:
@@ -144,6 +150,7 @@ async def running_cluster(
                 probing.cancel()
     finally:
         await asyncio.to_thread(process.stop)
+        await network.close()
 
 
 def create_topic(address: str, topic: str, partitions: int, led_by: int | None = None) -> None:
@@ -201,6 +208,27 @@ async def pause_leaders(directory: Path, repetitions: int) -> None:
             report(f"SIGSTOP of broker {victim} ({role}), {len(affected)} partitions", seconds)
             everything += seconds
     report("SIGSTOP, all: wanted max <= 3 s", everything)
+
+
+async def isolate_leaders(directory: Path, repetitions: int) -> None:
+    """A leader is cut off from all other brokers and from ZooKeeper, both ways, the controller every third time.
+    Clients still reach it."""
+    everything: list[float] = []
+    network = LinkNetwork(Random())
+    async with running_cluster(directory, partitions=PARTITIONS, network=network) as cluster:
+        for repetition in range(repetitions):
+            view = await cluster.settle()
+            victim, role = _victim(view, repetition)
+            affected = [p for p, leader in view.leaders.items() if leader == victim]
+            started = asyncio.get_running_loop().time()
+            network.cut(isolation(victim, range(1, BROKERS + 1)))
+            try:
+                seconds = await cluster.until_accepted(affected, started, not_by=victim)
+            finally:
+                await network.heal()
+            report(f"partition of broker {victim} ({role}), {len(affected)} partitions", seconds)
+            everything += seconds
+    report("partition, all: wanted max <= 3 s", everything)
 
 
 async def shut_leaders_down(directory: Path, repetitions: int) -> None:
@@ -303,6 +331,7 @@ def report(what: str, seconds: Sequence[float]) -> None:
 MEASUREMENTS: Final[dict[str, Callable[[Path, int], Awaitable[None]]]] = {
     "kill": kill_leaders,
     "pause": pause_leaders,
+    "partition": isolate_leaders,
     "shutdown": shut_leaders_down,
     "controller": replace_controllers,
 }
