@@ -4,18 +4,10 @@ The rows are those of ``docs/invariants.md``. A text occurs exactly once in its 
 holds this), so whoever changes a safeguard changes its line here.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class Mutation(NamedTuple):
-    """One safeguard that is taken away."""
-
-    row: str
-    path: str
-    old: str
-    new: str
-    test: str
-
+from tests.mutations.client_table import CLIENT_MUTATIONS
+from tests.mutations.mutation import Mutation as Mutation
 
 _STATE: Final = "coordinator/transaction/state.py"
 _STATE_MANAGER: Final = "coordinator/transaction/state_manager.py"
@@ -61,6 +53,7 @@ _TEST_MARKER_WRITE: Final = "tests/unit/broker/handlers/test_write_txn_markers.p
 _TEST_CONTROLLER: Final = "tests/unit/coordinator/controller/test_controller.py"
 _TEST_ISR_CHANGES: Final = "tests/unit/coordinator/controller/test_isr_changes.py"
 _TEST_CLUSTER: Final = "tests/simulation/test_cluster.py"
+_TEST_REPLICAS: Final = "tests/simulation/test_cluster_replicas.py"
 _TEST_PRODUCE: Final = "tests/unit/broker/handlers/test_produce.py"
 _TEST_FETCH: Final = "tests/unit/broker/handlers/test_fetch.py"
 _TEST_VERIFICATION: Final = "tests/unit/broker/handlers/test_transaction_verification.py"
@@ -81,6 +74,7 @@ _TEST_CONNECTION: Final = "tests/unit/broker/network/test_connection.py"
 _TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
 
 MUTATIONS: Final = (
+    *CLIENT_MUTATIONS,
     Mutation(
         "B01", _STATE,
         "    if producer.epoch != metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
@@ -562,9 +556,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B40", _LOG,
-        "(self._plan_full_flush(self.segments.active.base_offset))\n"
+        "(self.plan_full_flush(self.segments.active.base_offset))\n"
         "        except OSError as error:\n            self.mark_failed(error)\n",
-        "(self._plan_full_flush(self.segments.active.base_offset))\n        except OSError:\n            pass\n",
+        "(self.plan_full_flush(self.segments.active.base_offset))\n        except OSError:\n            pass\n",
         f"{_TEST_FAILURES}::test_an_index_that_cannot_be_written_duplicates_no_offset",
     ),
     Mutation(
@@ -693,6 +687,26 @@ MUTATIONS: Final = (
         "            if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):\n                return\n",
         "",
         f"{_TEST_PARTITION}::test_the_high_watermark_waits_below_the_minimum",
+    ),
+    Mutation(
+        "B56", "broker/replication/fetch_session.py",
+        "            session.live_again(replica_epoch(request))\n",
+        "            session.replica_epoch = replica_epoch(request)\n",
+        "tests/unit/broker/replication/test_fetch_session.py"
+        "::test_after_another_registration_a_followers_fetch_is_about_every_partition",
+    ),
+    Mutation(
+        "B57", "coordinator/controller/cluster_state.py",
+        "if self.brokers[broker_id].epoch <= state.mzxid}",
+        "}",
+        f"{_TEST_REPLICAS}::TestElections",
+    ),
+    Mutation(
+        "B57", "coordinator/controller/cluster_state.py",
+        "        return usable if unbroken.isdisjoint(state.state.isr) else unbroken\n",
+        "        return unbroken\n",
+        "tests/unit/coordinator/controller/test_cluster_state.py"
+        "::test_who_registered_anew_since_a_state_was_written_is_passed_over",
     ),
     Mutation(
         "B59", "broker/replication/isr_changes.py",
@@ -889,6 +903,18 @@ MUTATIONS: Final = (
         "            partition.current_leader = LeaderIdAndEpoch(",
         "            LeaderIdAndEpoch(",
         f"{_TEST_PRODUCE}::test_a_lost_leadership_is_told_with_the_new_leader",
+    ),
+    Mutation(
+        "B80", _PRODUCE,
+        "                endpoints[hint.leader_id] = NodeEndpoint(",
+        "                NodeEndpoint(",
+        f"{_TEST_REPLICAS}::TestLostLeaderships",
+    ),
+    Mutation(
+        "B80", "broker/handlers/fetch.py",
+        "    reply.current_leader = LeaderIdAndEpoch(",
+        "    LeaderIdAndEpoch(",
+        f"{_TEST_REPLICAS}::TestLostLeaderships",
     ),
     Mutation(
         "B81", _PARTITION,

@@ -114,10 +114,12 @@ def test_an_old_duplicate_counts_as_written_at_a_place_that_is_not_known() -> No
     assert second.future.done()
 
 
-def test_an_error_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
+@pytest.mark.parametrize("first", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_an_error_after_a_lost_answer_leaves_the_outcome_unknown(first: ErrorCode) -> None:
+    """B61: a leader that lost its office while a batch waited for replicas says no more than one that is gone."""
     producer = made()
     record, batch = sent(producer)
-    producer.answer(batch, ErrorCode.NETWORK_EXCEPTION)
+    producer.answer(batch, first)
     producer.now = batch.retry_at
     producer.drain()
     producer.answer(batch, ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -1,0 +1,111 @@
+"""The safeguards of the client library's producer, for ``table``."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+_SEQUENCES: Final = "clients/producer/producer_sequences.py"
+_NUMBERING: Final = "clients/producer/partition_sequences.py"
+_BATCH: Final = "clients/producer/producer_batch.py"
+_MANAGER: Final = "clients/producer/transaction_manager.py"
+_DELIVERY: Final = "clients/producer/batch_delivery.py"
+_TESTS: Final = "tests/unit/clients/producer"
+
+CLIENT_MUTATIONS: Final = (
+    Mutation(
+        "B61", _MANAGER,
+        "        ErrorCode.NOT_LEADER_OR_FOLLOWER,  # It was the leader when it appended (KAFKA-13574).\n",
+        "",
+        f"{_TESTS}/test_batch_delivery.py::test_an_error_after_a_lost_answer_leaves_the_outcome_unknown",
+    ),
+    Mutation(
+        "B86", _SEQUENCES,
+        "        elif not batch.has_sequence:\n",
+        "        else:\n",
+        f"{_TESTS}/test_producer_sequences.py::test_a_sequence_is_given_once",
+    ),
+    Mutation(
+        "B86", _NUMBERING,
+        "            if not batch.maybe_written:\n                batch.forget_sequence()\n",
+        "            batch.forget_sequence()\n",
+        f"{_TESTS}/test_producer_sequences.py::test_what_may_be_written_is_given_up_when_numbering_begins_anew",
+    ),
+    Mutation(
+        "B86", _DELIVERY,
+        "        if error in MAYBE_WRITTEN:\n            batch.maybe_written = True\n",
+        "",
+        f"{_TESTS}/test_delivery_properties.py::test_no_record_twice_none_out_of_order_every_future_once",
+    ),
+    Mutation(
+        "B87", _SEQUENCES,
+        "            return batch is sequences.in_flight[0]\n",
+        "            return True\n",
+        f"{_TESTS}/test_producer_sequences.py::test_retries_go_one_at_a_time_in_order",
+    ),
+    Mutation(
+        "B87", _SEQUENCES,
+        "        if sequences.last_acked_sequence == NO_SEQUENCE and not self._is_transactional:\n",
+        "        if False:\n",
+        f"{_TESTS}/test_producer_sequences.py::test_the_first_of_a_numbering_goes_alone",
+    ),
+    Mutation(
+        "B87", _SEQUENCES,
+        "        if sequences.unresolved is not None or sequences.must_restart:\n            return False\n",
+        "",
+        f"{_TESTS}/test_producer_sequences.py::test_after_a_doubt_nothing_new_leaves_until_it_is_resolved",
+    ),
+    Mutation(
+        "B88", _SEQUENCES,
+        "        if not self._is_transactional:\n            self._bump_epoch()\n",
+        "",
+        f"{_TESTS}/test_producer_sequences.py::test_out_of_order_as_the_next_shows_a_loss_and_bumps_the_epoch",
+    ),
+    Mutation(
+        "B88", _SEQUENCES,
+        "        quiet = sorted(each for each in self._restarting if self.of(each).is_quiet)\n",
+        "        quiet = sorted(self._restarting)\n",
+        f"{_TESTS}/test_producer_sequences.py::test_numbering_begins_anew_only_when_nothing_waits_for_an_answer",
+    ),
+    Mutation(
+        "B88", _SEQUENCES,
+        "NO_PRODUCER if last else ",
+        "",
+        f"{_TESTS}/test_producer_sequences.py::test_after_the_last_epoch_comes_a_new_id",
+    ),
+    Mutation(
+        "B88", _MANAGER,
+        "            self._needs_bump = True\n",
+        "",
+        f"{_TESTS}/test_transaction_manager.py::test_a_record_that_fails_ends_the_transaction_not_the_producer",
+    ),
+    Mutation(
+        "B89", _MANAGER,
+        "        self.require_no_error()\n        self._move(State.COMMITTING_TRANSACTION, result.operation)\n",
+        "        self._move(State.COMMITTING_TRANSACTION, result.operation)\n",
+        f"{_TESTS}/test_transaction_manager.py::test_every_call_in_every_state",
+    ),
+    Mutation(
+        "B89", _MANAGER,
+        "            self.fail_transaction(error, needs_bump=True)\n        else:\n            self.sequences.re",
+        "            pass\n        else:\n            self.sequences.re",
+        f"{_TESTS}/test_transaction_manager.py::test_a_record_that_fails_while_committing_fails_the_commit",
+    ),
+    Mutation(
+        "B89", _MANAGER,
+        "        if code == ErrorCode.PRODUCER_FENCED:\n",
+        "        if False:\n",
+        f"{_TESTS}/test_transaction_manager.py::test_answers_to_batches_that_end_the_producer",
+    ),
+    Mutation(
+        "B89", _MANAGER,
+        "        elif code in FATAL_TO_PRODUCE:\n",
+        "        elif False:\n",
+        f"{_TESTS}/test_transaction_manager.py::test_answers_to_batches_that_end_the_producer",
+    ),
+    Mutation(
+        "B89", _MANAGER,
+        "            if isinstance(request, EndTxn) and has_incomplete and self.current_error() is None:\n",
+        "            if False:\n",
+        f"{_TESTS}/test_transaction_manager.py::test_the_end_waits_for_the_records",
+    ),
+)  # fmt: skip
