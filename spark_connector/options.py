@@ -25,9 +25,11 @@ _KAFKA: Final = "kafka."
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 
 SPARKS_OWN: Final = frozenset(
-    {"checkpointlocation", "queryname", "path", "outputmode", "serialization.format", "provider"}
+    {"checkpointlocation", "queryname", "path", "outputmode", "serialization.format", "provider", "owner"}
 )
-"""What Spark itself, or its SQL, puts among the options."""
+"""What Spark itself, or its catalog, puts among the options."""
+SECOND_COPY: Final = "option."
+"""Before the names of options that the catalog lists twice."""
 
 WITHOUT_EFFECT: Final = frozenset(
     {
@@ -67,7 +69,7 @@ class OptionReader:
     """The options of one reader or writer, and what was found to be wrong with them."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
+        self._options = {name.lower(): v for name, v in options.items() if not name.lower().startswith(SECOND_COPY)}
         self._known: dict[str, str] = {}
         self.problems: list[str] = []
 

@@ -16,6 +16,8 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from spark_connector.catalog_table import CREATED_BY_CATALOG, table_options, table_schema
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -27,16 +29,19 @@ class OncelogDataSource(DataSource):
     def name(cls) -> str:
         return "oncelog"
 
-    def schema(self) -> str:
+    def schema(self) -> "str | StructType":
         from spark_connector.read_options import read_columns
 
-        return read_columns(self.options).ddl
+        columns = read_columns(self.options)
+        if CREATED_BY_CATALOG in self.options:
+            return table_schema(columns, self.options)
+        return columns.ddl
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         from spark_connector.read_options import read_options
         from spark_connector.reader import OncelogFilteringReader, OncelogReader
 
-        options = read_options(self.options, streaming=False)
+        options = read_options(table_options(schema, self.options), streaming=False)
         options.columns.check(_fields(schema))
         return OncelogFilteringReader(options) if options.push_filters else OncelogReader(options)
 
@@ -46,7 +51,7 @@ class OncelogDataSource(DataSource):
         from spark_connector.read_options import read_options
         from spark_connector.stream_reader import OncelogStreamReader
 
-        options = read_options(self.options, streaming=True)
+        options = read_options(table_options(schema, self.options), streaming=True)
         options.columns.check(_fields(schema))
         return OncelogStreamReader(options)
 

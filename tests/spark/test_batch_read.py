@@ -180,8 +180,12 @@ def test_from_sql_and_when_registered(spark: SparkSession, other_end: OtherEnd, 
     try:
         rows = spark.sql("SELECT decode(value, 'utf-8') AS text FROM purchases ORDER BY offset").collect()
         assert [row.text for row in rows] == ["v0", "v1", "v2"]
+        later = f"""WITH (startingOffsets = '{{"{topic}": {{"0": 2}}}}')"""
+        assert [row.offset for row in spark.sql(f"SELECT offset FROM purchases {later}").collect()] == [2]
     finally:
         spark.sql("DROP TABLE purchases")
+    spark.sql(f"CREATE TEMPORARY VIEW recent USING oncelog OPTIONS ({options}, columns 'offset')")
+    assert spark.sql("SELECT * FROM recent").count() == 3
     from spark_connector.source import OncelogDataSource
 
     spark.dataSource.register(OncelogDataSource)
