@@ -185,6 +185,7 @@ class ModelBroker:
     def __init__(self, cluster: Cluster, fate: Callable[[], Fate]) -> None:
         self.cluster = cluster
         self.fate = fate
+        """Also of patience: a pause that is not ``ANSWERED`` has been the last one."""
 
     async def ask(self, request: Callable[[], T], lost: T) -> T:
         await Turn()
@@ -246,6 +247,8 @@ class ModelBroker:
 
     async def pause(self) -> None:
         await Turn()
+        if self.fate() is not Fate.ANSWERED:
+            raise SinkUnavailable("it has taken too long")
 
 
 class ModelWriter:

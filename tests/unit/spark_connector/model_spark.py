@@ -219,7 +219,7 @@ class World:
             actor.close()
 
     def verdict(self) -> str | None:
-        """What is wrong in the end; None if every row is visible once, and nothing is left open."""
+        """What is wrong with the rows; None if each is visible once."""
         expected = list(range(self.batches * ROWS_IN_BATCH))
         visible = sorted(self.cluster.visible)
         unexpected = [each for each in self.failures if not isinstance(each, SinkError)]
@@ -231,9 +231,20 @@ class World:
             return f"stuck: {self.failures[-1]!r}" if self.failures else "stuck"
         if visible != expected:
             return "lost"
-        if self.cluster.open_ids:
-            return f"left open: {self.cluster.open_ids}"
         return None
+
+    def left_open(self) -> str | None:
+        """What is open although a driver has begun another batch."""
+        return f"left open: {self.cluster.open_ids}" if self.cluster.open_ids else None
+
+    def finish(self) -> str | None:
+        """Recover, let zombies do what they can, recover again; the verdict."""
+        self.recover()
+        self.let_zombies_finish()
+        self.recover()
+        verdict = self.verdict()
+        self.clean_up()
+        return verdict or self.verdict() or self.left_open()
 
 
 def simulate(seed: int, *, steps: int = 250, time_outs: bool = False) -> str | None:
@@ -248,11 +259,7 @@ def simulate(seed: int, *, steps: int = 250, time_outs: bool = False) -> str | N
     )
     try:
         _make_history(world, rng, steps, time_outs)
-        world.recover()
-        world.let_zombies_finish()
-        world.recover()
-        world.clean_up()
-        return world.verdict()
+        return world.finish()
     finally:
         world.close()
 

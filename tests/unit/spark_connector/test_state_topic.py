@@ -1,0 +1,107 @@
+"""What is committed in the state topic, also behind another sink's open transaction."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.messages.fetch import AbortedTransaction, PartitionData
+from protocol.records.control_records import build_end_txn_marker
+from protocol.records.record_batch import NewRecord, build_batch
+from spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState
+from spark_connector.sink.sink_transactions import Driver, TaskTransaction
+from spark_connector.sink.state_record import StateRecord, decision, decode_state
+from spark_connector.sink.state_topic import Committed, judge_by_markers, read_committed
+
+KEY = b"mine"
+
+
+def data(offset: int, producer_id: int, key: bytes, value: bytes) -> bytes:
+    batch = build_batch(
+        [NewRecord(0, key, value)],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    return bytes(batch)
+
+
+def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
+    return bytes(
+        build_end_txn_marker(
+            producer_id=producer_id,
+            producer_epoch=0,
+            commit=commit,
+            coordinator_epoch=0,
+            timestamp=0,
+            base_offset=offset,
+        )
+    )
+
+
+def test_a_committed_fetch_moves_on_and_finds_the_newest() -> None:
+    records = (
+        data(5, 1, KEY, b"old")
+        + marker(6, 1, commit=True)
+        + data(7, 1, KEY, b"aborted")
+        + marker(8, 1, commit=False)
+        + data(9, 2, b"other", b"x")
+        + marker(10, 2, commit=True)
+    )
+    fetched = PartitionData(records=records, aborted_transactions=[AbortedTransaction(producer_id=1, first_offset=7)])
+    assert read_committed(fetched, Committed(5), KEY) == Committed(11, b"old")
+    assert read_committed(PartitionData(records=None), Committed(3, b"kept"), KEY) == Committed(3, b"kept")
+
+
+def test_what_lies_behind_anothers_open_transaction_is_judged_by_its_markers() -> None:
+    stuck = data(0, 9, b"other", b"open")
+    mine = data(1, 1, KEY, b"first") + marker(2, 1, commit=True)
+    aborted = data(3, 1, KEY, b"second") + marker(4, 1, commit=False)
+    assert judge_by_markers([(0, stuck), (1, mine + aborted)], KEY, b"before") == b"first"
+    assert judge_by_markers([(0, stuck)], KEY, b"before") == b"before"
+
+
+def test_an_open_record_of_the_sinks_own_is_never_guessed_about() -> None:
+    with pytest.raises(SinkUnavailable, match="mine is in a transaction that has not ended"):
+        judge_by_markers([(0, data(0, 1, KEY, b"open"))], KEY, None)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), max_size=12))
+def test_both_ways_of_reading_agree(transactions: list[tuple[int, bool, bool]]) -> None:
+    records, aborted, offset = b"", [], 0
+    for number, (producer_id, is_mine, commit) in enumerate(transactions):
+        records += data(offset, producer_id, KEY if is_mine else b"other", b"%d" % number)
+        records += marker(offset + 1, producer_id, commit=commit)
+        if not commit:
+            aborted.append(AbortedTransaction(producer_id=producer_id, first_offset=offset))
+        offset += 2
+    fetched = PartitionData(records=records, aborted_transactions=aborted)
+    assert read_committed(fetched, Committed(), KEY).value == judge_by_markers([(0, records)], KEY, None)
+
+
+def test_the_record_survives_its_encoding() -> None:
+    transactions = [TaskTransaction("sink.3.ab.0", 5, 6, 2), TaskTransaction("sink.3.ab.1", 7, 0, 1)]
+    record = decision(StateRecord(sink="sink", generation=3), Driver(1, 2), "query", 41, transactions)
+    assert decode_state("sink", record.encode()) == record
+    assert record.decides("query", 41)
+    assert record.decides("query", 40)
+    assert not record.decides("query", 42)
+    assert not record.decides("other", 41)
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"v": 2}', b'{"v": 1, "generation": "x"}', b"[]"])
+def test_what_is_not_ours_is_refused(value: bytes) -> None:
+    with pytest.raises(UnreadableState):
+        decode_state("sink", value)
+
+
+def test_ten_thousand_tasks_fit_into_a_message() -> None:
+    """A record batch may have ``max.message.bytes`` (1 MiB by default), compressed."""
+    transactions = [
+        TaskTransaction(f"sink.12.{number * 7919:016x}.3", 10**6 + number, 0, 2) for number in range(10_000)
+    ]
+    value = StateRecord(sink="sink", transactions=tuple(transactions)).encode()
+    from protocol.records.compression import Compression, compress
+
+    assert len(compress(Compression.GZIP, value)) < 500_000

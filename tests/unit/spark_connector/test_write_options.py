@@ -1,0 +1,133 @@
+"""Writing options: what they become, and that all complaints come at once."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from protocol.records.compression import Compression
+from spark_connector.options import OptionsInvalid
+from spark_connector.write_options import (
+    Guarantee,
+    batch_write_options,
+    stream_write_options,
+)
+
+BOOTSTRAP = {"kafka.bootstrap.servers": "localhost:9092"}
+VALUE = [("value", "binary")]
+STREAM = {**BOOTSTRAP, "topic": "t", "checkpointlocation": "/c"}
+
+
+def complaints(call: Any, *args: Any, **kwargs: Any) -> list[str]:
+    with pytest.raises(OptionsInvalid) as raised:
+        call(*args, **kwargs)
+    return list(raised.value.problems)
+
+
+def test_a_stream_is_named_after_its_checkpoint() -> None:
+    options = stream_write_options(STREAM, VALUE)
+    assert options.sink == stream_write_options({**STREAM, "topic": "u"}, VALUE).sink
+    assert options.sink != stream_write_options({**STREAM, "checkpointlocation": "/d"}, VALUE).sink
+    assert len(options.sink or "") == 16
+    assert options.guarantee is Guarantee.EXACTLY_ONCE
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_a_prefix_goes_before_the_checkpoint() -> None:
+    assert stream_write_options({**STREAM, "transactionalidprefix": "orders"}, VALUE).sink == "orders"
+
+
+def test_a_stream_without_a_name_is_refused_unless_it_needs_none() -> None:
+    unnamed = {**BOOTSTRAP, "topic": "t"}
+    (complaint,) = complaints(stream_write_options, unnamed, VALUE)
+    assert complaint.startswith("transactionalIdPrefix: is required")
+    stream_write_options({**unnamed, "delivery.guarantee": "at-least-once"}, VALUE)
+
+
+def test_settings_reach_the_producer() -> None:
+    options = stream_write_options(
+        {
+            **STREAM,
+            "kafka.compression.type": "zstd",
+            "kafka.batch.size": "1000",
+            "kafka.max.request.size": "2000",
+            "kafka.buffer.memory": "3000",
+            "kafka.request.timeout.ms": "4000",
+            "kafka.delivery.timeout.ms": "5000",
+            "transactiontimeoutms": "6000",
+        },
+        VALUE,
+    )
+    config = options.producer_config("an-id")
+    assert options.compression is Compression.ZSTD
+    assert (config.compression, config.batch_bytes, config.max_request_bytes) == ("zstd", 1000, 2000)
+    assert (config.buffer_bytes, config.request_timeout_ms, config.delivery_timeout_ms) == (3000, 4000, 5000)
+    assert (config.transactional_id, config.transaction_timeout_ms) == ("an-id", 6000)
+    assert options.producer_config(None).transactional_id is None
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    found = complaints(
+        stream_write_options,
+        {
+            "checkpointlocation": "/c",
+            "delivery.guarantee": "maybe",
+            "kafka.acks": "1",
+            "kafka.transactional.id": "mine",
+            "transactiontimeoutms": "0",
+            "kafka.compresion.type": "lz4",
+        },
+        [("key", "int"), ("headers", "map<string,string>")],
+    )
+    assert [line.partition(":")[0] for line in sorted(found)] == [
+        "column headers",
+        "column key",
+        "column value",
+        "delivery.guarantee",
+        "kafka.acks",
+        "kafka.bootstrap.servers",
+        "kafka.compresion.type",
+        "kafka.transactional.id",
+        "topic",
+        "transactionTimeoutMs",
+    ]
+    assert any("exactly-once or at-least-once" in line for line in found)
+    assert any("did you mean kafka.compression.type?" in line for line in found)
+
+
+def test_the_topic_may_be_a_column() -> None:
+    assert stream_write_options({**BOOTSTRAP, "checkpointlocation": "/c"}, [*VALUE, ("topic", "string")]).topic is None
+
+
+def test_other_columns_are_left_out() -> None:
+    columns = [*VALUE, ("key", "string"), ("partition", "int"), ("offset", "bigint")]
+    stream_write_options(STREAM, columns)
+
+
+def test_a_batch_with_an_application_and_a_version_has_a_name() -> None:
+    named = {**BOOTSTRAP, "topic": "t", "txnappid": "app", "txnversion": "7"}
+    options = batch_write_options(named, VALUE, overwrite=False)
+    assert (options.application, options.version) == ("app", 7)
+    assert options.sink is not None
+    other_topic = batch_write_options({**named, "topic": "u"}, VALUE, overwrite=False)
+    assert other_topic.sink != options.sink
+    assert batch_write_options({**BOOTSTRAP, "topic": "t"}, VALUE, overwrite=False).sink is None
+
+
+@pytest.mark.parametrize(
+    ("given", "overwrite", "complaint"),
+    [
+        ({"txnappid": "app"}, False, "txnAppId, txnVersion: are given together"),
+        ({"txnversion": "1"}, False, "txnAppId, txnVersion: are given together"),
+        ({"transactionalidprefix": "p"}, False, "transactionalIdPrefix: has no use"),
+        ({}, True, 'mode: "overwrite" cannot be'),
+    ],
+)
+def test_batches_that_cannot_be(given: dict[str, str], overwrite: bool, complaint: str) -> None:
+    (found,) = complaints(batch_write_options, {**BOOTSTRAP, "topic": "t", **given}, VALUE, overwrite=overwrite)
+    assert found.startswith(complaint)
+
+
+def test_a_stream_has_no_use_for_what_batches_are_told() -> None:
+    found = complaints(stream_write_options, {**STREAM, "txnappid": "a", "txnversion": "1"}, VALUE)
+    assert [line.partition(":")[0] for line in found] == ["txnAppId", "txnVersion"]
