@@ -21,9 +21,11 @@ from broker.config import BrokerConfig
 from broker.controller_client import ControllerClient
 from broker.local_channel import LocalChannel
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication_throttles import ReplicationThrottles
 from broker.supervisor import Supervisor
 from clients.connection import Address
 from coordinator.controller.cluster_image import ClusterImage, MetadataCache, MetadataChange
+from coordinator.controller.config_repository import ConfigRepository
 from coordinator.controller.controller import Controller
 from coordinator.controller.membership import await_free_id
 from coordinator.metadata_store.store import Session
@@ -51,10 +53,14 @@ class ClusterMember:
         *,
         local: LocalChannel,
         metadata: MetadataCache,
+        configs: ConfigRepository,
         listener_name: str,
         supervisor: Supervisor,
     ) -> None:
-        """``listener_name``: of the listener over which brokers reach each other."""
+        """Before the dynamic configuration is loaded.
+
+        ``listener_name``: of the listener over which brokers reach each other.
+        """
         self._config = config
         self._broker_id = broker_id
         self._local = local
@@ -72,6 +78,7 @@ class ClusterMember:
         """Whether, when it was last asked, this broker did not reach the majority."""
         self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         metadata.add_listener(self._on_metadata_change)
+        self._throttles = ReplicationThrottles(config, broker_id, configs=configs, metadata=metadata)
         self.channel = ClusterChannel(
             broker_id,
             local=local,
@@ -99,6 +106,7 @@ class ClusterMember:
             channel=self.channel,
             address_of=self._address_of,
             spawn=self._supervisor.spawn,
+            throttles=self._throttles,
         )
 
     async def until_told(self) -> None:

@@ -10,6 +10,7 @@ from broker.replication.isr_changes import AlterPartitionSender
 from broker.replication.replica_fetcher import ReplicaFetchers
 from broker.replication.replica_host import Spawn
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication_throttles import ReplicationThrottles
 from clients.connection import Address
 from coordinator.controller.controller import Controller
 from coordinator.ports import BrokerChannel
@@ -28,6 +29,7 @@ class ClusterReplication:
         channel: BrokerChannel,
         address_of: Callable[[int], Address | None],
         spawn: Spawn,
+        throttles: ReplicationThrottles,
     ) -> None:
         """Before the controller's first order. ``address_of`` tells where another broker listens for brokers."""
         self._isr_changes = AlterPartitionSender(
@@ -41,13 +43,16 @@ class ClusterReplication:
             address_of=address_of,
             broker_epoch=lambda: controller.broker_epoch,
             spawn=spawn,
+            quota=throttles.follower,
         )
+        throttles.on_change = fetchers.throttles_changed
         replicas.join_cluster(
             fetchers=fetchers,
             propose_isr=self._isr_changes.submit,
             broker_epoch=lambda: controller.broker_epoch,
             replica_lag_time_max_ms=config.replica_lag_time_max_ms,
             fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
+            quota=throttles.leader,
         )
         spawn(replicas.run_isr_checks(), "checks of in-sync replicas")
 

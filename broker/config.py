@@ -179,6 +179,14 @@ class BrokerConfig:
         None, "Where consumers read: at the leader, or at a replica in their rack.",
         choices=(LEADER_SELECTOR, RACK_AWARE_SELECTOR),
     )  # fmt: skip
+    leader_replication_throttled_rate: int = long(
+        INT64_MAX, "Bytes a second that throttled replicas are sent, those in sync excepted.", low=0
+    )
+    follower_replication_throttled_rate: int = long(
+        INT64_MAX, "Bytes a second that throttled replicas take, those in sync excepted.", low=0
+    )
+    replication_quota_window_num: int = integer(11, "Windows over which these rates are averaged.", low=1)
+    replication_quota_window_size_seconds: int = integer(1, "How long such a window is.", low=1)
     controlled_shutdown_enable: bool = boolean(True, "Whether leadership moves away before a broker stops.")
     controlled_shutdown_max_retries: int = integer(3, "How often that is tried.")
     controlled_shutdown_retry_backoff_ms: int = long(5_000, "How long between two tries.")

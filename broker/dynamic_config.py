@@ -1,8 +1,8 @@
 """The broker's settings that can change while it runs.
 
-Dynamic are the settings that are defaults of topics (``log.retention.ms``, ``message.max.bytes``, …): an override for
-all brokers replaces what the operator wrote at the start, and one for this broker replaces both. All other settings are
-fixed until the next start.
+Dynamic are the settings that are defaults of topics (``log.retention.ms``, ``message.max.bytes``, …) and the rates of
+throttled replication: an override for all brokers replaces what the operator wrote at the start, and one for this
+broker replaces both. All other settings are fixed until the next start.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from broker.config import BROKER_SETTINGS, BrokerConfig, attribute
 from broker.settings import ConfigError
 from coordinator.controller.config_repository import ConfigRepository
 
-DYNAMIC_KEYS: Final = frozenset(synonyms[0].key for synonyms in topic_config.SYNONYMS.values())
+_RATES: Final = frozenset({"leader.replication.throttled.rate", "follower.replication.throttled.rate"})
+DYNAMIC_KEYS: Final = _RATES | {synonyms[0].key for synonyms in topic_config.SYNONYMS.values()}
 
 
 def current_config(config: BrokerConfig, configs: ConfigRepository, broker_id: int) -> BrokerConfig:

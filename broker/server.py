@@ -275,6 +275,7 @@ class _Start:
             broker_id,
             local=local,
             metadata=self._metadata,
+            configs=self._configs,
             listener_name=listener_name,
             supervisor=self._supervisor,
         )

@@ -4,6 +4,7 @@
 the table too, so that a client that sets them is not refused.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
@@ -28,8 +29,10 @@ _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 _ONE_FORMAT: Final = "there is one message format, version 2"
 _NO_TIERS: Final = "there is no remote storage"
-_NO_THROTTLE: Final = "replication is not throttled"
 _AS_PRODUCED: Final = "the codec's own default level is used"
+LEADER_THROTTLE: Final = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLE: Final = "follower.replication.throttled.replicas"
+_THROTTLED_REPLICA: Final = re.compile("[0-9]+:[0-9]+")
 
 
 TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
@@ -48,9 +51,9 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
             "file.delete.delay.ms": long(60_000, "How long a deleted file stays before it is removed.", low=0),
             "flush.messages": long(INT64_MAX, "fsync after so many records; 1: before every answer.", low=1),
             "flush.ms": long(INT64_MAX, "fsync after so long.", low=0),
-            "follower.replication.throttled.replicas": strings((), "Throttled.", unused=_NO_THROTTLE),
+            FOLLOWER_THROTTLE: strings((), "partition:broker,…, or *: replicas that copy at a throttled rate."),
             "index.interval.bytes": integer(4096, "Bytes of the log between two index entries.", low=0),
-            "leader.replication.throttled.replicas": strings((), "Throttled.", unused=_NO_THROTTLE),
+            LEADER_THROTTLE: strings((), "partition:broker,…, or *: replicas that are copied at a throttled rate."),
             "local.retention.bytes": long(-2, "Bytes kept here.", low=-2, unused=_NO_TIERS),
             "local.retention.ms": long(-2, "Time kept here.", low=-2, unused=_NO_TIERS),
             "max.compaction.lag.ms": long(INT64_MAX, "When a record must have been cleaned.", low=1),
@@ -149,6 +152,9 @@ def validate(key: str, text: str | None) -> str | None:
         return str(error)
     if key == "cleanup.policy" and not value:
         return "cleanup.policy= is not valid: expected compact, delete or both"
+    if key in (LEADER_THROTTLE, FOLLOWER_THROTTLE) and value != ("*",):
+        if not all(_THROTTLED_REPLICA.fullmatch(replica) for replica in value):
+            return f"{key}={text} is not valid: expected * or partition:broker,partition:broker,…"
     return None
 
 

@@ -109,7 +109,7 @@ class DelayedFetch:
 
     def progressed(self, position: FetchPosition, base_offset: int, size: int) -> None:
         """More of this partition may be visible; the last append put ``size`` bytes at ``base_offset``."""
-        if self._woken or position.watched is None:
+        if self._woken or position.watched is None or position.throttled:
             return
         end = position.watched.visible_end(self._params.isolation)
         if end <= position.seen_end:

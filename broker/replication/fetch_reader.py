@@ -125,6 +125,8 @@ class FetchReader:
                 partition = self._replicas.partition((position.topic, position.partition_index))
                 if partition is not None:
                     partition.bytes_out += len(reply.records)
+                    if self._is_for_follower:
+                        self._replicas.note_sent(partition, len(reply.records))
 
     def watch_all(self, context: FetchContext) -> None:
         """Let the partitions of a fetch without a session wake it."""
@@ -190,8 +192,10 @@ class FetchReader:
                 attempt.has_news |= reply.high_watermark != position.sent_high_watermark
             context.session.quiet(position)
             return 0
-        if max_bytes <= 0 and self._is_for_follower:
-            return 0
+        if self._is_for_follower:
+            position.throttled = self._replicas.must_wait(partition, params.replica_id)
+            if max_bytes <= 0 or position.throttled:
+                return 0
         fetched = log.read(
             offset, min(max_bytes, position.max_bytes), upper_offset=upper_offset, min_one_batch=attempt.size == 0
         )

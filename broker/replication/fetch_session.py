@@ -107,6 +107,7 @@ class FetchPosition:
         "sent_high_watermark",
         "sent_log_start_offset",
         "session",
+        "throttled",
         "topic",
         "topic_id",
         "watched",
@@ -121,8 +122,10 @@ class FetchPosition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Watched | None = None
-        self.caught_up_ms = -1
-        """Of a follower: when it last fetched and there was nothing more for it. -1: its partition knows it better."""
+        self.throttled = False
+        """Of a follower: whether it was told nothing because it has fetched too much lately."""
+        self.caught_up_ms = NEVER
+        """Of a follower: when it last fetched and there was nothing more for it, or its partition knows it better."""
         self.update(requested)
 
     def update(self, requested: FetchPartition) -> None:

@@ -35,7 +35,16 @@ class Position(NamedTuple):
 class FollowedPartition:
     """A partition while it follows one leader at one epoch. Another epoch is another object."""
 
-    __slots__ = ("attempts", "leader_epoch", "log", "partition", "resting", "told", "told_in")
+    __slots__ = (
+        "attempts",
+        "leader_epoch",
+        "leader_high_watermark",
+        "log",
+        "partition",
+        "resting",
+        "told",
+        "told_in",
+    )
 
     def __init__(self, partition: Partition) -> None:
         assert partition.log is not None
@@ -48,6 +57,8 @@ class FollowedPartition:
         """The number of the request that told it."""
         self.resting = False
         """Whether it is left out of fetches for a while, after an error."""
+        self.leader_high_watermark: int | None = None
+        """As the leader told it last; None while it has not."""
         self.attempts = 0
         """Fetches in a row that ended with an error."""
 
@@ -88,6 +99,11 @@ class FollowedPartition:
         """Whether the leader should be told something."""
         return not self.resting and self.told != self.position()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it lacks what is replicated, as far as is known."""
+        return self.leader_high_watermark is None or self.log.log_end_offset < self.leader_high_watermark
+
     # What the leader answered
 
     def take(self, reply: PartitionData) -> ErrorCode:
@@ -107,6 +123,7 @@ class FollowedPartition:
         )
         if not error:
             self.attempts = 0
+            self.leader_high_watermark = reply.high_watermark
         return error
 
     def reset(self, leader_start_offset: int, leader_end_offset: int) -> None:

@@ -22,6 +22,7 @@ from broker.replication.followed_partition import FollowedPartition
 from broker.replication.follower_session import FetcherSettings, FollowerSession
 from broker.replication.partition import Partition
 from broker.replication.replica_host import Spawn
+from broker.replication.replication_quota import ReplicationQuota
 from clients.connection import Address, Connection, connect
 from clients.errors import ClientError
 from protocol.errors import ErrorCode, error_of
@@ -58,6 +59,7 @@ class ReplicaFetcher:
         *,
         address_of: Callable[[int], Address | None],
         broker_epoch: Callable[[], int],
+        quota: ReplicationQuota,
     ) -> None:
         self.leader_id = leader_id
         self._settings = settings
@@ -68,6 +70,9 @@ class ReplicaFetcher:
         self._unflushed: dict[FollowedPartition, None] = {}
         self._news = asyncio.Event()
         """Set when there may be something to do."""
+        self._quota = quota
+        self._throttled: dict[FollowedPartition, asyncio.TimerHandle] = {}
+        """Those that are left out until the quota has room."""
         self._attempts = 0
         """To connect, in a row and in vain."""
 
@@ -75,13 +80,16 @@ class ReplicaFetcher:
         return len(self._session)
 
     def follow(self, partition: Partition) -> None:
-        self._unflushed[self._session.add(partition)] = None
+        followed = self._session.add(partition)
+        self._unflushed[followed] = None
+        self._throttle(followed)
         self._news.set()
 
     def unfollow(self, topic_partition: TopicPartition) -> None:
         followed = self._session.remove(topic_partition)
         if followed is not None:
             self._unflushed.pop(followed, None)
+            self._forget_throttled(followed)
 
     async def run(self) -> None:
         """Fetch for ever; for a task of the broker's supervisor."""
@@ -163,12 +171,16 @@ class ReplicaFetcher:
                 self._rest(followed, error)
             else:
                 self._changed(followed)
+                self._throttle(followed)
         for followed in out_of_range:
             await self._reset(connection, followed)
 
     def _take_reply(self, followed: FollowedPartition, reply: PartitionData) -> ErrorCode:
         try:
-            return followed.take(reply)
+            error = followed.take(reply)
+            if not error and reply.records and self._quota.is_throttled(followed.partition.topic_partition):
+                self._quota.record(len(reply.records), asyncio.get_running_loop().time())
+            return error
         except Exception:
             logger.exception("%s is not followed any more", followed.partition.topic_partition)
             self.unfollow(followed.partition.topic_partition)
@@ -214,6 +226,42 @@ class ReplicaFetcher:
             replica_id=self._settings.replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
         )
 
+    # Throttled partitions
+
+    def _throttle(self, followed: FollowedPartition) -> None:
+        """Leave a partition out of fetches for as long as it must wait."""
+        if self._session.is_followed(followed) and self._must_wait(followed):
+            self._session.rest(followed)
+            self._try_later(followed)
+
+    def _must_wait(self, followed: FollowedPartition) -> bool:
+        """Whether too much was copied lately. Who keeps up is not held back."""
+        quota = self._quota
+        if not quota.is_throttled(followed.partition.topic_partition) or not followed.is_behind:
+            return False
+        return quota.is_exceeded(asyncio.get_running_loop().time())
+
+    def _try_later(self, followed: FollowedPartition) -> None:
+        loop = asyncio.get_running_loop()
+        self._throttled[followed] = loop.call_at(self._quota.free_at(loop.time()), self._try_throttled, followed)
+
+    def _try_throttled(self, followed: FollowedPartition) -> None:
+        self._forget_throttled(followed)
+        if self._session.is_followed(followed) and self._must_wait(followed):
+            self._try_later(followed)
+        else:
+            self._resume(followed)
+
+    def _forget_throttled(self, followed: FollowedPartition) -> None:
+        timer = self._throttled.pop(followed, None)
+        if timer is not None:
+            timer.cancel()
+
+    def throttles_changed(self) -> None:
+        """See anew who must wait."""
+        for followed in list(self._throttled):
+            self._try_throttled(followed)
+
     # Errors of one partition
 
     def _rest(self, followed: FollowedPartition, error: ErrorCode) -> None:
@@ -248,8 +296,10 @@ class ReplicaFetchers:
         address_of: Callable[[int], Address | None],
         broker_epoch: Callable[[], int],
         spawn: Spawn,
+        quota: ReplicationQuota | None = None,
     ) -> None:
         """``address_of`` tells where another broker listens for brokers; None if that is not known."""
+        self._quota = quota or ReplicationQuota()
         self._settings = settings
         self._address_of = address_of
         self._broker_epoch = broker_epoch
@@ -269,11 +319,20 @@ class ReplicaFetchers:
         if leader_id is not None:
             self._fetchers[leader_id].unfollow(topic_partition)
 
+    def throttles_changed(self) -> None:
+        """What is throttled, or how much, may be another than before."""
+        for fetcher in self._fetchers.values():
+            fetcher.throttles_changed()
+
     def _fetcher(self, leader_id: int) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
             fetcher = self._fetchers[leader_id] = ReplicaFetcher(
-                leader_id, self._settings, address_of=self._address_of, broker_epoch=self._broker_epoch
+                leader_id,
+                self._settings,
+                address_of=self._address_of,
+                broker_epoch=self._broker_epoch,
+                quota=self._quota,
             )
             self._spawn(fetcher.run(), f"replica fetcher of broker {leader_id}")
         return fetcher

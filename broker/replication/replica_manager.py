@@ -27,6 +27,7 @@ from broker.replication.leader_term import LeaderTerm
 from broker.replication.partition import NO_EPOCH, Partition, Spawn
 from broker.replication.preferred_replica import preferred_read_replica
 from broker.replication.replica_host import ReplicaHost, loop_ms
+from broker.replication.replication_quota import ReplicationQuota
 from broker.replication.transaction_markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
 from broker.storage.checkpoints import OffsetCheckpoint
 from broker.storage.log_config import LogConfig
@@ -99,6 +100,7 @@ class ReplicaManager:
         self._broker_id = broker_id
         self._host = ReplicaHost(broker_id=broker_id, spawn=spawn, now_ms=monotonic_ms)
         self._fetchers: Fetchers | None = None
+        self._quota: ReplicationQuota | None = None
         self._log_manager = log_manager
         self._high_watermarks = high_watermarks
         self._checkpointed = high_watermarks.read() or {}
@@ -122,12 +124,14 @@ class ReplicaManager:
         broker_epoch: Callable[[], int],
         replica_lag_time_max_ms: int,
         fetch_wait_max_ms: int = 500,
+        quota: ReplicationQuota | None = None,
     ) -> None:
         """From now on there are other brokers. Before the first order of a controller.
 
-        ``fetch_wait_max_ms`` is how long a follower's fetch may wait for records.
+        ``fetch_wait_max_ms`` is how long a follower's fetch may wait for records; ``quota`` how much they may fetch.
         """
         self._fetchers = fetchers
+        self._quota = quota
         host = self._host
         host.propose_isr = propose_isr
         host.broker_epoch = broker_epoch
@@ -352,6 +356,27 @@ class ReplicaManager:
             logger.error("%s is out of service: its log failed", topic_partition)
             self._tell_resigned(partition)
         self._on_storage_failure(topic_partition)
+
+    # Followers that are throttled
+
+    def must_wait(self, partition: Partition, replica_id: int) -> bool:
+        """Whether a follower gets nothing of this partition for the moment: it has had too much, and is not in sync.
+
+        One that is close behind is not held back, either: the high watermark waits for it.
+        """
+        quota = self._quota
+        if quota is None or replica_id in partition.isr or not quota.is_throttled(partition.topic_partition):
+            return False
+        follower = partition.followers.get(replica_id)
+        if follower is not None and follower.is_close:
+            return False
+        return quota.is_exceeded(self._host.now_ms() / 1000)
+
+    def note_sent(self, partition: Partition, size: int) -> None:
+        """A follower, in sync or not, is sent so much."""
+        quota = self._quota
+        if quota is not None and quota.is_throttled(partition.topic_partition):
+            quota.record(size, self._host.now_ms() / 1000)
 
     # In-sync replicas
 

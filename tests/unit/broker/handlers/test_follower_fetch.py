@@ -9,6 +9,7 @@ from broker.config import RACK_AWARE_SELECTOR
 from broker.handlers.fetch import handle_fetch
 from broker.replication.isr_changes import IsrProposal
 from broker.replication.partition import Partition
+from broker.replication.replication_quota import ReplicationQuota
 from broker.storage.partition_log import AppendOrigin
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -39,11 +40,15 @@ class NoFetchers:
         pass
 
 
-def member(**config: Any) -> tuple[ReplicaSide, list[IsrProposal]]:
+def member(*, quota: ReplicationQuota | None = None, **config: Any) -> tuple[ReplicaSide, list[IsrProposal]]:
     """A broker among others, and what it proposes."""
     broker, proposals = ReplicaSide(**config), list[IsrProposal]()
     broker.replica_manager.join_cluster(
-        fetchers=NoFetchers(), propose_isr=proposals.append, broker_epoch=lambda: 1, replica_lag_time_max_ms=1_000
+        fetchers=NoFetchers(),
+        propose_isr=proposals.append,
+        broker_epoch=lambda: 1,
+        replica_lag_time_max_ms=1_000,
+        quota=quota,
     )
     return broker, proposals
 
@@ -363,3 +368,26 @@ async def test_a_follower_without_a_session_is_heard_of_by_its_fetches() -> None
         assert not broker.partition().is_deserted
     await asyncio.sleep(2.1)
     assert broker.partition().is_deserted
+
+
+@in_virtual_time
+async def test_only_who_is_neither_in_sync_nor_close_is_held_back_by_a_throttle() -> None:
+    """KIP-73. All that is sent of a throttled partition counts."""
+    quota = ReplicationQuota()
+    quota.set_limit(10)
+    quota.throttle("t", None)
+    broker, _ = member(quota=quota)
+    broker.lead("t", 1, replicas=(ME, OTHER, 3), isr=(ME, OTHER))
+    broker.append(batch(b"a" * 100))
+    loop = asyncio.get_running_loop()
+    assert size(read(broker, fetch((0, 0)))) > 0
+    assert quota.is_exceeded(loop.time())
+    assert size(read(broker, fetch((0, 0)))) > 0  # It is in sync.
+    await asyncio.sleep(1.5)
+    assert size(read(broker, fetch((0, 0)))) > 0  # Not any more, but in the ISR as long as nobody decides otherwise.
+    assert not broker.partition().followers[OTHER].is_close
+    throttled = fetch((0, 0), replica_id=3)
+    assert size(read(broker, throttled)) == 0
+    await asyncio.sleep(20)
+    assert size(read(broker, throttled)) > 0
+    assert size(read(broker, throttled)) == 0
