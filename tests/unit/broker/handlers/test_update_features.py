@@ -153,12 +153,9 @@ async def test_a_broker_that_does_not_support_what_is_finalised_does_not_start()
 
 async def test_a_broker_stops_when_a_level_is_finalised_that_it_does_not_support() -> None:
     async with running_broker() as broker:
-        session = LocalEnsemble(MetadataJournal(new_disk(), "/data")).connect().session
+        session = broker.controller._store.session
         assert session is not None
-        for level in (2, 3):
-            data = znodes.encode_features(FinalizedFeatures(levels={TV: level}))
-            await (session.create(paths.FEATURE, data) if level == 2 else session.set(paths.FEATURE, data))
-        await broker.features.refresh(session, lambda: None)
+        await session.set(paths.FEATURE, znodes.encode_features(FinalizedFeatures(levels={TV: 3})))
         async with asyncio.timeout(5):
             assert "level 3" in await broker.failure
         assert await told(broker) == ({TV: 2}, 0)
