@@ -25,8 +25,6 @@ from pyspark.sql.types import (
 from spark_connector.columns import HEADERS, Columns
 from spark_connector.options import SECOND_COPY, SPARKS_OWN
 
-CREATED_BY_CATALOG: Final = "provider"
-"""An option that only the catalog adds."""
 _METADATA: Final = "oncelog.options"
 
 

@@ -16,13 +16,16 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from clients.admin.admin import Admin
 from clients.cluster import Cluster, parse_bootstrap
 from clients.connection import Connection, connect
 from clients.errors import Unreachable
+
+if TYPE_CHECKING:
+    from clients.admin.admin import Admin
 
 T = TypeVar("T")
 
@@ -53,7 +56,13 @@ class ProcessClient:
             connect_seconds=settings.connect_seconds,
             operation_seconds=settings.request_seconds,
         )
-        self.admin: Final = Admin(self.cluster)
+
+    @cached_property
+    def admin(self) -> "Admin":
+        """The administrator of the same cluster; imported when wanted, since tasks never want it."""
+        from clients.admin.admin import Admin
+
+        return Admin(self.cluster)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run the loop until ``coroutine`` has ended; when interrupted, end it before the interruption goes on."""

@@ -16,8 +16,6 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from spark_connector.catalog_table import CREATED_BY_CATALOG, table_options, table_schema
-
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -33,11 +31,14 @@ class OncelogDataSource(DataSource):
         from spark_connector.read_options import read_columns
 
         columns = read_columns(self.options)
-        if CREATED_BY_CATALOG in self.options:
+        if "provider" in self.options:  # Only the catalog says it.
+            from spark_connector.catalog_table import table_schema
+
             return table_schema(columns, self.options)
         return columns.ddl
 
     def reader(self, schema: "StructType") -> DataSourceReader:
+        from spark_connector.catalog_table import table_options
         from spark_connector.read_options import read_options
         from spark_connector.reader import OncelogFilteringReader, OncelogReader
 
@@ -48,6 +49,7 @@ class OncelogDataSource(DataSource):
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         if "start" not in signature(DataSourceStreamReader.latestOffset).parameters:
             raise NotImplementedError(f"streams are read with pyspark 4.2 or later; this is {pyspark.__version__}")
+        from spark_connector.catalog_table import table_options
         from spark_connector.read_options import read_options
         from spark_connector.stream_reader import OncelogStreamReader
 
