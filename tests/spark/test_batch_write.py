@@ -1,0 +1,145 @@
+"""``write`` and ``foreachBatch``, on real Spark and a real broker."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.processes import KafkaProcess
+from tests.spark.other_end import OtherEnd
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+
+@pytest.fixture
+def kafka_end(kafka: KafkaProcess) -> Iterator[OtherEnd]:
+    with OtherEnd(kafka.address) as end:
+        yield end
+
+
+def to_topic(rows: "DataFrame", other_end: OtherEnd, topic: str | None) -> "DataFrameWriter":
+    writer = rows.write.format("oncelog").mode("append").option("kafka.bootstrap.servers", other_end.address)
+    return writer if topic is None else writer.option("topic", topic)
+
+
+def records(other_end: OtherEnd, topic: str) -> list[tuple[Any, ...]]:
+    found = other_end.read(topic)
+    return sorted((each.key, each.value, each.headers) for partition in found.values() for each in partition)
+
+
+def numbers(spark: "SparkSession", count: int) -> "DataFrame":
+    return spark.range(count).selectExpr("cast(id as string) as key", "concat('value ', id) as value")
+
+
+def expected(count: int) -> list[tuple[Any, ...]]:
+    return sorted((b"%d" % number, b"value %d" % number, []) for number in range(count))
+
+
+def open_transactions(other_end: OtherEnd) -> list[str]:
+    listed = other_end.client.run(other_end.client.admin.list_transactions(states=["Ongoing"]))
+    return [each.transactional_id for each in listed]
+
+
+def test_a_batch_arrives_as_a_whole(spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]) -> None:
+    topic = other_end.create(new_name("t"), 3)
+    to_topic(numbers(spark, 1000).repartition(3), other_end, topic).option("kafka.compression.type", "lz4").save()
+    assert records(other_end, topic) == expected(1000)
+    assert not open_transactions(other_end)
+
+
+def test_columns_say_where_rows_go(spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]) -> None:
+    one, two = other_end.create(new_name("one"), 2), other_end.create(new_name("two"), 2)
+    rows = spark.sql(
+        f"""select '{one}' as topic, 1 as partition, binary('v') as value, 'k' as key,
+            array(named_struct('key', 'h', 'value', binary('1'))) as headers, 5 as other
+            union all select '{two}', 0, null, null, null, 6"""
+    )
+    to_topic(rows, other_end, None).save()
+    assert other_end.read(one)[1][0][2:] == (b"k", b"v", [("h", b"1")])
+    assert other_end.read(two)[0][0][2:] == (None, None, [])
+
+
+def test_a_task_that_fails_leaves_nothing(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
+    """The other task is done by then, and its rows are never seen."""
+    topic = other_end.create(new_name("t"), 1)
+    rows = spark.range(0, 20, 1, 2).selectExpr(
+        "cast(if(id < 19, id, raise_error('this row fails')) as string) as value"
+    )
+    with pytest.raises(Exception, match="this row fails"):
+        to_topic(rows, other_end, topic).save()
+    assert records(other_end, topic) == []
+    assert not open_transactions(other_end)
+
+
+def test_rows_that_cannot_be_written_are_told(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
+    topic = other_end.create(new_name("t"), 1)
+    rows = spark.sql("select 'v' as value, 7 as partition")
+    with pytest.raises(Exception, match=r"a row is for partition 7 of .*, which has 1"):
+        to_topic(rows, other_end, topic).save()
+
+
+def test_options_that_cannot_be_are_all_told_before_any_task(spark: "SparkSession") -> None:
+    with pytest.raises(Exception, match=r"(?s)column key: is int.*delivery.guarantee.*topic: is required"):
+        spark.sql("select 1 as key, 'v' as value").write.format("oncelog").mode("append").option(
+            "delivery.guarantee", "none"
+        ).option("kafka.bootstrap.servers", "x:1").save()
+
+
+def test_a_version_is_written_once(spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]) -> None:
+    topic = other_end.create(new_name("t"), 2)
+    for version in (4, 4, 3, 5):
+        writer = to_topic(numbers(spark, 10), other_end, topic)
+        writer.option("txnAppId", topic).option("txnVersion", str(version)).save()
+    assert records(other_end, topic) == sorted(expected(10) * 2)
+
+
+def test_for_each_batch(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A function that fails after it has written is called again with the same batch."""
+    source, target = other_end.create(new_name("in"), 1), other_end.create(new_name("out"), 2)
+    other_end.write(source, [(b"%d" % number, b"value %d" % number) for number in range(50)])
+    failures = iter([True, False])
+
+    def copy(batch: "DataFrame", number: int) -> None:
+        writer = to_topic(batch.select("key", "value"), other_end, target)
+        writer.option("txnAppId", source).option("txnVersion", str(number)).save()
+        if next(failures, False):
+            raise RuntimeError("after the write")
+
+    def run() -> None:
+        rows = spark.readStream.format("oncelog").option("kafka.bootstrap.servers", other_end.address)
+        rows = rows.option("subscribe", source).option("startingOffsets", "earliest")
+        stream = rows.load().writeStream.foreachBatch(copy).option("checkpointLocation", str(tmp_path / "c"))
+        stream.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="after the write"):
+        run()
+    run()
+    assert records(other_end, target) == expected(50)
+
+
+def test_at_least_once_needs_no_transaction(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
+    topic = other_end.create(new_name("t"), 2)
+    to_topic(numbers(spark, 100), other_end, topic).option("delivery.guarantee", "at-least-once").save()
+    assert records(other_end, topic) == expected(100)
+    known = other_end.client.run(other_end.client.admin.list_transactions())
+    assert topic not in {each.transactional_id for each in known}
+
+
+def test_apache_kafka_is_written_to(spark: "SparkSession", kafka_end: OtherEnd, new_name: Callable[[str], str]) -> None:
+    topic = kafka_end.create(new_name("t"), 3)
+    to_topic(numbers(spark, 1000).repartition(3), kafka_end, topic).save()
+    for version in (1, 1, 2):
+        writer = to_topic(numbers(spark, 10), kafka_end, topic)
+        writer.option("txnAppId", topic).option("txnVersion", str(version)).save()
+    assert records(kafka_end, topic) == sorted(expected(1000) + expected(10) * 2)
+    assert not open_transactions(kafka_end)
