@@ -22,12 +22,18 @@ _NOT_SETTINGS: Final = re.compile(
 )
 """Variables of Kafka's scripts, of its images and of client tools."""
 
+_UNSERVED_VARIABLES: Final = {
+    "KAFKA_CREATE_TOPICS": "create topics with `oncelog topic create`",
+    "KAFKA_ADVERTISED_HOST_NAME": "say what clients are told in KAFKA_ADVERTISED_LISTENERS",
+}
+"""Those among them from which a broker is expected to do something, and what to do instead."""
+
 _UNSERVED_FAMILIES: Final = (
     "ssl.", "sasl.", "listener.name.", "remote.log.", "group.consumer.", "group.share.", "group.streams.", "share.",
     "confluent.", "controller.quorum.", "controller.quota.", "quota.", "metrics.", "metric.", "log.cleaner.",
     "delegation.token.", "zookeeper.ssl.", "zookeeper.clientCnxnSocket", "connections.max.reauth.ms",
     "inter.broker.protocol.version", "password.encoder.", "client.quota.callback.class", "principal.builder.class",
-    "group.coordinator.", "compression.", "metadata.log.", "replication.quota.", "create.topic.policy.class.name",
+    "group.coordinator.", "compression.", "metadata.log.", "create.topic.policy.class.name",
     "alter.config.policy.class.name", "kafka.metrics.", "broker.heartbeat.", "broker.session.", "initial.broker.",
 )  # fmt: skip
 """Beginnings of Kafka's keys that are known and do nothing here."""
@@ -62,11 +68,16 @@ def load_config(
     known = {key: text for key, text in given.items() if key in BROKER_SETTINGS}
     values: dict[str, Any] = {attribute(key): BROKER_SETTINGS[key].parse(text) for key, text in known.items()}
     config = _consistent(BrokerConfig(**values, given=known))
-    warnings = tuple(_unknown(key) for key in given if key not in BROKER_SETTINGS and not _in_unserved_family(key))
+    warnings = [_unknown(key) for key in given if key not in BROKER_SETTINGS and not _in_unserved_family(key)]
+    warnings += [
+        f"{name} does nothing here: {instead}"
+        for name, instead in _UNSERVED_VARIABLES.items()
+        if environment and environment.get(name)
+    ]
     remarks = [*_unused(given), *_embedded(config)]
     return LoadedConfig(
         config=config.with_embedded_defaults() if config.is_embedded else config,
-        warnings=warnings,
+        warnings=tuple(warnings),
         remarks=tuple(remarks),
     )
 

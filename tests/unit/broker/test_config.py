@@ -114,6 +114,14 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one() -> None:
     assert nearest_key("auto.create.topic.enable") == "auto.create.topics.enable"
 
 
+def test_a_variable_from_which_something_is_expected_is_not_passed_over() -> None:
+    loaded = load_config(environment={"KAFKA_CREATE_TOPICS": "orders:3:1", "KAFKA_HEAP_OPTS": "-Xmx1G"})
+    assert loaded.warnings == ("KAFKA_CREATE_TOPICS does nothing here: create topics with `oncelog topic create`",)
+    (warning,) = load_config(environment={"KAFKA_ADVERTISED_HOST_NAME": "kafka"}).warnings
+    assert "KAFKA_ADVERTISED_LISTENERS" in warning
+    assert load_config(environment={"KAFKA_CREATE_TOPICS": ""}).warnings == ()
+
+
 def test_a_key_without_effect_is_said_once_with_the_reason() -> None:
     loaded = load_config(overrides=["num.io.threads=8", "ssl.keystore.location=/x", "process.roles=broker,controller"])
     assert loaded.warnings == ()
