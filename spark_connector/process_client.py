@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TURNS_UNTIL_AN_END_IS_KNOWN: Final = 3
+"""Of the loop: one reads the end of a connection, the next closes it, the one after that says so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
@@ -103,8 +106,9 @@ class ProcessClient:
 
 
 async def _after_news(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Let the loop look at its sockets once before the first step."""
-    await asyncio.sleep(0)
+    """Let the loop look at its sockets before the first step, and act on what it sees."""
+    for _ in range(_TURNS_UNTIL_AN_END_IS_KNOWN):
+        await asyncio.sleep(0)
     return await coroutine
 
 

@@ -1,0 +1,132 @@
+"""One client for each process: caching, forks, interruptions, and connections that broke while nobody looked."""
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from clients.connection import Address
+from protocol.messages.metadata import MetadataRequest
+from spark_connector.process_client import ClientSettings, close_process_clients, process_client
+from tests.processes import REPOSITORY
+from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
+
+
+@contextmanager
+def broker_elsewhere() -> Iterator[Address]:
+    """A broker in a thread of its own: the loop of the client stands still most of the time."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    broker = ScriptedBroker({})
+    address = asyncio.run_coroutine_threadsafe(broker.start(), loop).result(30)
+    broker.script[MetadataRequest] = only_asked(metadata({1: address}, {"orders": [1]}))
+
+    def end() -> None:
+        broker.stop()
+        loop.call_soon(loop.stop)
+
+    try:
+        yield address
+    finally:
+        loop.call_soon_threadsafe(end)
+        thread.join(30)
+        loop.close()
+
+
+@pytest.fixture
+def settings() -> Iterator[ClientSettings]:
+    with broker_elsewhere() as address:
+        yield ClientSettings(bootstrap=str(address))
+        close_process_clients()
+
+
+def test_one_client_and_its_connections_stay(settings: ClientSettings) -> None:
+    client = process_client(settings)
+    assert client.run(client.cluster.topics(["orders"])).keys() == {"orders"}
+    assert process_client(pickle.loads(pickle.dumps(settings))) is client
+    connection = client.run(client.cluster.connection_to_any())
+    assert client.run(client.cluster.connection_to_any()) is connection
+    assert process_client(ClientSettings(bootstrap=settings.bootstrap, client_id="other")) is not client
+
+
+def test_a_connection_that_broke_meanwhile_is_not_written_to(settings: ClientSettings) -> None:
+    client = process_client(settings)
+    connection = client.run(client.cluster.connection_to_any())
+    connection._transport.get_extra_info("socket").shutdown(2)  # What arrives is an end, and nobody looks yet.
+
+    async def is_open() -> bool:
+        return connection.is_open
+
+    assert connection.is_open
+    assert not client.run(is_open()), "the loop looks at its sockets before the first step"
+    assert client.run(client.cluster.topics(["orders"])).keys() == {"orders"}
+
+
+def test_clients_do_not_travel(settings: ClientSettings) -> None:
+    with pytest.raises(TypeError, match="stays in its process"):
+        pickle.dumps(process_client(settings))
+
+
+def test_an_interruption_ends_the_work(settings: ClientSettings) -> None:
+    client = process_client(settings)
+    ended = []
+
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(interrupt)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append(True)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.run(work())
+    assert ended == [True]
+    assert client.run(client.cluster.topics(["orders"])).keys() == {"orders"}
+
+
+def test_errors_come_out(settings: ClientSettings) -> None:
+    async def fail() -> None:
+        raise ValueError("reason")
+
+    with pytest.raises(ValueError, match="reason"):
+        process_client(settings).run(fail())
+
+
+def test_a_forked_process_makes_its_own(settings: ClientSettings) -> None:
+    """The parent's connections go on, whatever the child does with its own."""
+    client = process_client(settings)
+    connection = client.run(client.cluster.connection_to_any())
+    child = os.fork()
+    if child == 0:
+        try:
+            own = process_client(settings)
+            known = own.run(own.cluster.topics(["orders"]))
+            os._exit(0 if own is not client and known.keys() == {"orders"} else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    client.cluster.metadata.forget("orders")
+    assert client.run(client.cluster.topics(["orders"])).keys() == {"orders"}
+    assert client.run(client.cluster.connection_to_any()) is connection
+
+
+def test_nothing_heavy_is_imported() -> None:
+    """Every worker of Spark pays for it."""
+    program = (
+        "import sys, spark_connector.range_reader, spark_connector.stream_planner, spark_connector.partition_fetcher\n"
+        "heavy = {'click', 'broker', 'coordinator', 'construct', 'kazoo', 'uvloop', 'aiofiles', 'prometheus_client',"
+        " 'pandas', 'pyarrow', 'clients.admin.admin', 'clients.producer', 'clients.consumer.consumer'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    said = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
