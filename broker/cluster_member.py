@@ -37,6 +37,7 @@ _EXPIRY_ALLOWANCE: Final = 1.25
 """ZooKeeper ends a session some ticks after its time-out."""
 _FIRST_WORD_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.4
+_LAST_LOOK_SECONDS: Final = 0.1
 _LEAVE_SECONDS: Final = 15.0
 _ELECTION_SECONDS: Final = 1.0
 """For which a broker that stops waits for a controller to appear: as long as an election may take."""
@@ -221,7 +222,8 @@ class ClusterMember:
             if is_alone and not self._is_alone:
                 logger.warning("Broker %d is silent, but this broker does not reach the majority, either", silent_id)
             self._is_alone = is_alone
-            if not is_alone:
+            # Whoever was cut off, and is no more, finds the majority and the silent one at the same time.
+            if not is_alone and not await self.channel.reaches(silent_id, _LAST_LOOK_SECONDS):
                 self._on_gone(silent_id)
         finally:
             self._in_doubt.discard(silent_id)

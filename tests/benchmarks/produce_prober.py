@@ -187,6 +187,8 @@ class ProduceProber:
                 broker.asked = connection.send(request, MetadataResponse, at_most=9)
                 broker.asked.add_done_callback(self._hear)
                 await asyncio.wait([broker.asked], timeout=_SILENCE_SECONDS)
+                if not broker.asked.done():
+                    self._wanted.set()
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _hear(self, answer: "asyncio.Future[MetadataResponse]") -> None:

@@ -259,6 +259,20 @@ class TestControllerFailover:
 
         simulate(story)
 
+    @pytest.mark.parametrize("fifths", range(12))
+    def test_whoever_finds_the_others_again_takes_no_office_for_it(self, fifths: int) -> None:
+        """Whenever the cut is healed: what was silence a moment ago is looked at once more."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            cluster.isolate(1)
+            await asyncio.sleep(60 + fifths / 5)
+            cluster.loop.network.heal()
+            await asyncio.sleep(5)
+            assert controller_epoch(cluster) == 2
+            assert_agreement(cluster)
+
+        simulate(story)
+
     def test_a_cut_between_a_follower_and_the_controller_moves_ever_less(self) -> None:
         """Both reach the third broker, so both trust their judgement; ever longer pauses limit what they do."""
 
