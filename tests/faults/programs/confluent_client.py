@@ -19,6 +19,7 @@ from tests.faults.programs.speech import (
     CALL_SECONDS,
     DELIVERY_SECONDS,
     OPEN_SECONDS,
+    REQUEST_SECONDS,
     TRANSACTION_TIMEOUT_MS,
     Gate,
     Role,
@@ -32,6 +33,7 @@ _Settings: TypeAlias = dict[str, str | int | float | bool]
 _RECONNECT: _Settings = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 500,
+    "socket.timeout.ms": int(REQUEST_SECONDS * 1000),
 }
 
 

@@ -22,6 +22,7 @@ from tests.faults.programs.speech import (
     DELIVERY_SECONDS,
     OPEN_SECONDS,
     RECORDS,
+    REQUEST_SECONDS,
     TRANSACTION_TIMEOUT_MS,
     Gate,
     Role,
@@ -61,7 +62,7 @@ class Transactions:
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             max_block_ms=int(CALL_SECONDS * 1000),
-            request_timeout_ms=int(CALL_SECONDS * 1000),
+            request_timeout_ms=int(REQUEST_SECONDS * 1000),
             delivery_timeout_ms=int(DELIVERY_SECONDS * 1000),
         )
         self._numbers = count(1)
@@ -177,6 +178,7 @@ class Worker:
                 auto_offset_reset="earliest",
                 session_timeout_ms=10_000,
                 heartbeat_interval_ms=500,
+                request_timeout_ms=int(REQUEST_SECONDS * 1000),
                 default_api_timeout_ms=int(CALL_SECONDS * 1000),
             ),
             rng=Random(),

@@ -41,6 +41,9 @@ TRANSACTION_TIMEOUT_MS: Final = 20_000
 CALL_SECONDS: Final = 15.0
 """What a client waits for before it asks again."""
 _STACKS_SECONDS: Final = 60.0
+REQUEST_SECONDS: Final = 4.0
+"""What a client waits for an answer before it asks somebody else. Shorter than most pauses of brokers: then the request
+that the paused broker still has, and the one that its successor gets, are the same."""
 DELIVERY_SECONDS: Final = 30.0
 
 

@@ -29,7 +29,7 @@ import org.apache.kafka.common.errors.TimeoutException;
 public final class TransactionalLoad {
     private static final int RECORDS = 6, ABORT_EACH = 5, BATCH = 20, PARTITIONS = 6;
     private static final long OPEN_MS = 30, BETWEEN_MS = 50, INSIST_MS = 60_000;
-    private static final int CALL_MS = 15_000, DELIVERY_MS = 30_000, TRANSACTION_TIMEOUT_MS = 20_000;
+    private static final int CALL_MS = 15_000, REQUEST_MS = 4_000, DELIVERY_MS = 30_000, TRANSACTION_TIMEOUT_MS = 20_000;
     private static final String INPUTS = "inputs";
 
     private final String address;
@@ -164,7 +164,7 @@ public final class TransactionalLoad {
             settings.put("transactional.id", transactionalId);
             settings.put("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS);
             settings.put("max.block.ms", CALL_MS);
-            settings.put("request.timeout.ms", CALL_MS);
+            settings.put("request.timeout.ms", REQUEST_MS);
             settings.put("delivery.timeout.ms", DELIVERY_MS);
             settings.put("reconnect.backoff.ms", 20);
             settings.put("reconnect.backoff.max.ms", 500);
@@ -273,6 +273,7 @@ public final class TransactionalLoad {
         settings.put("max.poll.records", BATCH);
         settings.put("session.timeout.ms", "10000");
         settings.put("heartbeat.interval.ms", "500");
+        settings.put("request.timeout.ms", REQUEST_MS);
         settings.put("default.api.timeout.ms", CALL_MS);
         settings.put("reconnect.backoff.ms", 20);
         settings.put("reconnect.backoff.max.ms", 500);
