@@ -33,6 +33,6 @@ class ReplicaHost:
     is_alive: Callable[[int], bool] = _is_anybody_alive
     """Whether another broker is a live member of the cluster, as far as this one knows."""
     replica_lag_time_max_ms: int = 30_000
-    desertion_ms: int = 2_000
+    desertion_ms: int = 1_500
     """After so long without a word of any follower, a leader does not answer for a coordinator any more."""
     propose_isr: Callable[[IsrProposal], None] = propose_to_nobody

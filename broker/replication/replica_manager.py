@@ -55,8 +55,8 @@ EPOCH_DURING_DELETE: Final = -2
 """The leader epoch of a StopReplica that deletes a topic: it outranks every epoch."""
 
 _ISR_RETRY_SECONDS: Final = 0.5
-_DESERTION_MS: Final = 2_000
-"""Others pass over a broker that is silent for longer than this (``broker_channel``)."""
+_DESERTION_MS: Final = 1_500
+"""Nobody passes over a broker that has been silent for a shorter time (``broker_channel``)."""
 
 OnElected: TypeAlias = Callable[[TopicPartition, LeaderTerm], None]
 OnResigned: TypeAlias = Callable[[TopicPartition], None]

@@ -350,11 +350,11 @@ async def test_a_request_says_when_the_follower_was_heard_of_by_the_answer_that_
     broker = leader()
     session = new_session(broker, (0, 0))
     for epoch in (1, 2):
-        await asyncio.sleep(0.9)
+        await asyncio.sleep(0.7)
         assert not broker.partition().is_deserted
         broker.answer(handle_fetch, fetch(session=(session, epoch)), 17)
-    await asyncio.sleep(1.0)
-    assert not broker.partition().is_deserted  # It had what it was told 1.9 s ago.
+    await asyncio.sleep(0.7)
+    assert not broker.partition().is_deserted  # It had what it was told 1.4 s ago.
     await asyncio.sleep(0.2)
     assert broker.partition().is_deserted
 
@@ -363,7 +363,7 @@ async def test_a_request_says_when_the_follower_was_heard_of_by_the_answer_that_
 async def test_a_follower_without_a_session_is_heard_of_by_its_fetches() -> None:
     broker = leader()
     for _ in range(3):
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.4)
         read(broker, fetch((0, 0)))
         assert not broker.partition().is_deserted
     await asyncio.sleep(2.1)

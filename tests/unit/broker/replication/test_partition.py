@@ -685,12 +685,12 @@ class TestDesertion:
         fixture = Fixture()
         replicated(fixture, isr=(ME, OTHER, THIRD))
         for _ in range(5):
-            fixture.now_ms += 1_500
+            fixture.now_ms += 1_400
             fixture.fetched(0, THIRD)
             assert not fixture.partition.is_deserted
-        fixture.now_ms += 1_999
+        fixture.now_ms += 1_500
         assert not fixture.partition.is_deserted
-        fixture.now_ms += 2
+        fixture.now_ms += 1
         assert fixture.partition.is_deserted
 
     def test_one_that_is_not_in_sync_does_not_count(self) -> None:
