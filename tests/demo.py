@@ -231,30 +231,36 @@ class View:
 
 def read(address: str, topic: str, isolation: str) -> View:
     """Everything that a reader sees between the beginning of a topic and its end."""
+    purchases: Counter[int] = Counter()
+    batches: Counter[str] = Counter()
+    for message in messages(address, topic, PARTITIONS, isolation):
+        purchases[json.loads(message.value() or b"")["id"]] += 1
+        batches[batch_of(message)] += 1
+    return View(topic=topic, isolation=isolation, purchases=purchases, batches=batches)
+
+
+def messages(address: str, topic: str, partitions: int, isolation: str) -> Iterator[Message]:
+    """What a reader sees of all partitions, from their beginning to their end."""
     settings = {"enable.auto.commit": False, "isolation.level": isolation, "enable.partition.eof": True}
     consumer = Consumer(
         {"bootstrap.servers": address, "group.id": "audit", "auto.offset.reset": "earliest", **settings}
     )
-    purchases: Counter[int] = Counter()
-    batches: Counter[str] = Counter()
     try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         at_end: set[int] = set()
-        while len(at_end) < PARTITIONS:
+        while len(at_end) < partitions:
             message = consumer.poll(CALL_SECONDS)
             if message is None:
                 raise DemoFailed(f"{topic} cannot be read to its end")
             error = message.error()
-            if error is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise DemoFailed(f"{topic}: {error}")
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
                 at_end.add(message.partition() or 0)
-                continue
-            purchases[json.loads(message.value() or b"")["id"]] += 1
-            batches[batch_of(message)] += 1
+            else:
+                raise DemoFailed(f"{topic}: {error}")
     finally:
         consumer.close()
-    return View(topic=topic, isolation=isolation, purchases=purchases, batches=batches)
 
 
 def batch_of(message: Message) -> str:

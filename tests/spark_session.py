@@ -27,16 +27,21 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
 }
-_ENVIRONMENT = {
+QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Half of the processor time of Spark's start, at the price of slower code later."""
+ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
     "PYSPARK_DRIVER_PYTHON": sys.executable,
     "PYTHONPATH": str(REPOSITORY),
     "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYTHONDONTWRITEBYTECODE": "",  # Spark starts many Pythons: compiled modules are kept for the next.
 }
 
 
 @contextmanager
-def spark_session(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator["SparkSession"]:
+def spark_session(
+    directory: Path, settings: Mapping[str, str] | None = None, *, quick_start: bool = True
+) -> Iterator["SparkSession"]:
     """A session in a JVM of its own, which is gone afterwards; Spark's own connector is on its class path."""
     from pyspark.sql import SparkSession
 
@@ -44,8 +49,9 @@ def spark_session(directory: Path, settings: Mapping[str, str] | None = None) ->
     jars = {"spark.jars": ",".join(map(str, sorted(SPARK_KAFKA.glob("*.jar"))))} if SPARK_KAFKA.is_dir() else {}
     for name, value in {**_SETTINGS, **jars, **(settings or {})}.items():
         builder = builder.config(name, value)
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update(_ENVIRONMENT)
+    environment = {**ENVIRONMENT, **(QUICK_START if quick_start else {})}
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
     try:
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")

@@ -213,7 +213,7 @@ def compare(rounds: int, only: list[str], scale: float) -> None:
     sides = [Connector("oncelog", "oncelog"), Connector("Spark's own", "kafka")]
     with tempfile.TemporaryDirectory(prefix="oncelog-bench-spark-") as folder:
         directory = Path(folder)
-        with OncelogProcess(directory / "broker") as broker, spark_session(directory) as spark:
+        with OncelogProcess(directory / "broker") as broker, spark_session(directory, quick_start=False) as spark:
             bench = Bench(spark, broker.address, directory, scale)
             guarantees: list[Measured] = []
             for measurement in only or MEASUREMENTS:
