@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from clients.admin.offsets import list_offsets
 from clients.admin.topics import list_topics
 from clients.cluster import Cluster
-from clients.errors import BrokerRefused, ClientError, Refusal
+from clients.errors import BrokerRefused, ClientError, Refusal, error_code
 from clients.retry import Backoff, Retry
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
@@ -89,7 +89,7 @@ async def _partitions(cluster: Cluster, names: Collection[str]) -> dict[TopicPar
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             continue
         if topic.error_code != ErrorCode.NONE:
-            raise BrokerRefused(name, Refusal(error=ErrorCode(topic.error_code)))
+            raise BrokerRefused(name, Refusal(error=error_code(topic.error_code)))
         found |= {TopicPartition(name, each.partition_index): topic.topic_id for each in topic.partitions}
     return found
 

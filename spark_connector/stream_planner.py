@@ -86,9 +86,8 @@ class StreamPlanner:
         view = self._target or await self._fresh_view()
         if view is None:
             return previous
-        start = await self._start(previous, view)
-        if start is None:
-            return previous
+        view, losses = await self._certain(previous, view)
+        start = await self._start(previous, view, losses)
         if may_wait and self._target is None:
             if self._delay.holds_back(new_offsets(start, view.latest), asyncio.get_running_loop().time()):
                 return previous
@@ -105,19 +104,29 @@ class StreamPlanner:
 
     # Where the next batch starts
 
-    async def _start(self, previous: StreamOffset, view: View) -> dict[TopicPartition, int] | None:
-        """Where the batch before ended, and the beginning of partitions that are new. None: cannot be told now."""
+    async def _certain(self, previous: StreamOffset, view: View) -> tuple[View, Losses]:
+        """A view in which every loss is one: whatever looks like it is looked at again for a while."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DOUBT_SECONDS
         losses = await self._losses(previous, view)
+        while losses and loop.time() < deadline:
+            await asyncio.sleep(_DOUBT_PAUSE_SECONDS)
+            view = await self._persistently_look()
+            losses = await self._losses(previous, view)
+            if self._target is not None:  # What it was taken from knew less than there was.
+                self._target = view
+        if losses and self._options.fail_on_data_loss:
+            raise data_loss(losses)
         if losses:
-            losses = await self._doubt(previous, losses)
-            if losses and self._options.fail_on_data_loss:
-                raise data_loss(losses)
-            if losses:
-                _log.warning("data loss, passed over because failOnDataLoss is false: %s", losses)
+            _log.warning("data loss, passed over because failOnDataLoss is false: %s", losses)
+        return view, losses
+
+    async def _start(self, previous: StreamOffset, view: View, losses: Losses) -> dict[TopicPartition, int]:
+        """Where the batch before ended, and the beginning of partitions that are new."""
         start = {
             tp: min(offset, view.latest[tp]) if tp in losses.cut_back else offset
             for tp, offset in previous.end.items()
-            if tp in view.latest and tp.topic not in losses.recreated
+            if tp not in losses.deleted and tp.topic not in losses.recreated
         }
         new = view.latest.keys() - start.keys()
         if new:
@@ -140,15 +149,6 @@ class StreamPlanner:
         # What is committed may end before an offset that was asked for; what is written may not.
         written = await latest_offsets(self._cluster, behind, read_committed=False) if behind else {}
         return find_losses(previous.end, previous.topic_ids, view.topic_ids, written)
-
-    async def _doubt(self, previous: StreamOffset, losses: Losses) -> Losses:
-        """Look again for a while; what is left of the losses then is true."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + DOUBT_SECONDS
-        while losses and loop.time() < deadline:
-            await asyncio.sleep(_DOUBT_PAUSE_SECONDS)
-            losses = await self._losses(previous, await self._persistently_look())
-        return losses
 
     # What the brokers say
 

@@ -1,11 +1,14 @@
 """Running streams to an end: what a query read, and how it failed."""
 
-from collections.abc import Mapping
+import json
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 _SECONDS = 240
+_POLL_SECONDS = 0.1
 
 
 def stream_of(spark: SparkSession, address: str, options: Mapping[str, object]) -> DataFrame:
@@ -27,3 +30,23 @@ def run_available(stream: DataFrame, directory: Path, table: Path) -> list[int]:
     )
     assert query.awaitTermination(_SECONDS)
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = _SECONDS) -> None:
+    """Until something outside of this process has happened."""
+    pause = threading.Event()
+    for _ in range(int(seconds / _POLL_SECONDS)):
+        if condition():
+            return
+        pause.wait(_POLL_SECONDS)
+    raise AssertionError(f"it did not happen within {seconds:g} s")
+
+
+def committed_end(checkpoint: Path, topic: str) -> int:
+    """Where the last batch that is committed ends, in partition 0 of a topic; -1 before the first one."""
+    batches = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdecimal()]
+    if not batches:
+        return -1
+    offset = json.loads((checkpoint / "offsets" / str(max(batches))).read_text().splitlines()[-1])
+    end: int = offset["end"][topic]["0"]
+    return end

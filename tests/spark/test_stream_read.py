@@ -8,8 +8,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from tests.processes import OncelogProcess
 from tests.spark.other_end import OtherEnd
-from tests.spark.streams import run_available, stream_of
+from tests.spark.streams import committed_end, run_available, stream_of, wait_for
 
 NewName = Callable[[str], str]
 
@@ -117,3 +118,26 @@ def test_only_what_is_committed_and_the_group_that_is_told(
     assert pipeline.run() == [1]
     assert pipeline.values() == [b"committed", b"more"]
     assert other_end.committed(group) == {(topic, 0): 4}
+
+
+def test_a_broker_that_is_killed_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    """The stream waits for it, and reads each record once."""
+    with OncelogProcess(tmp_path / "broker") as broker, OtherEnd(broker.address) as end:
+        end.create("topic")
+        end.write("topic", [(None, value) for value in values(0, 3000)])
+        options = {"subscribe": "topic", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 1000}
+        stream = stream_of(spark, broker.address, options)
+        table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+        writer = stream.writeStream.format("parquet").option("path", str(table))
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        try:
+            wait_for(lambda: (checkpoint / "commits" / "0").exists())
+            broker.kill()
+            broker.start()
+            end.write("topic", [(None, value) for value in values(3000, 4000)])
+            wait_for(lambda: committed_end(checkpoint, "topic") == 4000)
+            assert query.isActive, query.exception()
+        finally:
+            query.stop()
+        rows = spark.read.parquet(str(table)).orderBy("offset").collect()
+        assert [bytes(row.value) for row in rows] == values(0, 4000)

@@ -148,14 +148,31 @@ async def test_a_broker_that_knows_less_for_a_moment_is_not_believed() -> None:
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options())
         offset = await planner.begin(max_offsets=None)
+        later = asyncio.get_running_loop().call_later
         partition.end = 7
-        asyncio.get_running_loop().call_later(4.0, setattr, partition, "end", 11)
-        await advance(planner, offset)
-        assert (await advance(planner, offset)).end == {P0: 11}
+        later(4.0, setattr, partition, "end", 11)
+        following = await advance(planner, offset)
+        assert (following.start, following.end) == ({P0: 10}, {P0: 11})
         partition.topic_id = None
-        asyncio.get_running_loop().call_later(4.0, setattr, partition, "topic_id", ID)
-        await advance(planner, offset)
-        assert (await advance(planner, offset)).start == {P0: 10}
+        later(4.0, setattr, partition, "topic_id", ID)
+        assert await advance(planner, following) is following
+        partition.topic_id = OTHER_ID
+        later(4.0, setattr, partition, "topic_id", ID)
+        assert await advance(planner, following) is following
+
+
+@in_virtual_time
+async def test_what_is_there_now_is_not_what_a_broker_says_that_knows_less() -> None:
+    partition = ScriptedPartition(end=10)
+    async with connected_to(partition) as cluster:
+        offset = StreamOffset({P0: 0}, {P0: 4}, {TOPIC: ID})
+        planner = StreamPlanner(cluster, options())
+        partition.topic_id = None
+        await planner.aim()
+        partition.topic_id = ID
+        following = await planner.advance(offset, max_offsets=None, may_wait=True)
+        assert following == StreamOffset({P0: 4}, {P0: 10}, {TOPIC: ID})
+        assert await advance(planner, following) is following
 
 
 @in_virtual_time
