@@ -21,6 +21,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PEERS = REPOSITORY / ".peers"
 READY_LINE = re.compile(r"\[KafkaServer id=\d+\] started|Kafka Server started")
 _STOP_SECONDS = 20.0
+_NOT_INHERITED = {"PYTHONDONTWRITEBYTECODE", "JDK_JAVA_OPTIONS"}
 
 
 class BrokerDied(Exception):
@@ -83,8 +84,11 @@ class BrokerProcess:
         raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
-        """Our own, but with compiled modules kept as everywhere else: otherwise each start compiles all of them."""
-        return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        """Our own, but with compiled modules kept as everywhere else: otherwise each start compiles all of them.
+
+        What another JVM was told that this process started (Spark) is not for a broker's.
+        """
+        return {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
 
     def start(self, *, seconds: float = 60.0) -> None:
         """Start the process and return when it is ready."""
