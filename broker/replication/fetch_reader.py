@@ -6,9 +6,8 @@ memory is left to be read off the loop; by then the log may have lost it to rete
 then the reply says so instead of pairing old records with a newer index.
 
 A fetch of a follower also says how far that follower is, which moves the high watermark before the replies are made.
-Of each request that is noted once, for all partitions that it moves, also those that it has no room for. Where that was
-refused, because this broker had not heard of the partition or of its own leadership, it is made up for when the fetch
-has waited and there is nothing to refuse any more: such a follower would not say it again.
+Of each request that is noted once, for all partitions that it moves, also those that it has no room for. A partition
+that is refused it is told of at once, as it asks again soon: usually this broker is about to hear of that partition.
 
 Limits, as in Kafka: a whole fetch and each partition have a maximum, but the first batch of a fetch is sent whatever
 its size, or a large batch would stop its consumer for ever. Who begins in the middle of a batch gets the batch.
@@ -35,7 +34,7 @@ _TOPIC_ERRORS: Final = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-"""Errors that do not end the wait for other partitions: their client is slow to learn of them, and would spin."""
+"""Errors that do not end a consumer's wait for other partitions: it is slow to learn of them, and would spin."""
 
 
 class FetchParams(NamedTuple):
@@ -84,15 +83,13 @@ class Attempt:
 class FetchReader:
     """Reads for one fetch request from the logs of the partitions that this broker leads."""
 
-    __slots__ = ("_authorized", "_is_for_follower", "_notes_follower", "_params", "_replicas", "_unnoted")
+    __slots__ = ("_authorized", "_is_for_follower", "_notes_follower", "_params", "_replicas")
 
     def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
         self._replicas = replicas
         self._params = params
         self._authorized: dict[str, bool] = {}
         self._is_for_follower = self._notes_follower = params.replica_id >= 0
-        self._unnoted: set[FetchPosition] = set()
-        """Of a follower, what was refused when the request came."""
 
     def read(self, context: FetchContext) -> Attempt:
         """Visit the dirty partitions until the fetch is full; the replies go into the context."""
@@ -103,12 +100,10 @@ class FetchReader:
         for position in list(session.dirty):
             if left <= 0 and stops_when_full and attempt.size:
                 break
-            refused = attempt.refused
             size = self._visit(context, position, left, attempt)
             left -= size
             attempt.size += size
-            if self._notes_follower and attempt.refused > refused:
-                self._unnoted.add(position)
+        attempt.must_tell |= self._is_for_follower and attempt.refused > 0
         self._notes_follower = False
         return attempt
 
@@ -158,7 +153,7 @@ class FetchReader:
                 return 0
         if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
             return _refuse(context, position, ErrorCode.OFFSET_OUT_OF_RANGE, attempt)
-        if self._notes_follower or position in self._unnoted:
+        if self._notes_follower:
             error = self._note_follower(partition, position)
             if error:
                 return _refuse(context, position, error, attempt)
