@@ -29,7 +29,7 @@ What a fault gets (``Scene``):
   ``layout`` with the ports, ``zookeeper_address``, ``place(broker_id)`` (a broker's data directory).
 - ``scene.roles`` (``roles.py``): who leads a partition, follows in it, coordinates an id or a group, is the controller.
 - ``scene.rng``: the only source of chance, seeded. ``scene.clients``: whose load it is; ``names.py`` has the topics,
-  transactional ids and groups.
+  transactional ids and groups. ``await scene.restart_client(name)`` kills one and starts its successor.
 - ``scene.network``: what lies between the processes (below).
 
 Network faults. A ``Network`` (``network.py``) is made before the cluster, from the ``Layout`` with the ports of all

@@ -36,6 +36,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--clients", nargs="+", choices=[*CLIENTS], default=[*CLIENTS], help=f"of {', '.join(CLIENTS)}")
     parser.add_argument("--seed", type=int, help="of the order, the victims and the pauses, to repeat a run")
     parser.add_argument("--rounds", type=int, default=10, help="how many faults strike one cluster [10]")
+    parser.add_argument("--brief", action="store_true", help="hold each fault for the shortest time that it may have")
     parser.add_argument("--dir", type=Path, help="where the clusters are")
     parser.add_argument("--keep", action="store_true", help="keep them all, not only those with violations")
     return parser.parse_args()
@@ -73,7 +74,7 @@ class Run:
             await stage.open()
             self.tell(f"a cluster with load: {directory}")
             while is_clean and played < min(len(plan), self._arguments.rounds):
-                result = await stage.play(plan[played])
+                result = await stage.play(plan[played], is_brief=self._arguments.brief)
                 self.results.append(result)
                 self._tell_result(result)
                 is_clean = not result.violations

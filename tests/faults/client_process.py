@@ -47,7 +47,55 @@ class RoleState:
         """When each was told, by the loop's clock."""
 
 
-class ClientProcess(asyncio.SubprocessProtocol):
+class _Life(asyncio.SubprocessProtocol):
+    """One run of a client's program."""
+
+    def __init__(self, on_line: Callable[[bytes], None], on_change: Callable[[], None]) -> None:
+        self._on_line = on_line
+        self._on_change = on_change
+        self._rest = b""
+        self._transport: asyncio.SubprocessTransport | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the process is gone and all that it said was heard."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._on_line(line)
+        self._on_change()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set_result(None)
+        self._on_change()
+
+    def _stdin(self) -> asyncio.WriteTransport:
+        assert self._transport is not None
+        stdin = self._transport.get_pipe_transport(0)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        return stdin
+
+    def tell(self, line: str) -> None:
+        self._stdin().write(line.encode() + b"\n")
+
+    async def kill(self) -> None:
+        assert self._transport is not None
+        if not self.ended.done():
+            self._transport.kill()
+        await self.ended
+
+    async def end(self, seconds: float) -> None:
+        """Ask the process to end; kill it if it does not."""
+        if not self.ended.done():
+            self._stdin().close()
+            await asyncio.wait([self.ended], timeout=seconds)
+        await self.kill()
+
+
+class ClientProcess:
     """One client. All that it says is kept in ``NAME.log``, with the time; its standard error in ``NAME.stderr``."""
 
     def __init__(self, name: str, directory: Path) -> None:
@@ -55,43 +103,48 @@ class ClientProcess(asyncio.SubprocessProtocol):
         self.roles = {role: RoleState() for role in ROLES}
         self.transactions: dict[TransactionKey, Transaction] = {}
         self.troubles: list[str] = []
+        self._address = ""
         self._log = (directory / f"{name}.log").open("ab", buffering=0)
         self._errors = directory / f"{name}.stderr"
-        self._rest = b""
-        self._transport: asyncio.SubprocessTransport | None = None
         self._loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[None] = self._loop.create_future()
+        self._life: _Life | None = None
         self._heard = asyncio.Event()
 
     async def start(self, address: str) -> None:
-        command = await asyncio.to_thread(CLIENTS[self.name], address, self.name)
+        self._address = address
+        numbers = [str(1 + self._last_number(role)) for role in ROLES]
+        command = [*await asyncio.to_thread(CLIENTS[self.name], address, self.name), *numbers]
+        self._life = life = _Life(self._hear_line, self._heard.set)
         with self._errors.open("ab") as errors:
             await self._loop.subprocess_exec(
-                lambda: self, *command, cwd=REPOSITORY, stderr=errors, env={**os.environ}, start_new_session=True
+                lambda: life, *command, cwd=REPOSITORY, stderr=errors, env={**os.environ}, start_new_session=True
             )
+
+    def _last_number(self, role: str) -> int:
+        return max((key.number for key in self.transactions if key.role == role), default=0)
+
+    async def restart(self) -> None:
+        """kill -9, and a successor that runs at once. What it was about is unknown, until its successor has begun."""
+        assert self._life is not None
+        await self._life.kill()
+        for transaction in self.transactions.values():
+            if transaction.outcome == "open":
+                transaction.outcome, transaction.detail = "unknown", "its process was killed"
+        await self.start(self._address)
+        for role in ROLES:
+            self.order(role, "run")
 
     async def stop(self) -> None:
         """End the process, whatever it does."""
-        transport = self._transport
-        if transport is None:
-            return
-        stdin = transport.get_pipe_transport(0)
-        if stdin is not None:
-            stdin.close()
-        await asyncio.wait([self.exited], timeout=_END_SECONDS)
-        if not self.exited.done():
-            transport.kill()
-            await self.exited
-        transport.close()
+        if self._life is not None:
+            await self._life.end(_END_SECONDS)
         self._log.close()
 
     def order(self, role: str, verb: str) -> None:
-        assert self._transport is not None
-        stdin = self._transport.get_pipe_transport(0)
-        assert isinstance(stdin, asyncio.WriteTransport)
+        assert self._life is not None
         if verb == "run":
             self.roles[role].is_paused = False
-        stdin.write(f"{role} {verb}\n".encode())
+        self._life.tell(f"{role} {verb}")
 
     async def until(self, condition: Callable[[], bool], deadline: float, failing: str) -> None:
         """Return when something that it says made the condition true; ``deadline`` is by the loop's clock.
@@ -101,7 +154,7 @@ class ClientProcess(asyncio.SubprocessProtocol):
         try:
             async with asyncio.timeout_at(deadline):
                 while not condition():
-                    if self.exited.done():
+                    if self._life is None or self._life.ended.done():
                         raise ClientDied(f"{self.name} ended, see {self._errors}: {' / '.join(self.troubles[-2:])}")
                     self._heard.clear()
                     await self._heard.wait()
@@ -116,21 +169,10 @@ class ClientProcess(asyncio.SubprocessProtocol):
 
     # What it says
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
+    def _hear_line(self, line: bytes) -> None:
         now = datetime.datetime.fromtimestamp(time.time_ns() / 1e9, datetime.UTC).isoformat(" ", "milliseconds")
-        for line in lines:
-            self._log.write(f"[{now[:23]}] ".encode() + line + b"\n")
-            self._hear(json.loads(line))
-        self._heard.set()
-
-    def process_exited(self) -> None:
-        self.exited.set_result(None)
-        self._heard.set()
+        self._log.write(f"[{now[:23]}] ".encode() + line + b"\n")
+        self._hear(json.loads(line))
 
     def _hear(self, said: dict[str, str | int]) -> None:
         role, event, number, detail = str(said["role"]), str(said["event"]), int(said["number"]), str(said["detail"])

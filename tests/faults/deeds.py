@@ -181,6 +181,21 @@ class RestartZooKeeper:
         await scene.cluster.start_whatever_is_down()
 
 
+class KillClient:
+    """kill -9 of a client within its transactions; a successor with the same transactional ids shuts it out."""
+
+    name = "kill-client"
+    hold_seconds = (0.0, 0.0)
+
+    async def strike(self, scene: Scene) -> str:
+        victim = scene.rng.choice(scene.clients)
+        await scene.restart_client(victim)
+        return f"kill -9 the client {victim}, and start it again"
+
+    async def heal(self, scene: Scene) -> None:
+        pass
+
+
 class ExpireSession:
     """A broker's ZooKeeper session is ended behind its back: another connection takes it over and closes it."""
 
@@ -214,4 +229,5 @@ PROCESS_FAULTS: Final[Sequence[Fault]] = (
     KillEverything(),
     RestartZooKeeper(),
     ExpireSession(),
+    KillClient(),
 )

@@ -1,5 +1,6 @@
 """A fault, and the scene that it strikes."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -19,6 +20,8 @@ class Scene:
     rng: Random
     clients: tuple[str, ...]
     """The clients that make the load; ``names.py`` says what is theirs."""
+    restart_client: Callable[[str], Awaitable[None]]
+    """kill -9 of one of them by its name, and a successor that runs at once."""
     notes: dict[str, str] = field(default_factory=dict)
     """What a fault remembers between its strike and its healing; emptied before each run."""
 

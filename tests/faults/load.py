@@ -50,6 +50,10 @@ class Load:
     async def stop(self) -> None:
         await self._running.aclose()
 
+    async def restart_client(self, name: str) -> None:
+        """kill -9 of a client, and a successor that runs at once."""
+        await next(client for client in self.clients if client.name == name).restart()
+
     def _roles_of_all(self) -> Iterable[tuple[ClientProcess, str, RoleState]]:
         return [(client, role, client.roles[role]) for client in self.clients for role in ROLES]
 

@@ -80,13 +80,15 @@ class Stage:
             await self._cluster.stop()
         await self._network.close()
 
-    async def play(self, fault: Fault) -> RoundResult:
-        """One round. A stage on which something was violated should not be played on."""
+    async def play(self, fault: Fault, *, is_brief: bool = False) -> RoundResult:
+        """One round, held as briefly as it may be, or not. After a violation a stage should not be played on."""
         loop = asyncio.get_running_loop()
         result = RoundResult(fault=fault.name)
+        shortest, longest = fault.hold_seconds
+        hold_seconds = shortest if is_brief else self._rng.uniform(shortest, longest)
         began = loop.time()
         try:
-            await self._strike_and_heal(fault, result)
+            await self._strike_and_heal(fault, hold_seconds, result)
             await self._pause_and_check(result)
             self._load.run()
         except (TimeoutError, ClientDied, CannotRead, OrderFailed, ClientError, NobodyKnown) as error:
@@ -94,10 +96,15 @@ class Stage:
         result.seconds = loop.time() - began
         return result
 
-    async def _strike_and_heal(self, fault: Fault, result: RoundResult) -> None:
+    async def _strike_and_heal(self, fault: Fault, hold_seconds: float, result: RoundResult) -> None:
         loop = asyncio.get_running_loop()
         scene = Scene(
-            cluster=self._cluster, roles=self._roles, network=self._network, rng=self._rng, clients=self._clients
+            cluster=self._cluster,
+            roles=self._roles,
+            network=self._network,
+            rng=self._rng,
+            clients=self._clients,
+            restart_client=self._load.restart_client,
         )
         await self._load.until_progress()
         await asyncio.sleep(self._rng.uniform(*_CALM_SECONDS))
@@ -105,7 +112,7 @@ class Stage:
         try:
             async with asyncio.timeout(_STRIKE_SECONDS):
                 result.told = await fault.strike(scene)
-            await asyncio.sleep(self._rng.uniform(*fault.hold_seconds))
+            await asyncio.sleep(hold_seconds)
         finally:
             async with asyncio.timeout(_HEAL_SECONDS):
                 await fault.heal(scene)

@@ -1,4 +1,4 @@
-"""librdkafka as a client of the load: ``python -m tests.faults.programs.confluent_client HOST:PORT,… NAME``."""
+"""librdkafka for the load: ``python -m tests.faults.programs.confluent_client HOST:PORT,… NAME FIRST FIRST``."""
 
 import queue
 import sys
@@ -89,7 +89,8 @@ def _insist(role: Role, call: Callable[[], object]) -> None:
 class Transactions:
     """The transactions of one role, through as many producers as it takes."""
 
-    def __init__(self, role: Role, address: str, transactional_id: str) -> None:
+    def __init__(self, role: Role, address: str, transactional_id: str, first: int) -> None:
+        """``first`` is the number of the first transaction."""
         self._role: Role = role
         self._settings: _Settings = {
             "bootstrap.servers": address,
@@ -98,7 +99,7 @@ class Transactions:
             "linger.ms": 2,
             **_RECONNECT,
         }
-        self._numbers = count(1)
+        self._numbers = count(first)
         self._lost: list[Producer] = []
         """Those with a call that hangs: they must not be collected."""
         self.producer = self._new_producer()
@@ -177,9 +178,9 @@ def _send(producer: Producer, topic: str, records: Sequence[tuple[int, str]]) ->
         raise KafkaException(failed)
 
 
-def write(address: str, client: str, gate: Gate) -> None:
+def write(address: str, client: str, first: int, gate: Gate) -> None:
     """The writer's thread."""
-    transactions = Transactions("writer", address, names.writer_id(client))
+    transactions = Transactions("writer", address, names.writer_id(client), first)
     hold = threading.Event()
 
     def body(producer: Producer, number: int) -> None:
@@ -201,10 +202,10 @@ def write(address: str, client: str, gate: Gate) -> None:
 class Worker:
     """Consumes, transforms and produces; begins anew with both clients when one of them is in doubt."""
 
-    def __init__(self, address: str, client: str) -> None:
+    def __init__(self, address: str, client: str, first: int) -> None:
         self._client = client
         self._was_assigned = False
-        self.transactions = Transactions("worker", address, names.worker_id(client))
+        self.transactions = Transactions("worker", address, names.worker_id(client), first)
         self._consumer = Consumer(
             {
                 "bootstrap.servers": address,
@@ -267,17 +268,23 @@ class Worker:
                 self._consumer.consume(1, 0.2)  # Takes part in a rebalance that is in the way.
 
 
-def work(address: str, client: str, gate: Gate) -> None:
+def work(address: str, client: str, first: int, gate: Gate) -> None:
     """The worker's thread."""
-    worker = Worker(address, client)
+    worker = Worker(address, client, first)
     while True:
         gate.pass_through()
         worker.work()
 
 
 def main() -> None:
-    address, client = sys.argv[1:]
-    perform({"writer": lambda gate: write(address, client, gate), "worker": lambda gate: work(address, client, gate)})
+    address, client, first_of_writer, first_of_worker = sys.argv[1:]
+    firsts = int(first_of_writer), int(first_of_worker)
+    perform(
+        {
+            "writer": lambda gate: write(address, client, firsts[0], gate),
+            "worker": lambda gate: work(address, client, firsts[1], gate),
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Our own client for the load: ``python -m tests.faults.programs.oncelog_client HOST:PORT,… NAME``.
+"""Our own client for the load: ``python -m tests.faults.programs.oncelog_client HOST:PORT,… NAME FIRST FIRST``.
 
 Each role has an event loop of its own, in its thread, as the roles of the other clients have.
 """
@@ -55,7 +55,8 @@ async def _insist(call: Callable[[], Awaitable[None]]) -> None:
 class Transactions:
     """The transactions of one role, through as many producers as it takes."""
 
-    def __init__(self, role: Role, address: str, transactional_id: str) -> None:
+    def __init__(self, role: Role, address: str, transactional_id: str, first: int) -> None:
+        """``first`` is the number of the first transaction."""
         self._role: Role = role
         self._config = ProducerConfig(
             bootstrap=address,
@@ -65,7 +66,7 @@ class Transactions:
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
             delivery_timeout_ms=int(DELIVERY_SECONDS * 1000),
         )
-        self._numbers = count(1)
+        self._numbers = count(first)
         self._producer: Producer | None = None
 
     async def producer(self) -> Producer:
@@ -144,8 +145,8 @@ async def _send(producer: Producer, topic: str, records: Sequence[tuple[int, str
         await future
 
 
-async def _write(address: str, client: str, gate: Gate) -> None:
-    transactions = Transactions("writer", address, names.writer_id(client))
+async def _write(address: str, client: str, first: int, gate: Gate) -> None:
+    transactions = Transactions("writer", address, names.writer_id(client), first)
     await transactions.producer()
 
     async def body(producer: Producer, number: int) -> None:
@@ -167,9 +168,9 @@ async def _write(address: str, client: str, gate: Gate) -> None:
 class Worker:
     """Consumes, transforms and produces."""
 
-    def __init__(self, address: str, client: str) -> None:
+    def __init__(self, address: str, client: str, first: int) -> None:
         self._client = client
-        self._transactions = Transactions("worker", address, names.worker_id(client))
+        self._transactions = Transactions("worker", address, names.worker_id(client), first)
         self._consumer = Consumer(
             ConsumerConfig(
                 bootstrap=address,
@@ -242,8 +243,8 @@ class Worker:
                 say("worker", "trouble", detail=f"rewind: {error!r}")
 
 
-async def _work(address: str, client: str, gate: Gate) -> None:
-    worker = Worker(address, client)
+async def _work(address: str, client: str, first: int, gate: Gate) -> None:
+    worker = Worker(address, client, first)
     await worker.start()
     while True:
         await asyncio.to_thread(gate.pass_through)
@@ -251,11 +252,12 @@ async def _work(address: str, client: str, gate: Gate) -> None:
 
 
 def main() -> None:
-    address, client = sys.argv[1:]
+    address, client, first_of_writer, first_of_worker = sys.argv[1:]
+    firsts = int(first_of_writer), int(first_of_worker)
     perform(
         {
-            "writer": lambda gate: asyncio.run(_write(address, client, gate)),
-            "worker": lambda gate: asyncio.run(_work(address, client, gate)),
+            "writer": lambda gate: asyncio.run(_write(address, client, firsts[0], gate)),
+            "worker": lambda gate: asyncio.run(_work(address, client, firsts[1], gate)),
         }
     )
 

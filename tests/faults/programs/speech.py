@@ -3,6 +3,9 @@
 A client has two roles, a *writer* and a *worker*, each with a thread of its own. Orders come on standard input,
 ``writer run``, ``writer pause``, ``worker run``, ``worker pause``; its end ends the process. Both begin paused.
 
+A program is started with bootstrap servers, the client's name, and the numbers of the writer's and of the worker's
+first transaction: a successor goes on counting.
+
 What happens goes to standard output, a JSON object a line: ``{"role", "event", "number", "count", "detail"}``.
 
 - ``begin``: transaction ``number`` of this role, of ``count`` records, is about to be begun. Nothing is sent before.

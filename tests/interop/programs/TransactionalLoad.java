@@ -37,13 +37,18 @@ public final class TransactionalLoad {
     private final Gate writerGate = new Gate("writer");
     private final Gate workerGate = new Gate("worker");
 
-    private TransactionalLoad(String address, String client) {
-        this.address = address;
-        this.client = client;
+    private final long firstOfWriter;
+    private final long firstOfWorker;
+
+    private TransactionalLoad(String[] words) {
+        address = words[0];
+        client = words[1];
+        firstOfWriter = Long.parseLong(words[2]);
+        firstOfWorker = Long.parseLong(words[3]);
     }
 
     public static void main(String[] words) throws Exception {
-        TransactionalLoad load = new TransactionalLoad(words[0], words[1]);
+        TransactionalLoad load = new TransactionalLoad(words);
         load.start("writer", load::write);
         load.start("worker", load::work);
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
@@ -139,8 +144,9 @@ public final class TransactionalLoad {
         private long number;
         private KafkaProducer<String, String> producer;
 
-        Transactions(String role, String transactionalId) {
+        Transactions(String role, String transactionalId, long first) {
             this.role = role;
+            this.number = first - 1;
             this.transactionalId = transactionalId;
             this.producer = newProducer();
         }
@@ -241,7 +247,7 @@ public final class TransactionalLoad {
     }
 
     private void write() throws Exception {
-        Transactions transactions = new Transactions("writer", "writer-" + client);
+        Transactions transactions = new Transactions("writer", "writer-" + client, firstOfWriter);
         for (long turn = 1; ; turn++) {
             writerGate.passThrough();
             try {
@@ -283,7 +289,7 @@ public final class TransactionalLoad {
     }
 
     private void work() throws Exception {
-        Transactions transactions = new Transactions("worker", "worker-" + client);
+        Transactions transactions = new Transactions("worker", "worker-" + client, firstOfWorker);
         try (KafkaConsumer<String, String> consumer = consumer()) {
             consumer.subscribe(List.of(INPUTS));
             while (true) {
