@@ -52,11 +52,16 @@ def varints(*columns: Numbers | int, zeros_after_first: int = 0) -> "pa.Array":
 
 
 def _put(data: Numbers, at: Numbers, zigzagged: Numbers, sizes: Numbers) -> None:
-    longest = int(sizes.max()) if len(sizes) else 0
-    if longest == 1:
-        data[at] = zigzagged
+    if not len(sizes):
         return
+    shortest, longest = int(sizes.min()), int(sizes.max())
     for group in range(longest):
-        rows = np.flatnonzero(sizes > group)
-        continues = (sizes[rows] > group + 1).astype(np.uint8) << _GROUP
-        data[at[rows] + group] = (zigzagged[rows] >> _GROUP * group & 0x7F).astype(np.uint8) | continues
+        bits = zigzagged >> _GROUP * group & 0x7F
+        if group + 1 < shortest:
+            data[at + group] = bits | 0x80
+        elif shortest == longest:
+            data[at + group] = bits
+        else:
+            rows = np.flatnonzero(sizes > group)
+            continues = (sizes[rows] > group + 1) << _GROUP
+            data[at[rows] + group] = bits[rows] | continues
