@@ -7,6 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import pytest
+
+from broker.storage.partition_log import PartitionLog
 from coordinator.metadata_store.znodes import PartitionState
 from coordinator.runtime import partition_for
 from coordinator.transaction.state import TransactionMetadata, TransactionState
@@ -22,9 +25,8 @@ from protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.cluster_stories import create, simulate, state_of
 from tests.simulation.patient_client import produce_errors
-from tests.simulation.simulated_broker import SMALL
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
-from tests.simulation.wire_client import WireClient
+from tests.simulation.wire_client import NoAnswer, WireClient
 
 REPLICATED: Final[Mapping[str, str]] = {
     "transaction.state.log.min.isr": "2",
@@ -32,7 +34,9 @@ REPLICATED: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "3",
 }
 LOG: Final = "__transaction_state"
+OFFSETS: Final = "__consumer_offsets"
 T0: Final = TopicPartition("t", 0)
+LOG_0: Final = TopicPartition(LOG, 0)
 PATIENCE_SECONDS: Final = 60.0
 OFFSET_COMMIT_VERSION: Final = 7
 
@@ -47,6 +51,39 @@ async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS
     return loop.time() - began
 
 
+async def create_log(cluster: SimulatedCluster, *replicas: tuple[int, ...]) -> None:
+    """The transaction log with one partition, whose replicas are where a story needs them."""
+    await create(cluster, LOG, *replicas)
+    await asyncio.sleep(0.3)
+
+
+def pause(cluster: SimulatedCluster, broker_id: int) -> None:
+    process = cluster[broker_id].process
+    assert process is not None
+    process.pause()
+
+
+def resume(cluster: SimulatedCluster, broker_id: int) -> None:
+    process = cluster[broker_id].process
+    assert process is not None
+    process.resume()
+
+
+def replica_log(broker: ClusterBroker, partition: TopicPartition) -> PartitionLog:
+    found = broker.running.replica_manager.partition(partition)
+    assert found is not None
+    assert found.log is not None
+    return found.log
+
+
+def end_of(broker: ClusterBroker, partition: TopicPartition) -> int:
+    return replica_log(broker, partition).log_end_offset
+
+
+def watermark(broker: ClusterBroker, partition: TopicPartition) -> int:
+    return replica_log(broker, partition).high_watermark
+
+
 async def make_log(cluster: SimulatedCluster) -> None:
     """Create the transaction log, by asking for a coordinator as clients do."""
     client = await cluster[1].client()
@@ -56,8 +93,15 @@ async def make_log(cluster: SimulatedCluster) -> None:
     await asyncio.sleep(0.5)
 
 
-def log_partition(transactional_id: str) -> TopicPartition:
-    return TopicPartition(LOG, partition_for(transactional_id, int(REPLICATED["transaction.state.log.num.partitions"])))
+def partition_of(cluster: SimulatedCluster, topic: str, key: str) -> TopicPartition:
+    """Where an internal topic has a transactional id or a group."""
+    count = cluster.alive[0].running.metadata.partition_count(topic)
+    assert count is not None
+    return TopicPartition(topic, partition_for(key, count))
+
+
+def log_partition(cluster: SimulatedCluster, transactional_id: str) -> TopicPartition:
+    return partition_of(cluster, LOG, transactional_id)
 
 
 def id_led_by(cluster: SimulatedCluster, broker_id: int) -> str:
@@ -67,7 +111,7 @@ def id_led_by(cluster: SimulatedCluster, broker_id: int) -> str:
 
 
 def coordinator_of(cluster: SimulatedCluster, transactional_id: str) -> ClusterBroker:
-    return cluster[state_of(cluster, *log_partition(transactional_id)).leader]
+    return cluster[state_of(cluster, *log_partition(cluster, transactional_id)).leader]
 
 
 def described(broker: ClusterBroker, transactional_id: str) -> TransactionMetadata | ErrorCode:
@@ -106,7 +150,8 @@ class Producer:
     async def init(self, *, timeout_ms: int = 60_000) -> ErrorCode:
         request = requests.init_producer_id(self.transactional_id, timeout_ms=timeout_ms)
         answer = await self.ask_coordinator(request, requests.INIT_PRODUCER_ID_VERSION)
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        if answer.error_code == ErrorCode.NONE:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return ErrorCode(answer.error_code)
 
     async def add(self, *partitions: TopicPartition) -> set[ErrorCode]:
@@ -135,6 +180,16 @@ class Producer:
         request = requests.end_txn(self.transactional_id, self.producer_id, self.epoch, commit=commit)
         answer = await self.ask_coordinator(request, requests.END_TXN_VERSION)
         return ErrorCode(answer.error_code)
+
+    async def commit_offset(self, group_coordinator: ClusterBroker, group: str, offset: int) -> ErrorCode:
+        """In the transaction."""
+        add = requests.add_offsets(self.transactional_id, self.producer_id, self.epoch, group)
+        added = await self.ask_coordinator(add, requests.ADD_OFFSETS_VERSION)
+        assert added.error_code == ErrorCode.NONE
+        commit = requests.txn_offset_commit(self.transactional_id, self.producer_id, self.epoch, group, {T0: offset})
+        answer = await self.ask(group_coordinator, commit, requests.TXN_OFFSET_COMMIT_VERSION)
+        (error,) = requests.committed_partitions(answer).values()
+        return error
 
 
 async def producer_at(cluster: SimulatedCluster, broker_id: int, **settings: int) -> Producer:
@@ -170,8 +225,7 @@ class TestMarkers:
             assert await producer.end() is ErrorCode.NONE  # Now there is a connection.
             await until(lambda: state_at(cluster, producer.transactional_id) is TransactionState.COMPLETE_COMMIT)
             await producer.write(T0)
-            assert cluster[3].process is not None
-            cluster[3].process.pause()
+            pause(cluster, 3)
             assert await producer.end() is ErrorCode.NONE
             assert state_at(cluster, producer.transactional_id) is TransactionState.PREPARE_COMMIT
             complete = TransactionState.COMPLETE_COMMIT
@@ -199,6 +253,108 @@ class TestMarkers:
         play(story, request_timeout_ms="4000", min_insync_replicas="1")
 
 
+class TestElections:
+    """The coordinator is another one than before."""
+
+    def test_it_says_that_it_loads_until_what_it_read_is_replicated_and_then_ends_what_was_decided(self) -> None:
+        """B83: the decision to commit is in its log, and nobody can know yet whether it will stay there."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create_log(cluster, (2, 1, 3))
+            await create(cluster, "t", (1, 3))
+            producer = Producer(cluster, "id")
+            assert await producer.init() is ErrorCode.NONE
+            await producer.write(T0)
+            pause(cluster, 3)
+            ending = asyncio.ensure_future(producer.end())  # noqa: TID251
+            await until(lambda: end_of(cluster[1], LOG_0) == end_of(cluster[2], LOG_0) > watermark(cluster[2], LOG_0))
+            cluster[2].kill()
+            with pytest.raises(NoAnswer):
+                await ending
+            await until(lambda: state_of(cluster, *LOG_0).leader == 1)
+            await asyncio.sleep(0.1)
+            assert await producer.init() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert state_at(cluster, "id") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            resume(cluster, 3)
+            complete = TransactionState.COMPLETE_COMMIT
+            assert await until(lambda: state_at(cluster, "id") is complete) < 1.0
+            assert stable_end(cluster) == (2, 2)
+            assert await producer.end() is ErrorCode.NONE  # The same answer as it would have had.
+
+        play(story)
+
+    def test_a_zombie_ends_no_transaction_of_its_successor(self) -> None:
+        """B16, B31: its marker comes late, into a transaction that the same producer has begun since."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create_log(cluster, (2, 1, 4))
+            await create(cluster, "t", (3, 1))
+            producer = Producer(cluster, "id")
+            assert await producer.init() is ErrorCode.NONE
+            await producer.write(T0)
+            cluster.loop.network.sever("broker 2", "broker 3")
+            assert await producer.end() is ErrorCode.NONE
+            assert state_at(cluster, "id") is TransactionState.PREPARE_COMMIT
+            await asyncio.sleep(0.1)
+            pause(cluster, 2)  # Its marker is on the way.
+            await until(lambda: state_at(cluster, "id") is TransactionState.COMPLETE_COMMIT)
+            assert (state_of(cluster, *LOG_0).leader, stable_end(cluster)) == (1, (2, 2))
+            await producer.write(T0)
+            cluster.loop.network.heal()
+            resume(cluster, 2)
+            await asyncio.sleep(10)
+            assert stable_end(cluster) == (2, 3), "the zombie has ended the transaction"
+            assert await producer.end(commit=False) is ErrorCode.NONE
+            await until(lambda: stable_end(cluster) == (4, 4))
+            assert described(cluster[2], "id") is ErrorCode.NOT_COORDINATOR
+
+        play(story, brokers=4)
+
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_offsets_in_a_transaction_wait_for_its_end_at_the_next_group_coordinator(self, commit: bool) -> None:
+        """B17, B71"""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create_log(cluster, (2, 1, 3))
+            await create(cluster, "t", (1,))
+            await create(cluster, OFFSETS, (3, 2, 1))
+            await asyncio.sleep(0.3)
+            group, producer = "group", Producer(cluster, "id")
+            assert await producer.init() is ErrorCode.NONE
+            assert await producer.commit_offset(cluster[3], group, 7) is ErrorCode.NONE
+            cluster[3].kill()
+            await until(lambda: group_partition(cluster, group).leader not in (3, -1))
+            client = await cluster[group_partition(cluster, group).leader].client()
+
+            async def fetch() -> ErrorCode:
+                error, _ = await fetch_offset(client, group, require_stable=True)
+                return error
+
+            assert await until_other(fetch, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+            assert await fetch_offset(client, group) == (ErrorCode.NONE, -1)
+            assert await producer.end(commit=commit) is ErrorCode.NONE
+            assert await until_other(fetch, ErrorCode.UNSTABLE_OFFSET_COMMIT) is ErrorCode.NONE
+            assert await fetch_offset(client, group) == (ErrorCode.NONE, 7 if commit else -1)
+
+        play(story)
+
+    def test_one_that_nobody_ends_is_aborted_by_the_next_coordinator_when_its_time_is_over(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create_log(cluster, (2, 1, 3))
+            await create(cluster, "t", (1, 3))
+            producer = Producer(cluster, "id")
+            assert await producer.init(timeout_ms=5_000) is ErrorCode.NONE
+            await producer.write(T0)
+            cluster[2].kill()
+            await until(lambda: state_at(cluster, "id") is TransactionState.ONGOING)
+            assert await until(lambda: state_at(cluster, "id") is TransactionState.COMPLETE_ABORT) < 8.0
+            assert stable_end(cluster) == (2, 2)
+            fenced = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+            assert await producer.add(T0) <= fenced
+
+        play(story)
+
+
 class TestShortages:
     """A coordinator whose followers are away. What is in its log may become durable yet, so nothing is taken back."""
 
@@ -208,8 +364,7 @@ class TestShortages:
         async def story(cluster: SimulatedCluster) -> None:
             producer = await producer_at(cluster, 1)
             await create(cluster, "t", (1,))
-            assert cluster[2].process is not None
-            cluster[2].process.pause()
+            pause(cluster, 2)
             began = cluster.loop.time()
             assert await producer.add(T0) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
             assert cluster.loop.time() - began < 3.1
@@ -218,8 +373,8 @@ class TestShortages:
                 answers |= await producer.add(T0)
                 await asyncio.sleep(0.1)
             assert answers == {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS}
-            assert len(state_of(cluster, *log_partition(producer.transactional_id)).isr) == 1
-            cluster[2].process.resume()
+            assert len(state_of(cluster, *log_partition(cluster, producer.transactional_id)).isr) == 1
+            resume(cluster, 2)
             ongoing = TransactionState.ONGOING
             await until(lambda: state_at(cluster, producer.transactional_id) is ongoing)
             assert await producer.add(T0) == {ErrorCode.NONE}
@@ -235,7 +390,7 @@ class TestShortages:
             producer = await producer_at(cluster, 1)
             await create(cluster, "t", (1,))
             cluster[2].kill()
-            log = log_partition(producer.transactional_id)
+            log = log_partition(cluster, producer.transactional_id)
             await until(lambda: state_of(cluster, *log).isr == (1,))
             for _ in range(3):
                 assert await producer.add(T0) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -281,20 +436,16 @@ class TestShortages:
             group = group_led_by(cluster, 1)
             client = await cluster[1].client()
             assert await commit_offset(client, group, 1) is ErrorCode.NONE
-            assert cluster[2].process is not None
-            cluster[2].process.pause()
+            pause(cluster, 2)
             assert await commit_offset(client, group, 2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
             error, _ = await fetch_offset(client, group)
             assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            cluster[2].process.resume()
+            resume(cluster, 2)
             await until(lambda: len(group_partition(cluster, group).isr) == 2)
             await asyncio.sleep(1)
             assert await fetch_offset(client, group) == (ErrorCode.NONE, 2)
 
         play(story, brokers=2, offsets_topic_replication_factor="2")
-
-
-OFFSETS: Final = "__consumer_offsets"
 
 
 async def make_offsets(cluster: SimulatedCluster) -> None:
@@ -305,7 +456,7 @@ async def make_offsets(cluster: SimulatedCluster) -> None:
 
 
 def group_partition(cluster: SimulatedCluster, group: str) -> PartitionState:
-    return state_of(cluster, OFFSETS, partition_for(group, int(SMALL["offsets.topic.num.partitions"])))
+    return state_of(cluster, *partition_of(cluster, OFFSETS, group))
 
 
 def group_led_by(cluster: SimulatedCluster, broker_id: int) -> str:
@@ -321,9 +472,19 @@ async def commit_offset(client: WireClient, group: str, offset: int) -> ErrorCod
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
-async def fetch_offset(client: WireClient, group: str) -> tuple[ErrorCode, int]:
-    answer = await client.call(requests.offset_fetch(group, T0, require_stable=False), requests.OFFSET_FETCH_VERSION)
-    return requests.fetched_position(answer)
+async def fetch_offset(client: WireClient, group: str, *, require_stable: bool = False) -> tuple[ErrorCode, int]:
+    request = requests.offset_fetch(group, T0, require_stable=require_stable)
+    return requests.fetched_position(await client.call(request, requests.OFFSET_FETCH_VERSION))
+
+
+async def until_other(attempt: Callable[[], Awaitable[ErrorCode]], passing: ErrorCode) -> ErrorCode:
+    """Repeat as long as it ends in the same way."""
+    for _ in range(1_000):
+        error = await attempt()
+        if error is not passing:
+            return error
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"always {passing.name}")
 
 
 async def until_done(attempt: Callable[[], Awaitable[ErrorCode]]) -> None:
