@@ -292,20 +292,23 @@ class TestElections:
             producer = Producer(cluster, "id")
             assert await producer.init() is ErrorCode.NONE
             await producer.write(T0)
+            assert await producer.end() is ErrorCode.NONE  # Now there is a connection.
+            await until(lambda: state_at(cluster, "id") is TransactionState.COMPLETE_COMMIT)
+            await producer.write(T0)
             cluster.loop.network.sever("broker 2", "broker 3")
             assert await producer.end() is ErrorCode.NONE
             assert state_at(cluster, "id") is TransactionState.PREPARE_COMMIT
             await asyncio.sleep(0.1)
             pause(cluster, 2)  # Its marker is on the way.
             await until(lambda: state_at(cluster, "id") is TransactionState.COMPLETE_COMMIT)
-            assert (state_of(cluster, *LOG_0).leader, stable_end(cluster)) == (1, (2, 2))
+            assert (state_of(cluster, *LOG_0).leader, stable_end(cluster)) == (1, (4, 4))
             await producer.write(T0)
             cluster.loop.network.heal()
             resume(cluster, 2)
             await asyncio.sleep(10)
-            assert stable_end(cluster) == (2, 3), "the zombie has ended the transaction"
+            assert stable_end(cluster) == (4, 5), "the zombie has ended the transaction"
             assert await producer.end(commit=False) is ErrorCode.NONE
-            await until(lambda: stable_end(cluster) == (4, 4))
+            await until(lambda: stable_end(cluster) == (6, 6))
             assert described(cluster[2], "id") is ErrorCode.NOT_COORDINATOR
 
         play(story, brokers=4)
