@@ -183,9 +183,11 @@ class FetchReader:
         else:
             upper_offset = log.log_end_offset
         if offset >= upper_offset:
-            if self._is_for_follower:
+            if self._is_for_follower and not position.knows(reply):
+                # It stays dirty, as this fetch may be overtaken before it is answered.
                 attempt.has_news |= reply.high_watermark != position.sent_high_watermark
-            context.session.quiet(position)
+            else:
+                context.session.quiet(position)
             return 0
         if self._is_for_follower:
             position.throttled = self._replicas.must_wait(partition, params.replica_id)

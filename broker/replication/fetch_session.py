@@ -150,13 +150,16 @@ class FetchPosition:
             self.watched.remove_watcher(self)
             self.watched = None
 
+    def knows(self, reply: PartitionData) -> bool:
+        """Whether the client was told of these watermarks before."""
+        return reply.high_watermark == self.sent_high_watermark and reply.log_start_offset == self.sent_log_start_offset
+
     def must_tell(self, reply: PartitionData) -> bool:
         """Whether an incremental answer carries this reply; remembers what the client then knows."""
         told = (
             bool(reply.records)
             or reply.error_code != ErrorCode.NONE
-            or reply.high_watermark != self.sent_high_watermark
-            or reply.log_start_offset != self.sent_log_start_offset
+            or not self.knows(reply)
             or reply.diverging_epoch is not None
         )
         self.remember(reply)

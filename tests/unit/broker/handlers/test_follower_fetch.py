@@ -202,6 +202,18 @@ async def test_a_follower_hears_soon_what_is_replicated() -> None:
 
 
 @in_virtual_time
+async def test_a_follower_whose_fetch_is_overtaken_hears_of_it_nevertheless() -> None:
+    """B55: else it would not know what is replicated until somebody writes, and consumers who read there neither."""
+    broker = leader(2)
+    broker.append(batch(b"a"))
+    session_id = new_session(broker, (0, 0), (1, 0))
+    overtaken = broker.call(handle_fetch, fetch((0, 1), session=(session_id, 1), max_wait_ms=500), 17)
+    answer = broker.call(handle_fetch, fetch((1, 0), session=(session_id, 2), max_wait_ms=500), 17)
+    assert (await overtaken).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert replies(await answer)[0].high_watermark == 1
+
+
+@in_virtual_time
 async def test_of_a_request_all_partitions_are_noted_whatever_it_has_room_for() -> None:
     broker = leader(3)
     for index in range(3):
