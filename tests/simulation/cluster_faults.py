@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.storage.partition_log import PartitionLog
 from coordinator.controller.leader_elections import ElectionType
+from coordinator.controller.topic_plan import NewTopic
 from coordinator.metadata_store.store import StoreUnavailable
 from protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import assignments
@@ -21,6 +22,7 @@ from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, S
 
 BROKERS: Final = (1, 2, 3)
 _AT_THE_SAME_TIME: Final = 0.3
+_MORE_TOPICS: Final = ("x", "y")
 
 
 class Fault(Enum):
@@ -28,6 +30,8 @@ class Fault(Enum):
 
     KILL = auto()
     POWER_LOSS = auto()
+    DISK = auto()
+    """A log that cannot be written: the broker stops, and is started again with another disk cable."""
     RESTART = auto()
     """In an orderly way."""
     PAUSE = auto()
@@ -39,6 +43,9 @@ class Fault(Enum):
     SUSPECT = auto()
     ELECT = auto()
     REASSIGN = auto()
+    CREATE = auto()
+    DELETE = auto()
+    """A topic, which nobody uses."""
     HEAL = auto()
 
 
@@ -54,6 +61,7 @@ class ClusterFaults:
         self._deeds: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.KILL: self._to_somebody(self._kill),
             Fault.POWER_LOSS: self._to_somebody(self._lose_power),
+            Fault.DISK: self._to_somebody(self._fail_disk),
             Fault.RESTART: self._to_somebody(self._restart),
             Fault.PAUSE: self._to_somebody(self._pause),
             Fault.ISOLATE: self._isolate,
@@ -63,6 +71,8 @@ class ClusterFaults:
             Fault.SUSPECT: self._to_somebody(self._suspect),
             Fault.ELECT: self._to_somebody(self._elect),
             Fault.REASSIGN: self._to_somebody(self._reassign),
+            Fault.CREATE: self._to_somebody(self._create_topic),
+            Fault.DELETE: self._to_somebody(self._delete_topic),
             Fault.HEAL: self._heal_network,
         }
 
@@ -139,12 +149,18 @@ class ClusterFaults:
                 broker.disk.crash("process", self._rng)
                 broker.process = None
 
+    async def _fail_disk(self, broker: ClusterBroker) -> None:
+        if broker.broker is not None:
+            broker.disk.fail(self._rng.choice(["append", "sync"]), self._rng.choice([".log", "index", ""]))
+            await asyncio.sleep(self._rng.choice([0.1, 1.0]))
+            await self._restart(broker)
+
     async def _restart(self, broker: ClusterBroker) -> None:
         if broker.broker is not None:
             try:
                 async with asyncio.timeout(3 * SESSION_SECONDS):
                     await broker.stop()
-            except TimeoutError:
+            except (TimeoutError, OSError):  # A disk that fails may do so now.
                 broker.kill()
         await self._start(broker)
 
@@ -184,6 +200,16 @@ class ClusterFaults:
         partition = self._rng.choice(sorted(assignments(self._cluster)))
         target = self._rng.choice([None, self._rng.sample(BROKERS, 2), self._rng.sample(BROKERS, 3)])
         await broker.running.controller.alter_reassignments({partition: target})
+
+    async def _create_topic(self, broker: ClusterBroker) -> None:
+        if broker.broker is not None and broker.process is not None:
+            topic = NewTopic(name=self._rng.choice(_MORE_TOPICS), partition_count=2, replication_factor=2)
+            broker.process.run(broker.running.controller.create_topics([topic]))
+
+    async def _delete_topic(self, broker: ClusterBroker) -> None:
+        if broker.broker is not None and broker.process is not None:
+            name = self._rng.choice(_MORE_TOPICS)
+            broker.process.run(broker.running.controller.delete_topics([name], timeout_seconds=1.0))
 
     # What happens to all of them
 

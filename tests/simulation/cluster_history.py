@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from broker.storage.partition_log import PartitionLog
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
+from coordinator.metadata_store import paths
 from protocol.records.record_batch import iter_batches, iter_records
 from protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_faults import ClusterFaults
@@ -78,6 +79,11 @@ def _check_whole(cluster: SimulatedCluster) -> None:
     for partition, replicas in assignments(cluster).items():
         state = state_of(cluster, *partition)
         assert set(state.isr) == set(replicas), (partition, state, replicas)
+    assert not cluster.ensemble.tree.children(paths.DELETE_TOPICS), "a topic is not deleted"
+    for broker in cluster.alive:
+        held = {log.topic_partition for log in broker.running.log_manager}
+        due = {p for p, replicas in assignments(cluster).items() if broker.broker_id in replicas}
+        assert held == due, f"broker {broker.broker_id} holds {held - due}, and not {due - held}"
 
 
 def _check_replicas(cluster: SimulatedCluster, partition: TopicPartition) -> None:
