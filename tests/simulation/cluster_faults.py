@@ -57,7 +57,7 @@ class ClusterFaults:
         self._rng = rng
         self._busy: set[int] = set()
         """The brokers that something is being done to, so that nothing else is."""
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._begun: list[asyncio.Future[None]] = []
         self._deeds: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.KILL: self._to_somebody(self._kill),
             Fault.POWER_LOSS: self._to_somebody(self._lose_power),
@@ -90,13 +90,11 @@ class ClusterFaults:
             await asyncio.sleep(self._rng.choice([0.0, 0.05, 0.5, 3.0]) * self._rng.random())
 
     def _begin(self, deed: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(deed)  # noqa: TID251
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._begun.append(asyncio.ensure_future(deed))  # noqa: TID251
 
     async def heal(self) -> None:
         """Everything works again, and everybody is there."""
-        await asyncio.gather(*self._under_way)
+        await asyncio.gather(*self._begun)
         self._cluster.loop.network.heal()
         self._cluster.ensemble.is_up = True
         for broker in self._cluster.brokers.values():

@@ -75,6 +75,9 @@ async def _until_whole(cluster: SimulatedCluster) -> None:
 
 
 def _check_whole(cluster: SimulatedCluster) -> None:
+    for broker in cluster.alive:
+        failure = broker.running.failure
+        assert not failure.done(), f"broker {broker.broker_id} cannot go on: {failure.result()}"
     assert_agreement(cluster)
     for partition, replicas in assignments(cluster).items():
         state = state_of(cluster, *partition)
