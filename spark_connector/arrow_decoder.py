@@ -17,7 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from clients.consumer.aborted_ranges import AbortedRanges
+from protocol.records.compression import Compression
 from protocol.records.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
     BatchHeader,
     CorruptRecord,
     crc_is_valid,
@@ -71,7 +74,7 @@ class ArrowDecoder:
 
     def decode(self, fetched: FetchedBatches) -> Iterator[Any]:
         """Record batches of Arrow with the records of the range, in order. Raises ``RangeUnreadable``."""
-        pieces: list[bytes] = []
+        pieces: list[Buffer] = []
         headers: list[BatchHeader] = []
         size = 0
         start = max(fetched.start, self._range.start)
@@ -85,7 +88,7 @@ class ArrowDecoder:
         if pieces:
             yield from self._decode_piece(pieces, headers, start)
 
-    def _visible(self, fetched: FetchedBatches) -> Iterator[tuple[bytes, BatchHeader]]:
+    def _visible(self, fetched: FetchedBatches) -> Iterator[tuple[Buffer, BatchHeader]]:
         """The decompressed records of each batch that a consumer may see, if it is in the range."""
         aborted = AbortedRanges(fetched.aborted)
         for at, header in fetched.batches:
@@ -100,7 +103,10 @@ class ArrowDecoder:
             except CorruptRecord as error:
                 raise self._unreadable(header, error) from error
 
-    def _payload(self, buffer: Buffer, at: int, header: BatchHeader) -> bytes:
+    def _payload(self, buffer: Buffer, at: int, header: BatchHeader) -> Buffer:
+        """Where nothing is compressed, what is in the answer; it is copied once, when the piece is put together."""
+        if header.attributes & COMPRESSION_MASK == Compression.NONE:
+            return memoryview(buffer)[at + HEADER_SIZE : at + header.size]
         return records_payload(buffer, at, header, max_decompressed_bytes=_MAX_BATCH_BYTES)
 
     def _may_have(self, header: BatchHeader) -> bool:
@@ -109,7 +115,7 @@ class ArrowDecoder:
     def _unreadable(self, header: BatchHeader, error: Exception) -> RangeUnreadable:
         return RangeUnreadable(f"{self._range}: the batch at offset {header.base_offset} cannot be read: {error}")
 
-    def _decode_piece(self, payloads: list[bytes], headers: list[BatchHeader], start: int) -> Iterator[Any]:
+    def _decode_piece(self, payloads: list[Buffer], headers: list[BatchHeader], start: int) -> Iterator[Any]:
         try:
             joined, records = locate_records(payloads, headers)
             within = self._within(records.offset, start)
@@ -163,6 +169,8 @@ class ArrowDecoder:
         if not count:
             return pa.array([], pa.binary())
         is_null = length < 0
+        if is_null.all():
+            return pa.nulls(count, pa.binary())
         edges = np.empty(2 * count, np.int32)
         edges[0::2] = at
         edges[1::2] = at + np.maximum(length, 0)
@@ -200,7 +208,7 @@ def _as_strings(names: Array) -> Array:
         return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
 
 
-def _first_broken(payloads: Sequence[bytes], headers: Sequence[BatchHeader]) -> BatchHeader:
+def _first_broken(payloads: Sequence[Buffer], headers: Sequence[BatchHeader]) -> BatchHeader:
     """Which of the batches of a piece cannot be read: the first one alone that cannot."""
     for payload, header in zip(payloads, headers, strict=True):
         try:

@@ -8,7 +8,7 @@ What a batch says is doubted as ``protocol.records.record_batch.iter_records`` d
 contradict each other or the header are ``CorruptRecord``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.records.record_batch import BatchHeader, CorruptRecord
-from protocol.records.varint import decode_varint
+from protocol.records.varint import Buffer, decode_varint
 from spark_connector.varint_decoding import Bytes, Integers, decode_varints
 
 _SHORTEST_RUN: Final = 32
@@ -45,9 +45,9 @@ class RecordColumns:
     """Whether any record has."""
 
 
-def locate_records(payloads: Sequence[bytes], headers: Sequence[BatchHeader]) -> tuple[bytes, RecordColumns]:
+def locate_records(payloads: Sequence[Buffer], headers: Sequence[BatchHeader]) -> tuple[bytes, RecordColumns]:
     """The records of some batches, decompressed, and the columns of them all. ``CorruptRecord`` if they are broken."""
-    joined = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+    joined = b"".join(payloads)
     try:
         ends = _ends(joined, payloads, headers)
         return joined, _columns(np.frombuffer(joined, np.uint8), ends, headers)
@@ -55,30 +55,31 @@ def locate_records(payloads: Sequence[bytes], headers: Sequence[BatchHeader]) ->
         raise CorruptRecord(f"in a batch from offset {headers[0].base_offset} on: {error}") from error
 
 
-def _ends(joined: bytes, payloads: Sequence[bytes], headers: Sequence[BatchHeader]) -> list[int]:
+def _ends(joined: bytes, payloads: Sequence[Buffer], headers: Sequence[BatchHeader]) -> Integers:
     """Where each record ends."""
-    ends: list[int] = []
+    ends: list[Integers] = []
     at = 0
     for payload, header in zip(payloads, headers, strict=True):
         end = at + len(payload)
         if header.records_count < 0:
             raise ValueError(f"a records count of {header.records_count}")
-        _walk(joined, at, end, header.records_count, ends)
+        ends += _walk(joined, at, end, header.records_count)
         at = end
-    return ends
+    return np.concatenate(ends)
 
 
-def _walk(joined: bytes, at: int, end: int, count: int, ends: list[int]) -> None:
-    """Add the ends of ``count`` records, which fill what is between ``at`` and ``end``."""
-    append = ends.append
-    lowest_bits = 0
+def _walk(joined: bytes, at: int, end: int, count: int) -> Iterator[Integers]:
+    """The ends of ``count`` records, which fill what is between ``at`` and ``end``."""
     while count >= _SHORTEST_RUN:
         run, size = _equal_records(joined, at, end, count)
         if run < _SHORTEST_RUN:
             break
-        ends.extend(range(at + size, at + run * size + 1, size))
+        yield np.arange(at + size, at + run * size + 1, size)
         at += run * size
         count -= run
+    one_by_one: list[int] = []
+    append = one_by_one.append
+    lowest_bits = 0
     for _ in range(count):
         byte = joined[at]
         lowest_bits |= byte
@@ -92,6 +93,7 @@ def _walk(joined: bytes, at: int, end: int, count: int, ends: list[int]) -> None
         append(at)
     if at != end or lowest_bits & 1:
         raise ValueError(f"records that end {end - at} bytes before their batch does, or a negative length")
+    yield np.fromiter(one_by_one, np.int64, len(one_by_one))
 
 
 def _equal_records(joined: bytes, at: int, end: int, count: int) -> tuple[int, int]:
@@ -110,8 +112,7 @@ def _equal_records(joined: bytes, at: int, end: int, count: int) -> tuple[int, i
     return run, size
 
 
-def _columns(data: Bytes, ends: list[int], headers: Sequence[BatchHeader]) -> RecordColumns:
-    end = np.fromiter(ends, np.int64, len(ends))
+def _columns(data: Bytes, end: Integers, headers: Sequence[BatchHeader]) -> RecordColumns:
     start = np.empty_like(end)
     start[:1] = 0
     start[1:] = end[:-1]
