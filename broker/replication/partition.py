@@ -261,8 +261,10 @@ class Partition:
 
         Then one of them may lead by now, and this broker not know of it yet.
         """
+        if self._alone:
+            return False
         others = self.isr - {self._host.broker_id}
-        if self._alone or not others or self._led_log is None:
+        if not others or self._led_log is None:
             return False
         sessions = [position.session for position in self._follower_watchers]
         heard = {session.replica_id: session.attended_ms for session in sessions if session.attended_ms != NEVER}
