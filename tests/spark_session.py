@@ -49,16 +49,22 @@ def spark_session(
     jars = {"spark.jars": ",".join(map(str, sorted(SPARK_KAFKA.glob("*.jar"))))} if SPARK_KAFKA.is_dir() else {}
     for name, value in {**_SETTINGS, **jars, **(settings or {})}.items():
         builder = builder.config(name, value)
-    environment = {**ENVIRONMENT, **(QUICK_START if quick_start else {})}
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    try:
+    with _environment({**ENVIRONMENT, **(QUICK_START if quick_start else {})}):
         session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
-        try:
-            yield session
-        finally:
-            _end(session)
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        _end(session)
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Only while Spark starts, which hands it down to its workers: other processes are not meant."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
