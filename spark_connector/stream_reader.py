@@ -4,9 +4,10 @@ One instance lives in one process of the driver for a whole run of the query and
 second one is pickled to the executors for ``read``. So nothing is connected before it is asked for.
 """
 
+import asyncio
 import logging
 from collections.abc import Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -23,7 +24,7 @@ from spark_connector.process_client import process_client
 from spark_connector.range_reader import RangeReader
 from spark_connector.read_options import ReadOptions
 from spark_connector.reader import RangePartition, range_reader
-from spark_connector.stream_offset import Json, initial_json, nested, parse_offset
+from spark_connector.stream_offset import Json, StreamOffset, initial_json, nested, parse_offset
 from spark_connector.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+_TELL_SECONDS: Final = 5.0
+"""For a group that only watches."""
 
 
 class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -94,15 +98,18 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = parse_offset(end)
         if self._options.group_id is None or offset is None:
             return
-        client = process_client(self._options.client)
         try:
-            outcomes = client.run(client.admin.alter_group_offsets(self._options.group_id, offset.end))
-        except ClientError as error:
-            _log.warning("offsets were not committed to group %s: %s", self._options.group_id, error)
-            return
-        refused = {tp: outcome for tp, outcome in outcomes.items() if outcome is not None}
+            self._run_with(self._tell(self._options.group_id, offset))
+        except (ClientError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {_TELL_SECONDS:g} s"
+            _log.warning("offsets were not committed to group %s: %s", self._options.group_id, reason)
+
+    async def _tell(self, group_id: str, offset: StreamOffset) -> None:
+        async with asyncio.timeout(_TELL_SECONDS):  # The next batch waits for it.
+            outcomes = await process_client(self._options.client).admin.alter_group_offsets(group_id, offset.end)
+        refused = {str(tp): outcome for tp, outcome in outcomes.items() if outcome is not None}
         if refused:
-            _log.warning("offsets were not committed to group %s: %s", self._options.group_id, refused)
+            _log.warning("offsets were not committed to group %s: %s", group_id, refused)
 
     def stop(self) -> None:
         """Spark ends the process after this."""

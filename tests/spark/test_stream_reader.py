@@ -68,3 +68,18 @@ def test_trigger_once_takes_everything(other_end: OtherEnd) -> None:
     connected = pickle.loads(pickle.dumps(reading))
     (task,) = connected.partitions(reading.initialOffset(), first)
     assert sum(batch.num_rows for batch in connected.read(task)) == 10
+
+
+def test_a_group_is_told_and_one_that_cannot_be_told_stops_nothing(
+    other_end: OtherEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    other_end.create("told")
+    end = {"v": 1, "start": {"told": {"0": 0}}, "end": {"told": {"0": 9}}, "ids": {}}
+    reading = reader(other_end.address, groupId="watchers")
+    reading.commit(reading.initialOffset())
+    assert other_end.committed("watchers") == {}
+    reading.commit(end)
+    assert other_end.committed("watchers") == {("told", 0): 9}
+    assert not caplog.records
+    reader("localhost:1", groupId="watchers").commit(end)
+    assert "offsets were not committed to group watchers" in caplog.text
