@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 _SECONDS = 240
 _POLL_SECONDS = 0.1
@@ -32,12 +33,13 @@ def run_available(stream: DataFrame, directory: Path, table: Path) -> list[int]:
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = _SECONDS) -> None:
-    """Until something outside of this process has happened."""
+def wait_for(query: StreamingQuery, condition: Callable[[], bool], seconds: float = _SECONDS) -> None:
+    """Until a query has got somewhere."""
     pause = threading.Event()
     for _ in range(int(seconds / _POLL_SECONDS)):
         if condition():
             return
+        assert query.isActive, query.exception()
         pause.wait(_POLL_SECONDS)
     raise AssertionError(f"it did not happen within {seconds:g} s")
 
