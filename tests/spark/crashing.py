@@ -1,191 +1,22 @@
 """``format("oncelog_crashing")``: the format ``oncelog``, with a crash at one point of the sink's protocol.
 
-A point lies before or after one call of the port, in one phase: ``commit/append_state/after``, for example. The options
-say what happens there, once: ``kill-driver`` (SIGKILL to the JVM, to its Python client and to this process),
-``kill-process`` (to this process alone), ``stop-process`` (SIGSTOP: it may wake as a zombie) or ``raise``. Everything
-else is the connector's own code: the port is where tests may stand between.
+The options ``crash.point``, ``crash.action``, ``crash.done`` and ``crash.driver`` are those of ``Crash``.
 """
 
-import os
-import signal
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
-from protocol.errors import ErrorCode
-from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter, SinkBroker, Written
-from spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
-from spark_connector.sink.state_record import StateRecord
-from spark_connector.sink.task import TaskOutcome
 from spark_connector.sink_messages import columns_of
 from spark_connector.sink_session import SinkSession
 from spark_connector.source import OncelogDataSource
 from spark_connector.stream_writer import OncelogStreamWriter
 from spark_connector.write_options import WriteOptions, stream_write_options
+from tests.spark.crashing_session import Crash, CrashingSession
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
 _PREFIX: Final = "crash."
-
-
-@dataclass(frozen=True)
-class Crash:
-    """Where, what, and the file that says that it has happened; its content is this process's id."""
-
-    point: str
-    action: str
-    done: str
-    driver: str
-    """Process ids, by commas."""
-
-    def reach(self, point: str) -> None:
-        if point != self.point or not self._is_first():
-            return
-        if self.action == "raise":
-            raise RuntimeError(f"crash at {point}")
-        if self.action == "stop-process":
-            os.kill(os.getpid(), signal.SIGSTOP)
-            return
-        self._die()
-
-    def _is_first(self) -> bool:
-        try:
-            with open(self.done, "x") as file:
-                file.write(str(os.getpid()))
-            return True
-        except FileExistsError:
-            return False
-
-    def _die(self) -> NoReturn:
-        if self.action == "kill-driver":
-            for process in self.driver.split(","):
-                os.kill(int(process), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("SIGKILL did not kill")
-
-
-class CrashingBroker:
-    """``SinkBroker`` with a crash before or after a call."""
-
-    def __init__(self, inner: SinkBroker, crash: Crash) -> None:
-        self._inner = inner
-        self._crash = crash
-        self.phase = ""
-
-    def reach(self, call: str, when: str) -> None:
-        self._crash.reach(f"{self.phase}/{call}/{when}")
-
-    async def transaction_version(self) -> int:
-        return await self._inner.transaction_version()
-
-    async def init_producer_id(self, transactional_id: str, expected: Driver | None = None) -> Driver | ErrorCode:
-        self.reach("init_producer_id", "before")
-        answer = await self._inner.init_producer_id(transactional_id, expected)
-        self.reach("init_producer_id", "after")
-        return answer
-
-    async def read_state(self, sink: str) -> StateRecord | None:
-        self.reach("read_state", "before")
-        state = await self._inner.read_state(sink)
-        self.reach("read_state", "after")
-        return state
-
-    async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
-        self.reach("append_state", "before")
-        error = await self._inner.append_state(driver, record, version)
-        self.reach("append_state", "after")
-        return error
-
-    async def end(self, transactions: Sequence[TaskTransaction], *, commit: bool) -> list[Ended]:
-        is_driver = any(each.transactional_id.endswith(".driver") for each in transactions)
-        call = "end_driver" if is_driver else "end_tasks"
-        if not transactions:
-            return []
-        self.reach(call, "before")
-        answers = await self._inner.end(transactions[:1], commit=commit)
-        if len(transactions) > 1:
-            self.reach(call, "between")
-            answers += await self._inner.end(transactions[1:], commit=commit)
-        self.reach(call, "after")
-        return answers
-
-    async def describe(self, transactional_ids: Collection[str]) -> dict[str, Description | ErrorCode]:
-        self.reach("describe", "before")
-        described = await self._inner.describe(transactional_ids)
-        self.reach("describe", "after")
-        return described
-
-    async def open_transactions(self, prefix: str) -> list[OpenTransaction]:
-        self.reach("open_transactions", "before")
-        opened = await self._inner.open_transactions(prefix)
-        self.reach("open_transactions", "after")
-        return opened
-
-    async def open_writer(self, transactional_id: str) -> RowWriter:
-        self.reach("open_writer", "before")
-        writer = await self._inner.open_writer(transactional_id)
-        self.reach("open_writer", "after")
-        return CrashingWriter(writer, self)
-
-    async def pause(self) -> None:
-        await self._inner.pause()
-
-
-class CrashingWriter:
-    """``RowWriter`` with a crash before or after a call."""
-
-    def __init__(self, inner: RowWriter, broker: CrashingBroker) -> None:
-        self._inner = inner
-        self._broker = broker
-
-    @property
-    def transaction(self) -> TaskTransaction:
-        return self._inner.transaction
-
-    async def write(self, rows: Any) -> None:
-        await self._inner.write(rows)
-        self._broker.reach("write", "after")
-
-    async def finish(self) -> Written:
-        written = await self._inner.finish()
-        self._broker.reach("finish", "after")
-        return written
-
-    async def abort(self) -> None:
-        await self._inner.abort()
-
-
-class CrashingSession(SinkSession):
-    """Tells the broker which phase it is."""
-
-    def __init__(self, options: WriteOptions, crash: Crash) -> None:
-        self._crash = crash
-        super().__init__(options)
-
-    def make_broker(self) -> SinkBroker:
-        self._crashing = CrashingBroker(self.make_cluster_broker(), self._crash)
-        return self._crashing
-
-    def begin(self, sink: str) -> Permit:
-        self._crashing.phase = "prelude"
-        return super().begin(sink)
-
-    def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
-        self._crashing.phase = "task"
-        return super().write(permit, query, batch, rows)
-
-    def commit(self, outcomes: Sequence[TaskOutcome], batch: int) -> None:
-        self._crashing.phase = "commit"
-        super().commit(outcomes, batch)
-        self._crashing.reach("all", "after")
-
-    def abort(self, outcomes: Sequence[TaskOutcome], sink: str, batch: int) -> None:
-        self._crashing.phase = "abort"
-        super().abort(outcomes, sink, batch)
 
 
 class CrashingStreamWriter(OncelogStreamWriter):
@@ -210,8 +41,3 @@ class CrashingDataSource(OncelogDataSource):
         crash = Crash(**{name: str(self.options[_PREFIX + name]) for name in ("point", "action", "done", "driver")})
         options = {name: value for name, value in self.options.items() if not name.startswith(_PREFIX)}
         return CrashingStreamWriter(stream_write_options(options, columns_of(schema)), crash)
-
-
-def process_of(done: Path) -> int:
-    """The process that has reached its point."""
-    return int(done.read_text())

@@ -17,7 +17,7 @@ import pytest
 
 from tests.processes import REPOSITORY, OncelogProcess
 from tests.spark.copying_query import ROWS_IN_BATCH, Copying
-from tests.spark.crashing import process_of
+from tests.spark.crashing_session import process_of
 from tests.spark.other_end import OtherEnd
 
 if TYPE_CHECKING:

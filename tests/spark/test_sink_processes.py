@@ -1,0 +1,265 @@
+"""The sink in Spark's order of calls, in forked processes as Spark's are, on a real broker: killed at every point.
+
+Without a JVM a run takes a fraction of a second, so this goes through all points, both versions of the transaction
+protocol, and Apache Kafka. ``test_sink_kills`` does the same with Spark itself, where there is time for fewer.
+"""
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from clients.admin.features import FeatureUpdate
+from spark_connector.sink.prelude import Permit
+from spark_connector.sink.task import TaskOutcome
+from spark_connector.write_options import WriteOptions, stream_write_options
+from tests.processes import KafkaProcess, OncelogProcess
+from tests.spark.crashing_session import Crash, CrashingSession, process_of
+from tests.spark.other_end import OtherEnd
+
+BATCHES: Final = 3
+ROWS_IN_BATCH: Final = 40
+QUERY: Final = "a query"
+_CALLS: Final = {
+    "prelude": ("init_producer_id", "read_state", "open_transactions", "append_state", "end_driver"),
+    "task": ("open_writer", "write", "finish", "read_state"),
+    "commit": ("read_state", "describe", "append_state", "end_driver", "end_tasks", "open_transactions", "all"),
+}
+POINTS: Final = tuple(
+    f"{phase}/{call}/{when}"
+    for phase, calls in _CALLS.items()
+    for call in calls
+    for when in ("before", "between", "after")
+    if (when != "between" or call == "end_tasks") and not (call in ("write", "finish", "all") and when == "before")
+)
+
+
+class Killed(Exception):
+    """The child did not come back."""
+
+
+class Child:
+    """A forked process that does one thing, and tells how it ended."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._reading, writing = os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
+            os.close(self._reading)
+            try:
+                answer: tuple[bool, object] = True, work()
+            except BaseException as error:
+                answer = False, f"{type(error).__name__}: {error}"
+            with open(writing, "wb") as pipe:
+                pickle.dump(answer, pipe)
+            os._exit(0)
+        os.close(writing)
+
+    def wait_until_stopped(self) -> None:
+        _, status = os.waitpid(self.process, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), status
+
+    def result(self) -> Any:
+        """What it returned. Raises ``Killed``, and ``RuntimeError`` for what it raised."""
+        with open(self._reading, "rb") as pipe:
+            said = pipe.read()
+        os.waitpid(self.process, 0)
+        if not said:
+            raise Killed
+        succeeded, value = pickle.loads(said)
+        if not succeeded:
+            raise RuntimeError(value)
+        return value
+
+
+class Query:
+    """What Spark does with a sink, and its commit log."""
+
+    def __init__(self, end: OtherEnd, topic: str, directory: Path, point: str, action: str, seed: int) -> None:
+        self.end = end
+        self.topic = topic
+        self.rng = Random(seed)
+        self.crash = Crash(point, action, str(directory / "crashed"), "")
+        self.crashed = directory / "crashed"
+        self.options: WriteOptions = stream_write_options(
+            {
+                "kafka.bootstrap.servers": end.address,
+                "topic": topic,
+                "checkpointlocation": str(directory),
+                "kafka.compression.type": self.rng.choice(["none", "lz4", "zstd"]),
+            },
+            [("key", "binary"), ("value", "binary")],
+        )
+        self.abort_is_called = True
+        self.committed = -1
+        self.failures: list[str] = []
+
+    def session(self) -> CrashingSession:
+        return CrashingSession(self.options, self.crash)
+
+    def start(self) -> bool:
+        """One run, to the end or to its first failure."""
+        try:
+            while self.committed < BATCHES - 1:
+                self._run_batch(self.committed + 1)
+                self.committed += 1
+        except (Killed, RuntimeError) as error:
+            self.failures.append(repr(error))
+            return False
+        return True
+
+    def recover(self) -> None:
+        for _ in range(5):
+            if self.start():
+                return
+        raise AssertionError(self.failures)
+
+    def _run_batch(self, batch: int) -> None:
+        sink = self.options.sink
+        assert sink is not None
+        permit: Permit = Child(lambda: self.session().begin(sink)).result()
+        outcomes: list[TaskOutcome] = []
+        try:
+            for share in self.layout(batch):
+                outcomes.append(self.run_task(permit, batch, share))
+            Child(lambda: self.session().commit(outcomes, batch)).result()
+        except (Killed, RuntimeError):
+            if self.abort_is_called:
+                Child(lambda: self.session().abort(outcomes, sink, batch)).result()
+            raise
+
+    def layout(self, batch: int) -> list[list[int]]:
+        shares: list[list[int]] = [[] for _ in range(self.rng.randint(2, 5))]
+        for row in range(batch * ROWS_IN_BATCH, (batch + 1) * ROWS_IN_BATCH):
+            self.rng.choice(shares).append(row)
+        return shares
+
+    def run_task(self, permit: Permit, batch: int, share: Sequence[int]) -> TaskOutcome:
+        def write() -> TaskOutcome:
+            halves = [share[: len(share) // 2], share[len(share) // 2 :]]
+            columns = [
+                {"key": [b"%d" % row for row in half], "value": [b"v%d" % row for row in half]} for half in halves
+            ]
+            batches = [
+                pa.record_batch({name: pa.array(c, pa.binary()) for name, c in each.items()}) for each in columns
+            ]
+            return self.session().write(permit, QUERY, batch, batches)
+
+        for _ in range(3):
+            try:
+                outcome: TaskOutcome = Child(write).result()
+                return outcome
+            except Killed:
+                continue
+        raise RuntimeError("a task was killed for good")
+
+    def check(self) -> None:
+        records = [each for partition in self.end.read(self.topic).values() for each in partition]
+        assert sorted(int(each.key or b"") for each in records) == list(range(BATCHES * ROWS_IN_BATCH))
+        assert all(each.value == b"v" + (each.key or b"") for each in records)
+        listed = self.end.client.run(self.end.client.admin.list_transactions(states=["Ongoing"]))
+        assert not [each.transactional_id for each in listed]
+        assert self.end.ends(self.topic) == self.end.ends(self.topic, read_committed=False)
+
+
+@pytest.fixture(scope="module", params=["2", "1", "kafka"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own, with one state partition for all sinks; ours with either version of the protocol."""
+    directory = tmp_path_factory.mktemp(f"sink-{request.param}")
+    if request.param == "kafka":
+        process: KafkaProcess = request.getfixturevalue("kafka")
+        yield process.address
+        return
+    with OncelogProcess(directory) as own:
+        with OtherEnd(own.address) as end:
+            end.create("__spark_sink_state", 1, {"cleanup.policy": "compact"})
+            if request.param == "1":
+                level = FeatureUpdate(1, allow_downgrade=True)
+                assert end.client.run(end.client.admin.update_features({"transaction.version": level})) == {
+                    "transaction.version": None
+                }
+        yield own.address
+
+
+@pytest.fixture
+def make_query(
+    address: str, new_name: Callable[[str], str], tmp_path: Path
+) -> Iterator[Callable[[str, str, int], Query]]:
+    with OtherEnd(address) as end:
+        yield lambda point, action, seed: Query(end, end.create(new_name("out"), 3), tmp_path, point, action, seed)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_process_is_killed(make_query: Callable[[str, str, int], Query], point: str) -> None:
+    query = make_query(point, "kill-process", 1)
+    query.start()
+    assert query.crashed.exists()
+    query.recover()
+    query.check()
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("point", [each for each in POINTS if not each.startswith("task")])
+def test_a_driver_is_killed_and_nobody_aborts(make_query: Callable[[str, str, int], Query], point: str) -> None:
+    """As with the driver's machine: no ``abort`` comes after it."""
+    query = make_query(point, "kill-process", 2)
+    query.abort_is_called = False
+    query.start()
+    assert query.crashed.exists()
+    query.recover()
+    query.check()
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize(
+    "point", [each for each in POINTS if each.startswith("commit") and not each.endswith("all/after")]
+)
+def test_a_committer_wakes_late(make_query: Callable[[str, str, int], Query], point: str) -> None:
+    """It is stopped; another driver goes on to the end; then it goes on, too, and aborts where Spark would have it."""
+    query = make_query(point, "stop-process", 3)
+    sink = query.options.sink
+    assert sink is not None
+    permit = Child(lambda: query.session().begin(sink)).result()
+    outcomes = [query.run_task(permit, 0, share) for share in query.layout(0)]
+    zombie = Child(lambda: query.session().commit(outcomes, 0))
+    zombie.wait_until_stopped()
+    query.recover()
+    query.check()
+    os.kill(process_of(query.crashed), signal.SIGCONT)
+    try:
+        zombie.result()
+    except RuntimeError:
+        Child(lambda: query.session().abort(outcomes, sink, 0)).result()
+    query.check()
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("point", [each for each in POINTS if each.startswith("prelude")])
+def test_a_planner_wakes_late(make_query: Callable[[str, str, int], Query], point: str) -> None:
+    """Then its tasks run, too, and its commit."""
+    query = make_query(point, "stop-process", 4)
+    sink = query.options.sink
+    assert sink is not None
+    zombie = Child(lambda: query.session().begin(sink))
+    zombie.wait_until_stopped()
+    query.recover()
+    query.check()
+    os.kill(process_of(query.crashed), signal.SIGCONT)
+    try:
+        permit = zombie.result()
+        outcomes = [query.run_task(permit, 0, share) for share in query.layout(0)]
+        try:
+            Child(lambda: query.session().commit(outcomes, 0)).result()
+        except RuntimeError:
+            Child(lambda: query.session().abort(outcomes, sink, 0)).result()
+    except RuntimeError as error:
+        refusal = str(error)
+        if not refusal.startswith(("SinkFenced", "BatchNotDecided")):
+            raise
+    query.check()
