@@ -12,7 +12,8 @@ log; ``MarkerSender`` brings its outcome to the partitions. Here the three meet:
 When EndTxn is answered. The decision is durable with Prepare*, and Kafka answers then; but a client that begins its
 next transaction at once finds the id busy and backs off for 20 ms or more. So the answer waits for Complete*, which
 takes microseconds when the partitions are here, and never longer than ``completion_wait_ms``. For the same reason
-InitProducerId and AddPartitionsToTxn wait that long for a busy id before they answer CONCURRENT_TRANSACTIONS.
+InitProducerId and AddPartitionsToTxn wait ``busy_wait_ms`` for a busy id before they answer CONCURRENT_TRANSACTIONS:
+longer, since who is refused backs off, and markers that other brokers replicate take milliseconds.
 
 Every answer of NONE stands for a record below the high watermark. Where that takes longer than ``request_timeout_ms``
 the client is told COORDINATOR_NOT_AVAILABLE, which says nothing about the outcome: it asks again.
@@ -71,7 +72,9 @@ class TransactionConfig:
     remove_expired_interval_ms: int = 3_600_000
     request_timeout_ms: int = 30_000
     completion_wait_ms: int = 5
-    """How long an answer waits for a transaction to complete."""
+    """How long the answer of EndTxn waits for the transaction to complete."""
+    busy_wait_ms: int = 100
+    """How long what needs an id that is not busy waits for that."""
     retry_backoff_ms: int = 20
     retry_backoff_max_ms: int = 1_000
 
@@ -150,6 +153,7 @@ class TransactionCoordinator:
         )
         self._completion_retries = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._completion_waits = Deadlines(config.completion_wait_ms)
+        self._busy_waits = Deadlines(config.busy_wait_ms)
         self._request_timeouts = Deadlines(config.request_timeout_ms)
         self._sweeps = Sweeps(
             states=self._states,
@@ -176,6 +180,7 @@ class TransactionCoordinator:
         self._markers.stop()
         self._completion_retries.stop()
         self._completion_waits.stop()
+        self._busy_waits.stop()
         self._request_timeouts.stop()
 
     def on_elected(self, partition_index: int, log: ReplicatedLog) -> None:
@@ -536,11 +541,11 @@ class TransactionCoordinator:
             settled(True)
 
         txn.waiters[wake] = None
-        key = self._completion_waits.add(lambda: settled(False))
+        key = self._busy_waits.add(lambda: settled(False))
         try:
             return await answer
         finally:
-            self._completion_waits.cancel(key)
+            self._busy_waits.cancel(key)
             txn.waiters.pop(wake, None)
 
     def _in_time(self, reply: Reply[_T], too_late: _T) -> _T | asyncio.Future[_T]:

@@ -352,7 +352,7 @@ def test_transactions_that_are_busy_are_waited_for_side_by_side(side: Side) -> N
     busy = side.add_as_broker(*wanted)
     assert busy == dict.fromkeys(("one: invoices-1", "other: invoices-1"), ErrorCode.CONCURRENT_TRANSACTIONS)
     waited = side.world.loop.time() - before
-    assert waited == pytest.approx(side.world.config.completion_wait_ms / 1000)
+    assert waited == pytest.approx(side.world.config.busy_wait_ms / 1000)
     side.world.do(side.world.cluster.deliver)
     side.world.log.replicates_at_once = False
     side.world.loop.call_later(1, side.world.log.replicate)
