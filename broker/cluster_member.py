@@ -120,8 +120,9 @@ class ClusterMember:
 
     async def leave(self) -> None:
         """Have others lead what this broker leads, as long as there are others. It is about to stop."""
-        if not self._config.controlled_shutdown_enable or self._controller is None:
+        if not self._config.controlled_shutdown_enable or self._controller is None or self._replication is None:
             return
+        self._replication.leave()
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._ask_to_leave(self._controller)

@@ -38,7 +38,7 @@ class ClusterReplication:
             broker_epoch=lambda: controller.broker_epoch,
             controller_id=lambda: controller.controller_id,
         )
-        fetchers = ReplicaFetchers(
+        fetchers = self._fetchers = ReplicaFetchers(
             fetcher_settings(config, broker_id),
             address_of=address_of,
             broker_epoch=lambda: controller.broker_epoch,
@@ -55,6 +55,10 @@ class ClusterReplication:
             quota=throttles.leader,
         )
         spawn(replicas.run_isr_checks(), "checks of in-sync replicas")
+
+    def leave(self) -> None:
+        """This broker is about to stop: it takes up nothing new."""
+        self._fetchers.leave()
 
     def stop(self) -> None:
         self._isr_changes.stop()

@@ -311,9 +311,20 @@ class ReplicaFetchers:
         self._spawn = spawn
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._is_leaving = False
+
+    def leave(self) -> None:
+        """This broker is about to stop: what is led elsewhere from now on is not followed any more.
+
+        Its log would first be cut to what is replicated, which nobody needs, while clients wait to be sent elsewhere.
+        """
+        self._is_leaving = True
 
     def follow(self, partition: Partition) -> None:
         name, leader_id = partition.topic_partition, partition.leader_id
+        if self._is_leaving:
+            self.unfollow(name)
+            return
         if self._leaders.get(name, leader_id) != leader_id:
             self.unfollow(name)
         self._leaders[name] = leader_id

@@ -3,11 +3,11 @@
 Followers and consumers truncate by it: "epoch 5 ends at offset 120 here" tells a replica whose epoch 5 ends at 130 that
 its last ten records never became part of history. Epochs and start offsets both ascend.
 
-The file, ``leader-epoch-checkpoint``, is not written when an epoch begins: a broker that starts, or takes over from
-another one, leads many logs at a new epoch, and to replace a file takes milliseconds. It is replaced when the log is
-truncated, and before the recovery point passes an epoch's start: recovery reads the epochs of all batches beyond the
-recovery point, and if a power loss leaves the file unusable, those of all batches. Epochs without batches are forgotten
-when a log is loaded.
+The file, ``leader-epoch-checkpoint``, is not written when an epoch begins, nor when a log is cut: a broker
+that starts, or takes over from another one, does so with many logs, and to replace a file takes milliseconds. It is
+replaced before the recovery point passes an epoch's start, and when the log is closed: recovery reads the epochs of all
+batches beyond the recovery point, and if a power loss leaves the file unusable, those of all batches. Epochs without
+batches are forgotten when a log is loaded.
 """
 
 from bisect import bisect_left, bisect_right
@@ -78,14 +78,6 @@ class LeaderEpochFileCache:
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
             self.assign(epoch, offset)
 
-    def unlearn(self, end_offset: int) -> None:
-        """Forget what is said of an offset and beyond, to ``learn`` it again."""
-        kept = bisect_left(self._offsets, end_offset)
-        if kept < len(self._offsets):
-            del self._epochs[kept:]
-            del self._offsets[kept:]
-            self.is_unsaved = True
-
     def save_if_changed(self) -> None:
         if self.is_unsaved:
             self.save()
@@ -110,8 +102,11 @@ class LeaderEpochFileCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that began at or beyond an offset."""
-        self.unlearn(end_offset)
-        self.save_if_changed()
+        kept = bisect_left(self._offsets, end_offset)
+        if kept < len(self._offsets):
+            del self._epochs[kept:]
+            del self._offsets[kept:]
+            self.is_unsaved = True
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before an offset; the one it belongs to begins there now."""

@@ -369,6 +369,8 @@ class PartitionLog(ReadableLog):
         first = last.first_batch_with(offset)
         if first is not None:
             offset = min(offset, first.header.base_offset)
+        cut = (batch for segment in self.segments.from_offset(offset) for batch in segment.scan_from(offset))
+        concerns_producers = any(batch.header.producer_id >= 0 for batch in cut)
         self._lower_recovery_point(last.base_offset)
         remove_segments(self._disk, self.directory, self.segments.remove(keep, len(self.segments)))
         if first is not None:
@@ -377,8 +379,11 @@ class PartitionLog(ReadableLog):
         self.log_start_offset = min(self.log_start_offset, offset)
         self.epochs.truncate_from_end(offset)
         self._epochs_changed()
-        self.producer_state.reload(self.log_start_offset, offset)
-        advance_producer_state(self.producer_state, list(self.segments), self.log_start_offset, offset)
+        if concerns_producers:
+            self.producer_state.reload(self.log_start_offset, offset)
+            advance_producer_state(self.producer_state, list(self.segments), self.log_start_offset, offset)
+        else:
+            self.producer_state.keep_at(offset)
         self.update_high_watermark(min(self.high_watermark, offset))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -568,6 +573,7 @@ class PartitionLog(ReadableLog):
                 self.producer_state.map_end_offset = self.log_end_offset
                 self._take_snapshot()
                 self.epochs.truncate_from_end(self.log_end_offset)
+                self.epochs.save_if_changed()
                 self.segments.active.note_largest_timestamp()
                 is_flushed = self.recovery_point == self.log_end_offset and not self.epochs.unsynced
                 return not (is_flushed and self.flush_state.is_settled)

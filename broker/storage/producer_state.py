@@ -390,6 +390,12 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
+    def keep_at(self, end_offset: int) -> None:
+        """The log was cut there, and nothing of a producer was cut off."""
+        self.remove_snapshots(offset for offset in self._snapshot_offsets if offset > end_offset)
+        self.map_end_offset = end_offset
+        self._last_snapshot_offset = max(self._snapshot_offsets, default=0)
+
     def reload(self, log_start_offset: int, end_offset: int) -> None:
         """Go back to the best snapshot in [log start, end]; later ones are wrong now and go.
 

@@ -137,7 +137,7 @@ class LogLoader:
     def _recover(self) -> None:
         first_unflushed = self._first_unflushed_slot()
         for segment in self._segments[first_unflushed : first_unflushed + 1]:
-            self.epochs.unlearn(segment.base_offset)  # The file may be about batches that did not survive.
+            self.epochs.truncate_from_end(segment.base_offset)  # The file may be about batches that did not survive.
         for slot, segment in enumerate(self._segments):
             if slot < first_unflushed and segment.base_offset not in self._broken_indexes:
                 continue
@@ -255,11 +255,11 @@ class LogLoader:
         was_read = self._first_unflushed_slot() == 0
         if not self._epochs_known and not was_read and end_offset > self._segments[0].base_offset:
             _log.warning("%s: leader epochs are read from all batches", self.directory)
-            self.epochs.unlearn(0)
+            self.epochs.truncate_from_end(0)
             for segment in self._segments:
                 for batch in segment.scan():
                     self.epochs.learn(batch.header.partition_leader_epoch, batch.header.base_offset)
-        self.epochs.unlearn(end_offset)
+        self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(log_start_offset)
         self.epochs.unsynced |= not self.clean_shutdown
 

@@ -654,8 +654,8 @@ MUTATIONS: Final = (
     Mutation(
         "B54", _LOG,
         "        self.epochs.truncate_from_end(offset)\n        self._epochs_changed()\n"
-        "        self.producer_state.reload",
-        "        self.producer_state.reload",
+        "        if concerns_producers",
+        "        if concerns_producers",
         "tests/unit/broker/storage/test_truncation.py::test_the_epochs_of_the_lost_end_are_forgotten",
     ),
     Mutation(

@@ -151,6 +151,31 @@ class TestLeadership:
 
         simulate(story, seed=2)
 
+    def test_a_broker_that_stops_takes_up_nothing_new(self) -> None:
+        """To follow those that lead now it would first cut its logs, while clients wait to hear who they are."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            partitions = 10
+            await create(cluster, "t", *[(2, 1, 3)] * partitions)
+            writers = [AcknowledgedWriter(cluster, TopicPartition("t", p), pause=0.001) for p in range(partitions)]
+            writing = asyncio.gather(*(writer.run() for writer in writers))
+            await asyncio.sleep(0.1)
+            await cluster[2].stop()
+            for writer in writers:
+                writer.stop()
+            await writing
+
+            def ends_alone() -> list[TopicPartition]:
+                """Where broker 2 has records that were never replicated."""
+                names = [writer.partition for writer in writers]
+                return [p for p in names if not cluster[1].content(p).startswith(cluster[2].content(p))]
+
+            assert ends_alone() != []
+            await cluster[2].start()
+            await until(lambda: not ends_alone())
+
+        simulate(story)
+
     def test_a_stopped_controller_hands_over_everything(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3))
