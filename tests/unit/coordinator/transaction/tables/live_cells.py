@@ -32,7 +32,8 @@ class LiveCells:
             term.append(build_record_batch(name, metadata_of(cell), NOW))
         self._loaded = len(self.decided)
         self.world.elect()
-        self.world.turn()
+        while self.world.coordinator.is_loading:
+            self.world.turn()
         return self
 
     def __exit__(
