@@ -11,6 +11,7 @@ answer at all.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -25,6 +26,7 @@ from clients.errors import (
     NoBrokerReachable,
     Refusal,
     RequestTimedOut,
+    TlsFailed,
     Unreachable,
     VersionNotSupported,
     error_code,
@@ -182,6 +184,7 @@ class Cluster:
         client_id: str = "oncelog",
         connect_seconds: float = 10.0,
         operation_seconds: float = 30.0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._bootstrap = tuple(bootstrap)
         self.rng = rng
@@ -189,6 +192,7 @@ class Cluster:
         self._client_id = client_id
         self._connect_seconds = connect_seconds
         self._operation_seconds = operation_seconds
+        self._tls = tls
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
         self._coordinators: dict[Coordinator, int] = {}
@@ -444,6 +448,8 @@ class Cluster:
         for address in (*self._bootstrap, *known):
             try:
                 return await self._connect(address)
+            except TlsFailed:
+                raise
             except ClientError as error:
                 failures.append(str(error))
         raise NoBrokerReachable("; ".join(failures))
@@ -457,6 +463,7 @@ class Cluster:
                     client_id=self._client_id,
                     connect_seconds=self._connect_seconds,
                     request_seconds=self._operation_seconds,
+                    tls=self._tls,
                 )
                 self._connections[address] = connection
                 self.features = newer_features(self.features, connection.versions.features)

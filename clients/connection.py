@@ -12,6 +12,7 @@ Answers are typed by the caller: ``await connection.send(MetadataRequest(...), M
 import asyncio
 import errno
 import os
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -22,6 +23,7 @@ from clients.errors import (
     ClientError,
     ConnectionLost,
     RequestTimedOut,
+    TlsFailed,
     Unreachable,
     VersionNotSupported,
     error_code,
@@ -280,19 +282,27 @@ async def connect(
     client_id: str | None = _DEFAULT_CLIENT_ID,
     connect_seconds: float = _DEFAULT_CONNECT_SECONDS,
     request_seconds: float = _DEFAULT_REQUEST_SECONDS,
+    tls: ssl.SSLContext | None = None,
 ) -> Connection:
-    """Open a connection and learn which versions the broker serves; all of it within ``connect_seconds``."""
+    """Open a connection and learn which versions the broker serves; all of it within ``connect_seconds``.
+
+    With ``tls`` the connection is secured first; ``TlsFailed`` says what is wrong with a certificate.
+    """
     loop = asyncio.get_running_loop()
     connection: Connection | None = None
     try:
         async with asyncio.timeout(connect_seconds):
             _, connection = await loop.create_connection(
-                lambda: Connection(address, client_id, request_seconds), address.host, address.port
+                lambda: Connection(address, client_id, request_seconds), address.host, address.port, ssl=tls
             )
             await connection.negotiate()
             return connection
     except TimeoutError:
         raise Unreachable(f"{address}: no answer within {connect_seconds:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise TlsFailed(f"{address}: its certificate is not accepted: {error.verify_message}") from error
+    except ssl.SSLError as error:
+        raise TlsFailed(f"{address}: {error.reason or error}") from error
     except OSError as error:
         raise Unreachable(f"{address}: {_reason(error)}") from error
     except ConnectionLost as error:

@@ -65,6 +65,12 @@ class NoBrokerReachable(Unreachable):
     """Not even one of the addresses that are known answers."""
 
 
+class TlsFailed(ClientError):
+    """A connection was refused while it was being secured: a certificate that is not trusted, or not the right one."""
+
+    remedy = Remedy.RECONFIGURE
+
+
 class ConnectionLost(ClientError):
     """The connection ended before the answer came. Whether the request was carried out is unknown."""
 

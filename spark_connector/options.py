@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from clients.cluster import parse_bootstrap
+from clients.tls import TlsSettings
 from spark_connector.process_client import ClientSettings
 
 T = TypeVar("T")
@@ -49,6 +50,16 @@ WITHOUT_EFFECT: Final = frozenset(
     }
 )
 """Settings of Kafka's clients that are accepted and mean nothing here: none of them changes what is read or written."""
+
+_ABOUT_TLS: Final = (
+    "kafka.ssl.truststore.type",
+    "kafka.ssl.truststore.location",
+    "kafka.ssl.truststore.certificates",
+    "kafka.ssl.keystore.type",
+    "kafka.ssl.keystore.location",
+    "kafka.ssl.key.password",
+    "kafka.ssl.endpoint.identification.algorithm",
+)
 
 
 class OptionsInvalid(ValueError):
@@ -116,7 +127,7 @@ class OptionReader:
                 raise ValueError
             return choices[text.strip().lower()]
 
-        return self.parsed(name, parse, " or ".join(choices), default)
+        return self.parsed(name, parse, " or ".join(each or "nothing" for each in choices), default)
 
     def milliseconds(self, name: str, default_seconds: float, *, minimum: int = 1) -> float:
         """A number of milliseconds, in seconds."""
@@ -136,13 +147,35 @@ class OptionReader:
         if not self.has(_BOOTSTRAP):
             self.complain(f"{_BOOTSTRAP}: is required; it may be host:port,host:port of some of the brokers")
         bootstrap = self.parsed(_BOOTSTRAP, _bootstrap, "host:port,host:port", "")
-        self.choice("kafka.security.protocol", {"plaintext": None}, None)
         self.given(WITHOUT_EFFECT)
         return ClientSettings(
             bootstrap=bootstrap,
             client_id=self.text("kafka.client.id", client_id),
             connect_seconds=self.milliseconds("kafka.socket.connection.setup.timeout.ms", 10.0),
             request_seconds=self.milliseconds("kafka.request.timeout.ms", 30.0),
+            tls=self._tls(),
+        )
+
+    def _tls(self) -> TlsSettings | None:
+        """With ``kafka.security.protocol=SSL``; keys and certificates are PEM, as Kafka has them since 2.7."""
+        is_secured = self.choice("kafka.security.protocol", {"plaintext": False, "ssl": True}, False)
+        for kind in ("truststore", "keystore"):
+            self.choice(f"kafka.ssl.{kind}.type", {"pem": True}, True)
+            if self.has(f"kafka.ssl.{kind}.location") and not self.has(f"kafka.ssl.{kind}.type"):
+                self.complain(f"kafka.ssl.{kind}.type: is required; it may be PEM (Java's keystores are not read)")
+        if not is_secured and (useless := self.given(_ABOUT_TLS)):
+            self.complain(f"{', '.join(useless)}: only with kafka.security.protocol=SSL")
+        if self.has("kafka.ssl.truststore.location") and self.has("kafka.ssl.truststore.certificates"):
+            self.complain("kafka.ssl.truststore.certificates: not together with kafka.ssl.truststore.location")
+        checks_host = self.choice("kafka.ssl.endpoint.identification.algorithm", {"https": True, "": False}, True)
+        if not is_secured:
+            return None
+        return TlsSettings(
+            trusted_file=self.text("kafka.ssl.truststore.location", None),
+            trusted_text=self.text("kafka.ssl.truststore.certificates", None),
+            own_file=self.text("kafka.ssl.keystore.location", None),
+            own_password=self.text("kafka.ssl.key.password", None),
+            checks_host=checks_host,
         )
 
     def finish(self) -> None:
@@ -154,7 +187,7 @@ class OptionReader:
 
     def _unknown(self, name: str) -> str:
         if name.startswith(("kafka.ssl.", "kafka.sasl.")):
-            return f"{name}: this client speaks neither TLS nor SASL; kafka.security.protocol may be PLAINTEXT"
+            return f"{name}: is not supported; there are TLS with PEM files ({', '.join(_ABOUT_TLS)}) and no SASL"
         similar = get_close_matches(name, self._known, n=1)
         if similar:
             return f"{name}: there is no such option; did you mean {self._known[similar[0]]}?"

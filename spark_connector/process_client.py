@@ -21,8 +21,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from clients.cluster import Cluster, parse_bootstrap
-from clients.connection import Connection, connect
-from clients.errors import Unreachable
+from clients.tls import TlsSettings
 
 if TYPE_CHECKING:
     from clients.admin.admin import Admin
@@ -43,6 +42,7 @@ class ClientSettings:
     connect_seconds: float = 10.0
     request_seconds: float = 30.0
     """How long one operation is tried, over all of its attempts."""
+    tls: TlsSettings | None = None
 
 
 class ProcessClient:
@@ -58,6 +58,7 @@ class ProcessClient:
             client_id=settings.client_id,
             connect_seconds=settings.connect_seconds,
             operation_seconds=settings.request_seconds,
+            tls=None if settings.tls is None else settings.tls.make_context(),
         )
 
     @cached_property
@@ -81,20 +82,6 @@ class ProcessClient:
     def start(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Have ``coroutine`` go on whenever ``run`` runs. Whoever starts it awaits or cancels it in a later ``run``."""
         return self._loop.create_task(coroutine)
-
-    async def connect_to(self, node_id: int) -> Connection:
-        """A connection to a broker that is the caller's alone, and to close: answers to fetches may wait."""
-        if node_id not in self.cluster.brokers:
-            await self.cluster.refresh(())
-        address = self.cluster.brokers.get(node_id)
-        if address is None:
-            raise Unreachable(f"broker {node_id} is not in the cluster now")
-        return await connect(
-            address,
-            client_id=self.settings.client_id,
-            connect_seconds=self.settings.connect_seconds,
-            request_seconds=self.settings.request_seconds,
-        )
 
     def close(self) -> None:
         """Close the connections and the loop. Only for those who made the client themselves: processes just end."""

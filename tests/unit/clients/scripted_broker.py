@@ -1,6 +1,7 @@
 """A broker that answers what its script says, with the real codec, on whatever event loop runs."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from struct import Struct
@@ -62,9 +63,9 @@ class ScriptedBroker:
         self.connections: list[_ServerSide] = []
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> Address:
+    async def start(self, tls: ssl.SSLContext | None = None) -> Address:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _ServerSide(self), "127.0.0.1", 0)
+        self._server = await loop.create_server(lambda: _ServerSide(self), "127.0.0.1", 0, ssl=tls)
         self.address = Address("127.0.0.1", self._server.sockets[0].getsockname()[1])
         return self.address
 

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from clients.tls import TlsSettings
 from protocol.topic_partition import TopicPartition
 from spark_connector.columns import NAMES, WITHOUT_HEADERS
 from spark_connector.offset_bounds import FROM_EARLIEST, FROM_LATEST, Offsets, Timestamp, Timestamps
@@ -92,15 +93,18 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ("columns", "key,key", "key,value"),
         ("kafka.isolation.level", "x", "read_committed or read_uncommitted"),
         ("kafka.bootstrap.servers", "host:port", "host:port,host:port"),
-        ("kafka.security.protocol", "SASL_SSL", "plaintext"),
-        ("kafka.ssl.truststore.location", "/x", "PLAINTEXT"),
+        ("kafka.security.protocol", "SASL_SSL", "plaintext or ssl"),
+        ("kafka.ssl.truststore.type", "JKS", "pem"),
+        ("kafka.ssl.truststore.certificates", "x", "only with kafka.security.protocol=SSL"),
+        ("kafka.ssl.protocol", "TLSv1.3", "kafka.ssl.truststore.location"),
+        ("kafka.sasl.jaas.config", "x", "no SASL"),
         ("startingOfsets", "earliest", "did you mean startingOffsets?"),
         ("kafka.max.partition.fetch.byte", "1", "did you mean kafka.max.partition.fetch.bytes?"),
         ("entirely.else", "1", "there are"),
     ],
 )
 def test_a_complaint_names_the_option_and_what_it_may_be(option: str, value: str, valid: str) -> None:
-    (problem,) = problems_of({option.replace(".", "__"): value}, True)
+    problem = problems_of({option.replace(".", "__"): value}, True)[0]
     assert problem.lower().startswith(option.lower())
     assert valid in problem
 
@@ -177,6 +181,32 @@ def test_client_settings() -> None:
     assert options.client.client_id == "me"
     assert options.client.request_seconds == 1.5
     assert options.fetch.max_partition_bytes == 1000
+
+
+def test_tls() -> None:
+    options = parse(
+        kafka__security__protocol="SSL",
+        kafka__ssl__truststore__type="PEM",
+        kafka__ssl__truststore__location="/ca.pem",
+        kafka__ssl__keystore__type="pem",
+        kafka__ssl__keystore__location="/me.pem",
+        kafka__ssl__key__password="secret",
+        kafka__ssl__endpoint__identification__algorithm="",
+    )
+    assert options.client.tls == TlsSettings(
+        trusted_file="/ca.pem", own_file="/me.pem", own_password="secret", checks_host=False
+    )
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert parse(kafka__security__protocol="SSL").client.tls == TlsSettings()
+    told = problems(
+        kafka__security__protocol="SSL",
+        kafka__ssl__truststore__location="/ca.jks",
+        kafka__ssl__truststore__certificates="x",
+    )
+    assert [problem.split(":")[0] for problem in told] == [
+        "kafka.ssl.truststore.type",
+        "kafka.ssl.truststore.certificates",
+    ]
 
 
 def test_what_spark_adds_is_no_mistake() -> None:
