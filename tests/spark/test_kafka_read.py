@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.processes import KafkaProcess
+from tests.certificates import make_certificate
+from tests.processes import KafkaProcess, free_port
 from tests.spark.other_end import Codec, OtherEnd
 from tests.spark.streams import run_available, stream_of
 
@@ -48,3 +50,36 @@ def test_a_stream_of_transactions(spark: SparkSession, kafka_end: OtherEnd, new_
     values = [bytes(row.value) for row in spark.read.parquet(str(tmp_path / "table")).collect()]
     assert sorted(values) == [b"a"] * 10 + [b"c"] * 5
     assert kafka_end.committed(options["groupId"]) == {(topic, 0): 22}, "told when the next batch begins"
+
+
+def test_over_tls(spark: SparkSession, tmp_path: Path, new_name: NewName) -> None:
+    """With its own certificate, and one that the broker asks for."""
+    certificate, own = make_certificate(tmp_path, "broker"), make_certificate(tmp_path, "spark")
+    secured = free_port()
+    plain, controller = free_port(), free_port()
+    settings = [
+        f"controller.quorum.voters=1@127.0.0.1:{controller}",
+        f"listeners=PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{secured},CONTROLLER://127.0.0.1:{controller}",
+        f"advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{secured}",
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={certificate.both}",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={own.certificate}",
+        "ssl.client.auth=required",
+    ]
+    with KafkaProcess(tmp_path / "kafka", settings), OtherEnd(f"127.0.0.1:{plain}") as end:
+        end.create("topic")
+        end.write("topic", [(None, b"v")] * 100)
+        options = {
+            "kafka.bootstrap.servers": f"127.0.0.1:{secured}",
+            "subscribe": "topic",
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(certificate.certificate),
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.location": str(own.both),
+        }
+        assert spark.read.format("oncelog").options(**options).load().count() == 100
+        del options["kafka.ssl.truststore.location"]
+        with pytest.raises(PySparkException, match="its certificate is not accepted: self-signed"):
+            spark.read.format("oncelog").options(**options).load().count()
