@@ -25,8 +25,10 @@ from clients.producer.transaction_requests import InitProducerId, TransactionReq
 from clients.producer.transactional_result import TransactionalResult
 from clients.retry import Backoff
 from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataResponseTopic
 from protocol.schema import Buffer
 from protocol.topic_partition import TopicPartition
+from spark_connector.offset_lookup import persistently
 from spark_connector.sink.sink_errors import AnswerLost
 
 _ABORT_SECONDS: Final = 10.0
@@ -99,7 +101,7 @@ class BatchProducer:
 
         Raises ``AnswerLost``, ``TimeoutError`` and whatever else is in the way, and is stopped then.
         """
-        await self._cluster.connection_to_any()
+        await persistently(self._cluster, self._patience_seconds, self._cluster.connection_to_any)
         self._task = self._loop.create_task(self._sender.run(), name="sink: sender")
         if self._manager.is_transactional:
             try:
@@ -114,7 +116,11 @@ class BatchProducer:
 
     async def partition_count(self, topic: str) -> int:
         """How many partitions a topic has; brokers may create it now. Raises ``BrokerRefused``."""
-        answer = (await self._cluster.topics([topic], create=True))[topic]
+
+        async def ask() -> MetadataResponseTopic:
+            return (await self._cluster.topics([topic], create=True))[topic]
+
+        answer = await persistently(self._cluster, self._patience_seconds, ask)
         if answer.error_code:
             raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(answer.error_code)))
         return len(answer.partitions)

@@ -35,6 +35,7 @@ from protocol.messages.produce import (
 from protocol.records.compression import Compression
 from protocol.records.record_batch import NewRecord, build_batch
 from protocol.topic_partition import TopicPartition
+from spark_connector.offset_lookup import persistently
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter
 from spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
 from spark_connector.sink.sink_transactions import (
@@ -94,7 +95,7 @@ class ClusterBroker:
 
     async def require_support(self) -> None:
         """Raise ``UnsupportedBroker`` if the cluster cannot list and describe transactions (KIP-664)."""
-        connection = await self._cluster.connection_to_any()
+        connection = await self._patiently(self._cluster.connection_to_any)
         lacks = [ApiKey(key).name for key in _NEEDED if connection.versions.range_of(key) is None]
         if lacks:
             raise UnsupportedBroker(
@@ -103,7 +104,7 @@ class ClusterBroker:
             )
 
     async def transaction_version(self) -> int:
-        await self._cluster.connection_to_any()
+        await self._patiently(self._cluster.connection_to_any)
         return max(1, min(self._cluster.features.transaction_version, 2))
 
     async def init_producer_id(self, transactional_id: str, expected: Driver | None = None) -> Driver | ErrorCode:
@@ -173,7 +174,7 @@ class ClusterBroker:
 
     async def open_transactions(self, prefix: str) -> list[OpenTransaction]:
         try:
-            listed = await list_transactions(self._cluster, states=[ONGOING])
+            listed = await self._patiently(lambda: list_transactions(self._cluster, states=[ONGOING]))
         except ClientError as error:
             raise SinkUnavailable(f"open transactions cannot be listed: {error}") from error
         ids = [each.transactional_id for each in listed if each.transactional_id.startswith(prefix)]
@@ -196,15 +197,22 @@ class ClusterBroker:
         await asyncio.sleep(self._backoff.pause_seconds(self._pauses))
         self._pauses += 1
 
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """As ``insist`` does for what has error codes: also while there is no broker at all."""
+        return await persistently(self._cluster, _PATIENCE_SECONDS, ask)
+
     # The state topic
 
     async def read_state(self, sink: str) -> StateRecord | None:
-        reader = self._readers.get(sink)
-        try:
+        async def newest() -> bytes | None:
+            reader = self._readers.get(sink)
             if reader is None:
                 home = await self._home(sink)
                 reader = self._readers[sink] = StateTopicReader(self._cluster, home, sink.encode())
-            value = await reader.newest()
+            return await reader.newest()
+
+        try:
+            value = await self._patiently(newest)
         except ClientError as error:
             raise SinkUnavailable(f"the state of sink {sink} cannot be read: {error}") from error
         return None if value is None else decode_state(sink, value)
