@@ -225,6 +225,7 @@ class Demo:
     story: Story
     watcher: SinkWatcher
     runs: list[ApplicationProcess] = field(default_factory=list)
+    _began: float = 0.0
 
     @property
     def _seconds_left(self) -> float:
@@ -243,7 +244,7 @@ class Demo:
         done = 0
         while done < BATCHES_BETWEEN_CRASHES:
             if not self.runs or self.runs[-1].process.poll() is not None:
-                began = self.story.seconds
+                self._began = self.story.seconds
                 application = self.start_application()
                 self.story.tell(f"application started (pid {application.process.pid}, run {len(self.runs)})")
             line = self.runs[-1].next_line(self._seconds_left)
@@ -254,7 +255,7 @@ class Demo:
                 case {"step": "batch", "batch": batch, "purchases": purchases}:
                     done += 1
                     if done == 1:
-                        waited = self.story.seconds - began
+                        waited = self.story.seconds - self._began
                         self.story.tell(f"batch {batch} is done, {purchases:,} purchases, {waited:.0f} s after")
 
     def crash_driver(self, when: str, condition: Callable[[], bool]) -> None:
