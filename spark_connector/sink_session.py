@@ -14,7 +14,7 @@ from spark_connector.sink.batch_commit import abort_batch, abort_unnamed, commit
 from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
 from spark_connector.sink.prelude import DriverMemory, Permit, begin_batch
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
-from spark_connector.sink.sink_transactions import Driver
+from spark_connector.sink.sink_transactions import NO_DRIVER
 from spark_connector.sink.state_topic import StateTopicReader
 from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
 from spark_connector.write_options import WriteOptions
@@ -93,7 +93,7 @@ class SinkSession:
         """The permit of a batch that is tried once: its sink has a name that nobody else will have."""
         self._client.run(self.make_cluster_broker().require_support())
         name = f"{self._client.rng.getrandbits(_PROCESS_BITS):016x}"
-        return Permit(sink=name, generation=0, driver=Driver(-1, -1))
+        return Permit(sink=name, generation=0, driver=NO_DRIVER)
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
         """A task in a transaction of its own."""

@@ -38,7 +38,7 @@ async def commit_batch(
     if not state.decides(query, batch):
         if any(each.skipped for each in outcomes):
             raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
-        await _validate(broker, transactions, batch)
+        await _validate(broker, transactions, f"batch {batch}")
         state = decision(state, permit.driver, query, batch, transactions)
         driver = await write_state(broker, driver, state)
     await _carry_out(broker, state, fail_on_loss)
@@ -69,7 +69,7 @@ async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *,
     """
     permit, query = _common(outcomes)
     transactions = [each.transaction for each in outcomes if each.transaction is not None]
-    await _validate(broker, transactions, NO_BATCH)
+    await _validate(broker, transactions, "the batch")
     state = decision(StateRecord(sink=permit.sink), permit.driver, query, NO_BATCH, transactions)
     await _carry_out(broker, state, fail_on_loss)
     await _abort_leftovers(broker, state, permit.generation)
@@ -91,7 +91,7 @@ def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:
     return permit, query
 
 
-async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction], batch: int) -> None:
+async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction], what: str) -> None:
     """Whether each is as its task has left it: one that has timed out must not be decided to be committed."""
     described = await describe_all(broker, [each.transactional_id for each in transactions])
     ended = [each for each in transactions if not is_open(each, described[each.transactional_id])]
@@ -100,7 +100,7 @@ async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction],
     await abort_all(broker, [each for each in transactions if each not in ended])
     listed = ", ".join(f"{each.transactional_id} ({described[each.transactional_id].state})" for each in ended)
     raise BatchNotDecided(
-        f"batch {batch} was aborted as a whole, and can be run again: transactions of it ended too early: {listed}. "
+        f"{what} was aborted as a whole, and can be run again: transactions of it ended too early: {listed}. "
         "If tasks take long, transactionTimeoutMs must be longer"
     )
 

@@ -48,4 +48,8 @@ def _error(sink: str, error: ErrorCode) -> SinkFenced | BatchNotDecided:
             f"another driver has taken over sink {sink} ({error.name}): is the same query running a second time, or "
             "another one with the same transactionalIdPrefix or checkpointLocation?"
         )
-    return BatchNotDecided(f"the state of sink {sink} could not be written: {error.name}")
+    if error is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return BatchNotDecided(
+            "transactionTimeoutMs: is longer than the brokers allow; it may be up to their transaction.max.timeout.ms"
+        )
+    return BatchNotDecided(f"sink {sink} cannot decide, the brokers say {error.name}")

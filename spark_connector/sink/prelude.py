@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spark_connector.sink.decisions import take_over, write_state
 from spark_connector.sink.endings import abort_all, end_all, find_strays
 from spark_connector.sink.sink_broker import OpenTransaction, SinkBroker
-from spark_connector.sink.sink_transactions import Driver, TaskTransaction
+from spark_connector.sink.sink_transactions import NO_DRIVER, Driver, TaskTransaction
 from spark_connector.sink.state_record import NO_BATCH, StateRecord
 
 
@@ -23,6 +23,11 @@ class Permit:
     driver: Driver
     decided_query: str = ""
     decided_batch: int = NO_BATCH
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether there is a driver: a batch that is tried once does without."""
+        return self.driver != NO_DRIVER
 
     def is_decided(self, query: str, batch: int) -> bool:
         """Whether this batch was decided before its tasks began."""

@@ -34,6 +34,9 @@ class Driver(NamedTuple):
     """Of its next record in the state topic; it goes on with version 1, where a decision does not bump the epoch."""
 
 
+NO_DRIVER: Final = Driver(-1, -1)
+
+
 class Description(NamedTuple):
     """What a coordinator says of a transactional id: the state's name is Kafka's."""
 

@@ -69,7 +69,7 @@ async def write_rows(
         for more in rows:
             await writer.write(more)
         written = await writer.finish()
-        state = await broker.read_state(permit.sink)
+        state = await broker.read_state(permit.sink) if permit.may_decide else None
         if state is not None and state.decides(query, batch):
             raise SupersededTask(f"batch {batch} of query {query} was decided without this attempt")
     except BaseException:

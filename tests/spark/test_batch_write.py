@@ -143,3 +143,12 @@ def test_apache_kafka_is_written_to(spark: "SparkSession", kafka_end: OtherEnd, 
         writer.option("txnAppId", topic).option("txnVersion", str(version)).save()
     assert records(kafka_end, topic) == sorted(expected(1000) + expected(10) * 2)
     assert not open_transactions(kafka_end)
+
+
+def test_a_time_out_that_brokers_do_not_allow_is_told_by_the_options_name(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
+    writer = to_topic(numbers(spark, 1), other_end, other_end.create(new_name("t"), 1))
+    writer = writer.option("txnAppId", "a").option("txnVersion", "1").option("transactionTimeoutMs", "900001")
+    with pytest.raises(Exception, match=r"transactionTimeoutMs: .*transaction\.max\.timeout\.ms"):
+        writer.save()

@@ -180,7 +180,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         "transactions are validated before the decision",
         "batch_commit", "commit_batch",
-        "await _validate(broker, transactions, batch)",
+        'await _validate(broker, transactions, f"batch {batch}")',
         "pass",
         time_outs=True,
     ),
@@ -195,6 +195,7 @@ SAFEGUARDS: Final = (
         "batch_commit", "abort_batch",
         "await take_over(broker, sink)",
         "pass",
+        first=8000,
     ),
     Safeguard(
         "a batch that is decided is skipped",
