@@ -11,7 +11,8 @@ from clients.errors import ClientError
 from protocol.topic_partition import TopicPartition
 from tests.faults.checker import Violation
 from tests.faults.cluster_under_test import ClusterUnderTest
-from tests.faults.replicas import difference, log_directories, read_log
+from tests.faults.log_audit import look_at_log
+from tests.faults.replicas import below, difference, log_directories, read_log
 from tests.faults.roles import Roles
 
 _SETTLE_SECONDS: Final = 40.0
@@ -114,6 +115,8 @@ def _compare(cluster: ClusterUnderTest, ends: Mapping[TopicPartition, int | None
         differs = difference(logs, end)
         if differs is not None:
             found.append(Violation("replicas", f"{name} below {end}: {differs}"))
+        elif not partition.topic.startswith("__"):  # Coordinators write without producers, and markers of their own.
+            found += [Violation("log", f"{name}: {what}") for what in look_at_log(below(logs[min(logs)], end))]
     return found
 
 

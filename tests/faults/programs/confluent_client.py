@@ -210,11 +210,12 @@ class Worker:
             {
                 "bootstrap.servers": address,
                 "group.id": names.group(client),
-                "group.instance.id": "worker",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "session.timeout.ms": 10_000,
+                # Not a static member, as the other clients' are: when its session is over, librdkafka sends a heartbeat
+                # with the instance's id and no member id, and takes the answer, that another has its place, for fatal.
+                "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 500,
                 **_RECONNECT,
             }
