@@ -152,7 +152,7 @@ class FetchReader:
                 context.replies[position].diverging_epoch = diverging
                 return 0
         if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
-            return _refuse(context, position, ErrorCode.OFFSET_OUT_OF_RANGE, attempt)
+            return _refuse(context, position, _out_of_range(partition, log, position.fetch_offset), attempt)
         if self._notes_follower:
             error = self._note_follower(partition, position)
             if error:
@@ -280,6 +280,13 @@ def _fill(reply: PartitionData, log: PartitionLog, offset: int, fetched: Fetched
             for producer_id, first_offset in log.aborted_transactions(offset, upper_offset)
         ]
     return len(fetched.records)
+
+
+def _out_of_range(partition: Partition, log: PartitionLog, offset: int) -> ErrorCode:
+    """The end of a follower's log is not the partition's: whoever is beyond it is asked to look for the leader."""
+    if offset > log.log_end_offset and partition.led_log is None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def _divergence(position: FetchPosition, log: PartitionLog) -> EpochEndOffset | ErrorCode | None:
