@@ -203,7 +203,7 @@ async def test_a_follower_hears_soon_what_is_replicated() -> None:
 
 @in_virtual_time
 async def test_a_follower_whose_fetch_is_overtaken_hears_of_it_nevertheless() -> None:
-    """B55: else it would not know what is replicated until somebody writes, and consumers who read there neither."""
+    """Else it would not know what is replicated until somebody writes, and consumers who read there neither."""
     broker = leader(2)
     broker.append(batch(b"a"))
     session_id = new_session(broker, (0, 0), (1, 0))
