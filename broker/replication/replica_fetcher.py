@@ -169,6 +169,8 @@ class ReplicaFetcher:
     async def _take(self, connection: Connection, response: FetchResponse) -> None:
         out_of_range = []
         for followed, reply in self._session.answer(response):
+            if not self._session.is_followed(followed):
+                continue  # The controller has spoken meanwhile.
             error = self._take_reply(followed, reply)
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(followed)
@@ -177,6 +179,8 @@ class ReplicaFetcher:
             else:
                 self._changed(followed)
                 self._throttle(followed)
+            if reply.diverging_epoch is not None:
+                await asyncio.sleep(0)  # To cut a log may mean to read much of it again; others wait, too.
         for followed in out_of_range:
             await self._reset(connection, followed)
 

@@ -1,0 +1,66 @@
+"""What one fetcher does with an answer, step by step; whole replications are in ``tests/simulation``."""
+
+from broker.replication.followed_partition import FollowedPartition
+from broker.replication.follower_session import FetcherSettings
+from broker.replication.partition import Partition
+from broker.replication.replica_fetcher import ReplicaFetcher, ReplicaFetchers
+from broker.replication.replication_quota import ReplicationQuota
+from broker.supervisor import Supervisor
+from clients.connection import Address, Connection
+from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
+from tests.unit.broker.replication.test_follower_session import EPOCH, LEADER, ME, SESSION, TOPIC_ID, grow, partition
+
+NOWHERE = Address("127.0.0.1", 1)
+
+
+def grown(index: int) -> Partition:
+    """With three records that the leader does not have."""
+    made = partition(index)
+    for _ in range(3):
+        grow(FollowedPartition(made))
+    return made
+
+
+def end(partition: Partition) -> int:
+    assert partition.log is not None
+    return partition.log.log_end_offset
+
+
+async def test_logs_are_cut_one_after_the_other_and_not_at_all_once_the_controller_has_spoken() -> None:
+    """Each may take long, and whoever waits for something else is let through in between."""
+    fetcher = ReplicaFetcher(
+        LEADER,
+        FetcherSettings(replica_id=ME),
+        address_of=lambda _: None,
+        broker_epoch=lambda: EPOCH,
+        quota=ReplicationQuota(),
+    )
+    partitions = [grown(index) for index in range(3)]
+    for each in partitions:
+        fetcher.follow(each)
+    fetcher._session.next_request(EPOCH)
+    diverging = EpochEndOffset(epoch=3, end_offset=1)
+    data = [PartitionData(partition_index=index, diverging_epoch=diverging) for index in range(3)]
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)]
+    taking = fetcher._take(Connection(NOWHERE, None, 1.0), FetchResponse(session_id=SESSION, responses=topics))
+    taking.send(None)
+    assert [end(each) for each in partitions] == [1, 3, 3]
+    fetcher.unfollow(partitions[1].topic_partition)
+    taking.send(None)
+    assert [end(each) for each in partitions] == [1, 3, 1]
+    taking.close()
+
+
+async def test_a_broker_that_leaves_follows_nothing_new() -> None:
+    supervisor = Supervisor()
+    fetchers = ReplicaFetchers(
+        FetcherSettings(replica_id=ME), address_of=lambda _: None, broker_epoch=lambda: EPOCH, spawn=supervisor.spawn
+    )
+    fetchers.follow(partition(0))
+    fetchers.follow(partition(1))
+    assert len(fetchers._fetchers[LEADER]) == 2
+    fetchers.leave()
+    fetchers.follow(partition(1, leader_epoch=4))
+    fetchers.follow(partition(2))
+    assert len(fetchers._fetchers[LEADER]) == 1
+    await supervisor.stop()
