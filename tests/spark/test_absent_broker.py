@@ -29,15 +29,19 @@ def coming_back(broker: OncelogProcess) -> Iterator[None]:
 def test_every_step_waits_for_the_broker(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path) as broker, OtherEnd(broker.address) as end:
         topic = end.create("topic")
-        options = WriteOptions(client=ClientSettings(bootstrap=broker.address), topic=topic, sink="sink")
+
+        def session(step: str) -> SinkSession:
+            """With connections of its own, as in a process of its own."""
+            client = ClientSettings(bootstrap=broker.address, client_id=step)
+            return SinkSession(WriteOptions(client=client, topic=topic, sink="sink"))
+
         rows = pa.record_batch({"value": pa.array([b"a", b"b"])})
-        session = SinkSession(options)
         for batch in range(2):  # What is known of the cluster the second time must not be in the way either.
             with coming_back(broker):
-                permit = session.begin("sink")
+                permit = session("prelude").begin("sink")
             with coming_back(broker):
-                outcome = session.write(permit, "query", batch, iter([rows]))
+                outcome = session("task").write(permit, "query", batch, iter([rows]))
             with coming_back(broker):
-                session.commit([outcome], batch)
+                session("commit").commit([outcome], batch)
         assert [record.value for record in end.read(topic)[0]] == [b"a", b"b"] * 2
         close_process_clients()
