@@ -16,8 +16,10 @@ import pyarrow as pa
 import pytest
 
 from clients.admin.features import FeatureUpdate
+from spark_connector.process_client import close_process_clients
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.task import TaskOutcome
+from spark_connector.sink_session import SinkSession
 from spark_connector.write_options import WriteOptions, stream_write_options
 from tests.processes import KafkaProcess, OncelogProcess
 from tests.spark.crashing_session import Crash, CrashingSession, process_of
@@ -168,12 +170,25 @@ class Query:
         assert self.end.ends(self.topic) == self.end.ends(self.topic, read_committed=False)
 
 
+def warm_up(address: str) -> None:
+    """Have the codecs compiled before anybody is forked."""
+    with OtherEnd(address) as end:
+        topic = end.create("warm-up", 1)
+    options = {"kafka.bootstrap.servers": address, "topic": topic, "transactionalidprefix": "warm-up"}
+    session = SinkSession(stream_write_options(options, [("value", "binary")]))
+    permit = session.begin("warm-up")
+    rows = pa.record_batch({"value": pa.array([b"x"], pa.binary())})
+    session.commit([session.write(permit, QUERY, 0, [rows]) for _ in range(2)], 0)
+    close_process_clients()
+
+
 @pytest.fixture(scope="module", params=["2", "1", "kafka"])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of its own, with one state partition for all sinks; ours with either version of the protocol."""
     directory = tmp_path_factory.mktemp(f"sink-{request.param}")
     if request.param == "kafka":
         process: KafkaProcess = request.getfixturevalue("kafka")
+        warm_up(process.address)
         yield process.address
         return
     with OncelogProcess(directory) as own:
@@ -184,6 +199,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
                 assert end.client.run(end.client.admin.update_features({"transaction.version": level})) == {
                     "transaction.version": None
                 }
+        warm_up(own.address)
         yield own.address
 
 
