@@ -13,7 +13,7 @@ from spark_connector.partition_fetcher import PartitionFetcher, RangeUnreadable
 from spark_connector.read_options import FetchSettings
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Reaction
-from tests.unit.spark_connector.scripted_partition import ScriptedPartition, batch, connected_to, offsets, respond
+from tests.unit.spark_connector.scripted_partition import ID, ScriptedPartition, batch, connected_to, offsets, respond
 
 
 def fetcher(cluster: Cluster, start: int, end: int, *, fail: bool = True) -> PartitionFetcher:
@@ -145,6 +145,16 @@ def test_another_topic_is_not_read_in_its_place(topic_id: bytes | None, told: st
             assert await bases(fetcher(cluster, 0, 4, fail=False)) == []
 
     play()
+
+
+@in_virtual_time
+async def test_a_broker_that_does_not_know_the_topic_yet_is_not_believed() -> None:
+    partition = ScriptedPartition(end=4)
+    async with connected_to(partition) as cluster:
+        for unknown in (None, b"o" * 16):
+            partition.topic_id = unknown
+            asyncio.get_running_loop().call_later(3.0, setattr, partition, "topic_id", ID)
+            assert await bases(fetcher(cluster, 0, 4)) == [0, 2]
 
 
 @in_virtual_time
