@@ -5,11 +5,15 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 _SECONDS = 240
 _POLL_SECONDS = 0.1
+_ATTEMPTS = 5
+_TOO_BUSY = "Python worker failed to connect back"
+"""What Spark says when a Python that it started has not called back within 10 s."""
 
 
 def stream_of(spark: SparkSession, address: str, options: Mapping[str, object]) -> DataFrame:
@@ -21,15 +25,24 @@ def stream_of(spark: SparkSession, address: str, options: Mapping[str, object]) 
 
 
 def run_available(stream: DataFrame, directory: Path, table: Path) -> list[int]:
-    """One run of Trigger.AvailableNow, appended to Parquet files in ``table``; the rows of each batch that had any."""
-    query = (
-        stream.writeStream.format("parquet")
-        .option("checkpointLocation", str(directory))
-        .option("path", str(table))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(_SECONDS)
+    """One run of Trigger.AvailableNow, appended to Parquet files in ``table``; the rows of each batch that had any.
+
+    Where the machine is so busy that Spark gives its Python process up before anything has begun, begin again.
+    """
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        query = (
+            stream.writeStream.format("parquet")
+            .option("checkpointLocation", str(directory))
+            .option("path", str(table))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(_SECONDS)
+            break
+        except StreamingQueryException as error:
+            if query.recentProgress or _TOO_BUSY not in str(error) or not attempts_left:
+                raise
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
