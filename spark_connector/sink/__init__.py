@@ -14,6 +14,15 @@ the driver, after the decision          the next prelude: it commits what is lis
 the driver, after all commits           nothing is to be mended; the batch's tasks skip, its commit finds it decided
 ======================================  ==============================================================================
 
+Four rules are less obvious; the histories in ``tests/unit/spark_connector`` find what happens without them:
+
+* ``abort`` without any message does not know whose driver it was, so it takes over before it aborts anything: listing
+  alone, a late one would abort what a newer driver decides in the same moment.
+* An id whose InitProducerId was not answered is never used: the request may arrive later, and abort what was decided.
+* With version 1 of the transaction protocol, others' transactions are ended by taking their epoch, not by EndTxn: a
+  task that is still at work would go on in a second transaction of the same epoch, which looks whole and lacks rows.
+* Names that were fenced so are not used again (the generation goes on), for the request may arrive late as well.
+
 Who wakes late finds himself fenced: an old driver when it writes its decision, an old task because nobody lists its
 transaction. Tidying up is limited to transactions of a driver's own generation and older ones, which their names tell.
 """
