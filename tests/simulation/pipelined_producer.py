@@ -46,6 +46,8 @@ class PipelinedProducer:
     answer_within: float
     longest_rest: float = 0.0
     """In seconds, before it makes another batch."""
+    may_be_forgotten: bool = False
+    """Whether a broker may lead that has restarted since: of each producer it knows the last batch only (B34)."""
     done: list[Batch] = field(default_factory=list)
     retries: int = 0
     stopping: bool = False
@@ -112,6 +114,9 @@ class PipelinedProducer:
         answer = await connection.answer_to(request, requests.PRODUCE_VERSION, frame)
         client.heard(request, answer)
         (code,) = produce_errors(answer)
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.may_be_forgotten:
+            self.stopping = True  # Whether it is written is not known, so it must not be written under a new number.
+            return False
         if code is not ErrorCode.NONE:
             assert code in requests.RETRIABLE, f"{self.name}: the oldest batch in flight was refused with {code.name}"
             return False

@@ -30,6 +30,7 @@ MANNERS = Manners(
     patience=(0.3, 1.0, 5.0),
     patience_in_version_1=60.0,
     repeats_markers=False,
+    restarts=True,
     requests_outlive_clients=True,
 )
 

@@ -75,6 +75,8 @@ class Manners(NamedTuple):
     patience_in_version_1: float = 5.0
     """Longer than anything is held up: a late request of version 1 may harm a later transaction (KAFKA-17754)."""
     repeats_markers: bool = True
+    restarts: bool = False
+    """Whether brokers stop in an orderly way, and so forget all but the last batch of each producer."""
     requests_outlive_clients: bool = False
     """Whether what a client has sent may arrive when its death is known."""
 
@@ -113,6 +115,7 @@ class Workload:
                 rng.randint(5, manners.most_batches),
                 answer_within=rng.choice([0.01, 0.05, 5.0]),
                 longest_rest=manners.longest_rest,
+                may_be_forgotten=manners.restarts,
             )
             for n in range(rng.randint(1, 3))
         ]
