@@ -284,6 +284,7 @@ small_batches = st.lists(records, min_size=1, max_size=6)
 @settings(max_examples=400, deadline=None)
 @given(small_batches, st.integers(0, 2**32), st.integers(0, 255), st.booleans())
 @example([NewRecord(NOW, None, b"")], 0, 1, False)
+@example([NewRecord(NOW, None, b"v")], 0, 15, False)
 @example([NewRecord(NOW, None, b"v", [("a", None)])], 12, 1, False)
 def test_broken_bytes_are_refused_or_read_as_the_plain_decoder_does(
     batch: list[NewRecord], position: int, byte: int, cut: bool
