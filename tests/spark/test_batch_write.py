@@ -85,7 +85,8 @@ def test_rows_that_cannot_be_written_are_told(
 
 
 def test_options_that_cannot_be_are_all_told_before_any_task(spark: "SparkSession") -> None:
-    with pytest.raises(Exception, match=r"(?s)column key: is int.*delivery.guarantee.*topic: is required"):
+    complaints = r"(?s)(?=.*column key: is int)(?=.*delivery\.guarantee: 'none')(?=.*topic: is required)"
+    with pytest.raises(Exception, match=complaints):
         spark.sql("select 1 as key, 'v' as value").write.format("oncelog").mode("append").option(
             "delivery.guarantee", "none"
         ).option("kafka.bootstrap.servers", "x:1").save()

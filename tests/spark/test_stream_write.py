@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.spark.other_end import OtherEnd
 
 if TYPE_CHECKING:
@@ -36,16 +38,18 @@ def values(other_end: OtherEnd, topic: str) -> list[bytes | None]:
     return sorted(each.value for partition in records.values() for each in partition)
 
 
+@pytest.mark.parametrize("where", ["broker", "kafka"])
 def test_a_stream_is_copied(
-    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path
+    spark: "SparkSession", request: pytest.FixtureRequest, where: str, new_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    source, target = other_end.create(new_name("in"), 2), other_end.create(new_name("out"), 3)
-    rows = [(b"%d" % number, b"value %d" % number) for number in range(1000)]
-    other_end.write(source, rows)
-    query = copying(spark, other_end, source, target, tmp_path / "c").trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert values(other_end, target) == sorted(value for _, value in rows)
-    other_end.write(source, [(None, b"more")])
-    query = copying(spark, other_end, source, target, tmp_path / "c").trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert values(other_end, target) == sorted([*(value for _, value in rows), b"more"])
+    with OtherEnd(request.getfixturevalue(where).address) as other_end:
+        source, target = other_end.create(new_name("in"), 2), other_end.create(new_name("out"), 3)
+        rows = [(b"%d" % number, b"value %d" % number) for number in range(1000)]
+        other_end.write(source, rows)
+        query = copying(spark, other_end, source, target, tmp_path / "c").trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert values(other_end, target) == sorted(value for _, value in rows)
+        other_end.write(source, [(None, b"more")])
+        query = copying(spark, other_end, source, target, tmp_path / "c").trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert values(other_end, target) == sorted([*(value for _, value in rows), b"more"])
