@@ -75,7 +75,7 @@ def _within(seconds: float, call: Callable[[], object]) -> None:
 
 def _insist(role: Role, call: Callable[[], object]) -> None:
     """Call again as long as the client says that it may help."""
-    deadline = perf_counter() + 4 * CALL_SECONDS
+    deadline = perf_counter() + 2 * CALL_SECONDS
     while True:
         try:
             call()

@@ -43,7 +43,7 @@ class Broken(Exception):
 
 async def _insist(call: Callable[[], Awaitable[None]]) -> None:
     """Call again as long as the client says that it may help."""
-    deadline = asyncio.get_running_loop().time() + 4 * CALL_SECONDS
+    deadline = asyncio.get_running_loop().time() + 2 * CALL_SECONDS
     while True:
         try:
             return await call()

@@ -28,7 +28,7 @@ import org.apache.kafka.common.errors.TimeoutException;
  */
 public final class TransactionalLoad {
     private static final int RECORDS = 6, ABORT_EACH = 5, BATCH = 20, PARTITIONS = 6;
-    private static final long OPEN_MS = 30, BETWEEN_MS = 50, INSIST_MS = 60_000;
+    private static final long OPEN_MS = 30, BETWEEN_MS = 50, INSIST_MS = 30_000;
     private static final int CALL_MS = 15_000, REQUEST_MS = 4_000, DELIVERY_MS = 30_000, TRANSACTION_TIMEOUT_MS = 20_000;
     private static final String INPUTS = "inputs";
 
