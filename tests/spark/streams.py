@@ -46,6 +46,17 @@ def run_available(stream: DataFrame, directory: Path, table: Path) -> list[int]:
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
+def on_a_busy_machine(run: Callable[[], object]) -> None:
+    """Do it again where Spark has given its Python process up: for streams that may go on where they were."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            run()
+            return
+        except StreamingQueryException as error:
+            if _TOO_BUSY not in str(error) or not attempts_left:
+                raise
+
+
 def wait_for(query: StreamingQuery, condition: Callable[[], bool], seconds: float = _SECONDS) -> None:
     """Until a query has got somewhere."""
     pause = threading.Event()

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.processes import REPOSITORY
 from tests.spark.other_end import OtherEnd
+from tests.spark.streams import on_a_busy_machine
 from tests.spark.test_stream_write import values
 
 GUIDE = (REPOSITORY / "docs" / "spark.md").read_text()
@@ -27,7 +28,7 @@ def test_every_program_runs(
     def run(name: str) -> None:
         text = program(name).replace("localhost:9092", other_end.address).replace('"checkpoints/', f'"{tmp_path}/')
         (tmp_path / name).write_text(text)
-        runpy.run_path(str(tmp_path / name), run_name="__main__")
+        on_a_busy_machine(lambda: runpy.run_path(str(tmp_path / name), run_name="__main__"))
 
     for topic in ("orders", "invoices"):
         other_end.create(topic, 3)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 from clients.admin.transactions import ONGOING, list_transactions
 from tests.processes import KafkaProcess, OncelogProcess
 from tests.spark.other_end import Codec, OtherEnd
+from tests.spark.streams import on_a_busy_machine
 from tests.spark.test_stream_write import copying, values
 from tests.spark_session import SPARK_KAFKA
 
@@ -140,12 +141,12 @@ def test_a_stream_over_restarts_and_a_batch_that_is_run_again(
 
     rows = [(b"%d" % number, b"value %d" % number) for number in range(500)]
     either_end.write(source, rows)
-    run()
+    on_a_busy_machine(run)
     newest = max((tmp_path / "c/commits").glob("[0-9]*"), key=lambda path: int(path.name))
     newest.unlink()  # As after a crash when the sink had committed, and Spark did not know it yet.
     newest.with_name(f".{newest.name}.crc").unlink()
     either_end.write(source, [(None, b"more")])
-    run()
+    on_a_busy_machine(run)
     assert values(either_end, target) == sorted([*(value for _, value in rows), b"more"])
     assert_both_read_the_same(spark, either_end, target, 501)
     assert open_transactions(either_end, f"{prefix}.") == []
@@ -164,8 +165,8 @@ def test_what_a_dead_task_left_open_is_aborted(
     assert open_transactions(kafka_end, f"{prefix}.")
     kafka_end.write(source, [(None, b"alive")])
     writer: Any = copying(spark, kafka_end, source, target, tmp_path / "c")
-    query = writer.option("transactionalIdPrefix", prefix).trigger(availableNow=True).start()
-    assert query.awaitTermination(_SECONDS)
+    writer = writer.option("transactionalIdPrefix", prefix).trigger(availableNow=True)
+    on_a_busy_machine(lambda: writer.start().awaitTermination(_SECONDS))
     assert open_transactions(kafka_end, f"{prefix}.") == []
     assert values(kafka_end, target) == [b"alive"]
 
@@ -177,23 +178,26 @@ def test_streams_of_both_formats_one_after_the_other(
     topics = [either_end.create(new_name("topic"), 2) for _ in range(3)]
     rows = [(b"%d" % number, b"value %d" % number) for number in range(300)]
     either_end.write(topics[0], rows)
-    for step, (source, sink) in enumerate([("kafka", "oncelog"), ("oncelog", "kafka")]):
+
+    def copy(source: str, source_topic: str, sink: str, sink_topic: str) -> None:
         stream = (
             spark.readStream.format(source)
             .option("kafka.bootstrap.servers", either_end.address)
             .option("kafka.isolation.level", "read_committed")
-            .option("subscribe", topics[step])
+            .option("subscribe", source_topic)
             .option("startingOffsets", "earliest")
             .load()
         )
-        query = (
+        writer = (
             stream.select("key", "value")
             .writeStream.format(sink)
             .option("kafka.bootstrap.servers", either_end.address)
-            .option("topic", topics[step + 1])
-            .option("checkpointLocation", str(tmp_path / str(step)))
+            .option("topic", sink_topic)
+            .option("checkpointLocation", str(tmp_path / source))
             .trigger(availableNow=True)
-            .start()
         )
-        assert query.awaitTermination(_SECONDS)
-        assert values(either_end, topics[step + 1]) == sorted(value for _, value in rows)
+        on_a_busy_machine(lambda: writer.start().awaitTermination(_SECONDS))
+        assert values(either_end, sink_topic) == sorted(value for _, value in rows)
+
+    copy("kafka", topics[0], "oncelog", topics[1])
+    copy("oncelog", topics[1], "kafka", topics[2])
