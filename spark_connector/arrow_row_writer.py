@@ -54,8 +54,10 @@ class ArrowRowWriter:
             await self._producer.flush()
         except BrokerRefused as error:
             raise _explained(error) from error
-        await self._producer.stop()
         return Written(self._rows, self._size)
+
+    async def leave(self) -> None:
+        await self._producer.stop()
 
     async def abort(self) -> None:
         await self._producer.abort()

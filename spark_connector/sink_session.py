@@ -108,7 +108,9 @@ class SinkSession:
             try:
                 for each in rows:
                     await writer.write(each)
-                return await writer.finish()
+                written = await writer.finish()
+                await writer.leave()
+                return written
             except BaseException:
                 await writer.abort()
                 raise

@@ -53,7 +53,10 @@ class RowWriter(Protocol):
         """Send some rows, one or more; waits while too much is not acknowledged. Raises what is wrong with them."""
 
     async def finish(self) -> Written:
-        """Return when every row is acknowledged by all in-sync replicas; the transaction stays open."""
+        """Return when every row is acknowledged by all in-sync replicas."""
+
+    async def leave(self) -> None:
+        """Be done with it, and leave the transaction open."""
 
     async def abort(self) -> None:
         """End the transaction as far as possible; never raises for what brokers say."""

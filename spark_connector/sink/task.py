@@ -72,6 +72,7 @@ async def write_rows(
         state = await broker.read_state(permit.sink) if permit.may_decide else None
         if state is not None and state.decides(query, batch):
             raise SupersededTask(f"batch {batch} of query {query} was decided without this attempt")
+        await writer.leave()
     except BaseException:
         await writer.abort()
         raise

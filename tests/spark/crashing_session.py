@@ -145,6 +145,9 @@ class CrashingWriter:
         self._broker.reach("finish", "after")
         return written
 
+    async def leave(self) -> None:
+        await self._inner.leave()
+
     async def abort(self) -> None:
         await self._inner.abort()
 

@@ -143,23 +143,27 @@ class Query:
         return shares
 
     def run_task(self, permit: Permit, batch: int, share: Sequence[int]) -> TaskOutcome:
-        def write() -> TaskOutcome:
-            halves = [share[: len(share) // 2], share[len(share) // 2 :]]
-            columns = [
-                {"key": [b"%d" % row for row in half], "value": [b"v%d" % row for row in half]} for half in halves
-            ]
-            batches = [
-                pa.record_batch({name: pa.array(c, pa.binary()) for name, c in each.items()}) for each in columns
-            ]
-            return self.session().write(permit, QUERY, batch, batches)
-
         for _ in range(3):
             try:
-                outcome: TaskOutcome = Child(write).result()
+                outcome: TaskOutcome = self.attempt(permit, batch, share).result()
                 return outcome
             except Killed:
                 continue
         raise RuntimeError("a task was killed for good")
+
+    def attempt(self, permit: Permit, batch: int, share: Sequence[int]) -> Child:
+        """A task's process; the rows come in two pieces."""
+        half = len(share) // 2
+        pieces = [
+            pa.record_batch(
+                {
+                    "key": pa.array([b"%d" % row for row in piece], pa.binary()),
+                    "value": pa.array([b"v%d" % row for row in piece], pa.binary()),
+                }
+            )
+            for piece in (share[:half], share[half:])
+        ]
+        return Child(lambda: self.session().write(permit, QUERY, batch, pieces))
 
     def check(self) -> None:
         records = [each for partition in self.end.read(self.topic).values() for each in partition]
@@ -278,4 +282,29 @@ def test_a_planner_wakes_late(make_query: Callable[[str, str, int], Query], poin
         refusal = str(error)
         if not refusal.startswith(("SinkFenced", "BatchNotDecided")):
             raise
+    query.check()
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("point", [each for each in POINTS if each.startswith("task")])
+def test_a_task_wakes_late(make_query: Callable[[str, str, int], Query], point: str) -> None:
+    """Another attempt was faster, and its batch is over: nothing of the late one is seen, or stays open."""
+    query = make_query(point, "stop-process", 5)
+    sink = query.options.sink
+    assert sink is not None
+    permit = Child(lambda: query.session().begin(sink)).result()
+    shares = query.layout(0)
+    zombie = query.attempt(permit, 0, max(shares, key=len))
+    zombie.wait_until_stopped()
+    outcomes = [query.run_task(permit, 0, share) for share in shares]
+    Child(lambda: query.session().commit(outcomes, 0)).result()
+    query.committed = 0
+    os.kill(process_of(query.crashed), signal.SIGCONT)
+    try:
+        zombie.result()
+    except RuntimeError as error:
+        query.failures.append(str(error))
+    listed = query.end.client.run(query.end.client.admin.list_transactions(states=["Ongoing"]))
+    assert not [each.transactional_id for each in listed]
+    query.recover()
     query.check()

@@ -272,6 +272,10 @@ class ModelWriter:
         await Turn()
         return Written(self._rows, self._rows)
 
+    async def leave(self) -> None:
+        """Nothing can be done with it after that."""
+        self._broker = ModelBroker(Cluster(1), lambda: Fate.LOST)
+
     async def abort(self) -> None:
         await Turn()
         self._broker.cluster.end(self.transaction, commit=False)
