@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_TELL_SECONDS: Final = 5.0
+_TELL_SECONDS: Final = 10.0
 """For a group that only watches."""
 
 

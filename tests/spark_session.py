@@ -38,6 +38,18 @@ ENVIRONMENT = {
 }
 
 
+def spark_home(directory: Path) -> Path:
+    """Spark's home without its zipped PySpark: every Python that Spark starts would compile that anew, for a second."""
+    import pyspark
+
+    home = directory / "spark-home"
+    home.mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "jars"):
+        if not (home / name).exists():
+            (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return home
+
+
 @contextmanager
 def spark_session(
     directory: Path, settings: Mapping[str, str] | None = None, *, quick_start: bool = True

@@ -42,6 +42,7 @@ def test_a_stream_of_transactions(spark: SparkSession, kafka_end: OtherEnd, new_
         stream = stream_of(spark, kafka_end.address, options)
         return run_available(stream, tmp_path / "checkpoint", tmp_path / "table")
 
+    assert kafka_end.committed(options["groupId"]) == {}  # The first question makes Kafka create its internal topic.
     kafka_end.write(topic, [(None, b"a")] * 10, transactional_id=new_name("id"))
     kafka_end.write(topic, [(None, b"b")] * 10, transactional_id=new_name("id"), commit=False)
     assert run() == [10]
@@ -61,6 +62,7 @@ def test_over_tls(spark: SparkSession, tmp_path: Path, new_name: NewName) -> Non
         f"controller.quorum.voters=1@127.0.0.1:{controller}",
         f"listeners=PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{secured},CONTROLLER://127.0.0.1:{controller}",
         f"advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{secured}",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
         "ssl.keystore.type=PEM",
         f"ssl.keystore.location={certificate.both}",
         "ssl.truststore.type=PEM",
