@@ -48,6 +48,8 @@ FIRST_SECOND = 1_767_225_600
 """2026 in UTC."""
 YEAR_SECONDS = 366 * 86_400
 LATENESS_SECONDS = 4 * 3600
+MOST_AHEAD = 20_000
+"""So many purchases are written before they are read; then reading is waited for."""
 BATCHES_BETWEEN_CRASHES = 2
 SECONDS = float(os.environ.get("DEMO_SECONDS", "600"))
 CALL_SECONDS = 60.0
@@ -59,6 +61,7 @@ class PurchaseWriter:
 
     def __init__(self, address: str) -> None:
         self.count = 0
+        self.read = 0
         # That the broker is away now and then is part of the play: nothing to log.
         settings = {"enable.idempotence": True, "linger.ms": 5, "reconnect.backoff.max.ms": 200, "log_level": 2}
         self._producer = Producer({"bootstrap.servers": address, **settings})
@@ -71,7 +74,7 @@ class PurchaseWriter:
 
     def _write(self) -> None:
         while not self._stopped.wait(PAUSE_SECONDS):
-            for _ in range(PURCHASES_AT_ONCE):
+            for _ in range(PURCHASES_AT_ONCE if self.count < self.read + MOST_AHEAD else 0):
                 self._send(FIRST_SECOND + self.count * SECONDS_PER_PURCHASE)
                 self.count += 1
             self._producer.poll(0)
@@ -224,6 +227,7 @@ class Demo:
     broker: OncelogProcess
     story: Story
     watcher: SinkWatcher
+    purchases: PurchaseWriter
     runs: list[ApplicationProcess] = field(default_factory=list)
     _began: float = 0.0
 
@@ -252,8 +256,9 @@ class Demo:
                 case None:
                     code = self.runs[-1].process.wait()
                     self.story.tell(f"the application has ended by itself (exit code {code})")
-                case {"step": "batch", "batch": batch, "purchases": purchases}:
+                case {"step": "batch", "batch": batch, "purchases": purchases, "read": read}:
                     done += 1
+                    self.purchases.read = read
                     if done == 1:
                         waited = self.story.seconds - self._began
                         self.story.tell(f"batch {batch} is done, {purchases:,} purchases, {waited:.0f} s after")
@@ -329,8 +334,8 @@ def verdict(address: str, judged: Line, written: int, left_open: list[str]) -> b
 def play(directory: Path) -> bool:
     story, broker = Story(), OncelogProcess(directory)
     watcher = SinkWatcher(broker.address)
-    demo = Demo(broker, story, watcher)
     purchases = PurchaseWriter(broker.address)
+    demo = Demo(broker, story, watcher, purchases)
     try:
         broker.start(seconds=CALL_SECONDS)
         story.tell(f"broker ready at {broker.address} (pid {broker.pid})")
@@ -360,6 +365,7 @@ def play(directory: Path) -> bool:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with tempfile.TemporaryDirectory(prefix="oncelog-demo-spark-") as directory:
             is_right = play(Path(directory))

@@ -23,7 +23,7 @@ PURCHASE = "user_id string, quantity long, price_cents long, at timestamp"
 WINDOW = "10 minutes"
 LATENESS = "4 hours"
 """Purchases may come so much later than others; an invoice is written when no more can come for it."""
-MOST_AT_ONCE = 4_000
+MOST_AT_ONCE = 10_000
 
 
 def say(step: str, **details: object) -> None:
@@ -97,7 +97,8 @@ def run(spark: SparkSession, address: str, checkpoint: str) -> None:
         progress = query.lastProgress
         if progress is not None and progress.batchId != last:
             last = progress.batchId
-            say("batch", batch=last, purchases=progress.numInputRows)
+            end = json.loads(progress.sources[0].endOffset)["end"][PURCHASES]
+            say("batch", batch=last, purchases=progress.numInputRows, read=sum(end.values()))
     query.processAllAvailable()
     query.stop()
     say("finished")
