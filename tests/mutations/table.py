@@ -184,7 +184,7 @@ MUTATIONS: Final = (
         "B05", _VERIFICATION,
         "            if waited >= self._longest_retry:\n",
         "            if waited >= 0:\n",
-        f"{_TEST_VERSION_2}::test_the_next_transaction_waits_until_the_one_before_is_complete",
+        f"{_TEST_ELSEWHERE}::test_the_transaction_before_is_waited_for_here_too",
     ),
     Mutation(
         "B05", _STATE,
