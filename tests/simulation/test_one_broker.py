@@ -30,7 +30,7 @@ AT_LEAST = {
     "level changed": 10,
     "changed version": 1,
     "new producer id": 2,
-    "told to abort": 5,
+    "told to abort": 2,
     "EndTxnRequest ": 20,
     "EndTxnRequest PRODUCER_FENCED": 5,
     "ProduceRequest ": 40,
