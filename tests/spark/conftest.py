@@ -41,8 +41,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
     """Apache Kafka 4."""
     if not KAFKA_4.is_dir():
         _lacking("Apache Kafka is missing: run `make peers`")
-    with KafkaProcess(tmp_path_factory.mktemp("kafka"), ["num.partitions=2"]) as process:
+    process = KafkaProcess(tmp_path_factory.mktemp("kafka"), ["num.partitions=2"])
+    process.start(seconds=180)
+    try:
         yield process
+    finally:
+        process.stop()
 
 
 @pytest.fixture
