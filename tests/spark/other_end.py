@@ -87,9 +87,22 @@ class OtherEnd:
         """Where each partition ends."""
         return self._offsets(topic, read_committed)
 
+    def wait_until_ended(self, topic: str) -> None:
+        """Until no transaction is open in it: Apache Kafka answers a commit before its markers are written."""
+
+        async def wait() -> None:
+            retry = self.client.cluster.attempts()
+            while await self._find_ends(topic, True) != await self._find_ends(topic, False):
+                assert await retry.pause(), f"transactions stay open in {topic}"
+
+        self.client.run(wait())
+
     def _offsets(self, topic: str, read_committed: bool) -> dict[int, int]:
-        partitions = self.client.run(self._partitions(topic))
-        found = self.client.run(latest_offsets(self.client.cluster, partitions, read_committed=read_committed))
+        return self.client.run(self._find_ends(topic, read_committed))
+
+    async def _find_ends(self, topic: str, read_committed: bool) -> dict[int, int]:
+        partitions = await self._partitions(topic)
+        found = await latest_offsets(self.client.cluster, partitions, read_committed=read_committed)
         return {tp.partition: offset for tp, offset in found.items()}
 
     async def _partitions(self, topic: str) -> list[TopicPartition]:

@@ -25,6 +25,7 @@ def to_topic(rows: "DataFrame", other_end: OtherEnd, topic: str | None) -> "Data
 
 
 def records(other_end: OtherEnd, topic: str) -> list[tuple[Any, ...]]:
+    other_end.wait_until_ended(topic)
     found = other_end.read(topic)
     return sorted((each.key, each.value, each.headers) for partition in found.values() for each in partition)
 

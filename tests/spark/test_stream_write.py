@@ -34,6 +34,7 @@ def copying(
 
 
 def values(other_end: OtherEnd, topic: str) -> list[bytes | None]:
+    other_end.wait_until_ended(topic)
     records: dict[int, list[Any]] = other_end.read(topic)
     return sorted(each.value for partition in records.values() for each in partition)
 
