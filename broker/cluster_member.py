@@ -77,7 +77,8 @@ class ClusterMember:
         self._in_doubt: set[int] = set()
         self._is_alone = False
         """Whether, when it was last asked, this broker did not reach the majority."""
-        self._told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once a controller has told this broker of the cluster."""
         metadata.add_listener(self._on_metadata_change)
         self._throttles = ReplicationThrottles(config, broker_id, configs=configs, metadata=metadata)
         self.channel = ClusterChannel(
@@ -114,7 +115,7 @@ class ClusterMember:
         """Wait until a controller has told this broker of the cluster: before that, its answers would be of no use."""
         try:
             async with asyncio.timeout(_FIRST_WORD_SECONDS):
-                await asyncio.shield(self._told)
+                await asyncio.shield(self.told)
         except TimeoutError:
             logger.warning("No controller has spoken to this broker yet; it goes on without knowing the cluster")
 
@@ -174,8 +175,8 @@ class ClusterMember:
         self.channel.close()
 
     def _on_metadata_change(self, change: MetadataChange) -> None:
-        if not self._told.done():
-            self._told.set_result(None)
+        if not self.told.done():
+            self.told.set_result(None)
         self._watch(self._whom_to_watch(change.after))
         for broker_id in change.before.brokers.keys() - change.after.brokers.keys():
             self.channel.give_up(broker_id)

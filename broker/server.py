@@ -94,6 +94,8 @@ class Broker:
     supervisor: Supervisor
     failure: asyncio.Future[str]
     """Done when the broker cannot go on, with the reason: whoever runs the broker stops it then."""
+    told: asyncio.Future[None]
+    """Done once this broker knows the cluster: it does at once if it is alone."""
     resources: AsyncExitStack
 
     async def stop(self) -> None:
@@ -206,6 +208,7 @@ class _Start:
             quotas=Unlimited(),
             supervisor=supervisor,
             failure=self._failure,
+            told=_knowing() if member is None else member.told,
             resources=resources,
         )
         await self._serve(broker, server, monitor, member)
@@ -446,6 +449,13 @@ class _Coordinators:
     def stop(self) -> None:
         self.transactions.stop()
         self.groups.stop()
+
+
+def _knowing() -> "asyncio.Future[None]":
+    """That of a broker that has nobody to hear from."""
+    told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    told.set_result(None)
+    return told
 
 
 def _session_of(store: MetadataStore) -> Session:

@@ -4,6 +4,9 @@ Asking for a topic that does not exist creates it, unless the client (version 4)
 no. Kafka answers UNKNOWN_TOPIC_OR_PARTITION then, and the client asks again; here the answer waits for the new topic,
 for a bounded time, which saves every first produce a back-off.
 
+A member of a cluster that has just started answers when a controller has told it of the cluster. In Kafka it answers at
+once, from nothing.
+
 Addresses are those of the listener by which the client came. A partition whose leader is not alive is
 LEADER_NOT_AVAILABLE; one whose leader lacks the listener is LISTENER_NOT_FOUND (LEADER_NOT_AVAILABLE below version 6).
 
@@ -13,6 +16,7 @@ and answers REPLICA_NOT_AVAILABLE then. 1 adds racks, the controller and ``is_in
 10 only); 9 is flexible; 10 answers topic ids, 12 takes them instead of names; 13 has a top-level error.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +38,7 @@ from protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from broker.server import Broker
 
+_FIRST_WORD_SECONDS: Final = 10.0
 _NO_LEADER: Final = -1
 _FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
 _FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
@@ -54,10 +59,18 @@ def handle_metadata(broker: "Broker", context: RequestContext, request: Metadata
     error = _refusal(context, request)
     if error:
         return error_response(request, context.api_version, error)
+    if not broker.told.done():
+        return _answer_when_told(broker, context, request)
     missing = _to_create(broker, context, request)
     if missing:
         return _create_and_answer(broker, context, request, missing)
     return _Answer(broker, context, request).build({})
+
+
+async def _answer_when_told(broker: "Broker", context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """To a broker that has just started every topic is unknown, and clients believe that: librdkafka for minutes."""
+    await asyncio.wait([broker.told], timeout=_FIRST_WORD_SECONDS)
+    return await _create_and_answer(broker, context, request, _to_create(broker, context, request))
 
 
 def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
@@ -94,7 +107,7 @@ def _may_create(broker: "Broker", context: RequestContext, name: str) -> bool:
 async def _create_and_answer(
     broker: "Broker", context: RequestContext, request: MetadataRequest, missing: Collection[str]
 ) -> MetadataResponse:
-    errors = await broker.auto_topics.create(missing)
+    errors = await broker.auto_topics.create(missing) if missing else {}
     return _Answer(broker, context, request).build(errors)
 
 

@@ -1,6 +1,7 @@
 """Metadata in all of its versions, and topics that come into being because somebody asked for them."""
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from broker.server import Broker
 from protocol.errors import ErrorCode
 from protocol.framing import encode_response
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.unit.broker.handlers.administration import Denies, ask, running_broker
+from tests.unit.broker.handlers.administration import Denies, ask, running_broker, settle
 from tests.unit.broker.handlers.cluster_tales import broker_with, partition, tell
 
 
@@ -66,6 +67,18 @@ async def test_an_unknown_topic_is_created_and_complete_in_the_same_answer() -> 
         assert [(p.replica_nodes, p.isr_nodes) for p in topic.partitions] == [([1], [1])] * 3
         again = await metadata(broker, None)
         assert again.topics == response.topics
+
+
+async def test_who_knows_nothing_of_the_cluster_yet_answers_when_it_does() -> None:
+    """A client that hears that its topics do not exist may believe it for minutes, as librdkafka does."""
+    async with running_broker() as broker, asyncio.TaskGroup() as group:
+        await metadata(broker, ["orders"])
+        started = dataclasses.replace(broker, told=asyncio.get_running_loop().create_future())
+        asked = group.create_task(metadata(started, ["orders"], create=False))
+        await settle()
+        assert not asked.done()
+        started.told.set_result(None)
+        assert errors(await asked) == {"orders": ErrorCode.NONE}
 
 
 async def test_a_topic_that_many_ask_for_at_once_is_created_once() -> None:
