@@ -9,6 +9,7 @@ The cost of exactly-once is measured apart: streams of small batches in eight ta
 """
 
 import argparse
+import signal
 import statistics
 import sys
 import tempfile
@@ -234,6 +235,7 @@ def compare(rounds: int, only: list[str], scale: float) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Leave no process behind.
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", default=[], choices=MEASUREMENTS)
