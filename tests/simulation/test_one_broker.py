@@ -46,6 +46,7 @@ The requests are those of version 2 that came late: more than a thousand of them
 
 def settings(rng: random.Random, *, with_power_loss: bool) -> dict[str, str]:
     chosen = {"log.segment.bytes": str(rng.choice([1024, 4096, 1 << 20])), "log.index.interval.bytes": "256"}
+    chosen["add.partitions.to.txn.retry.backoff.max.ms"] = rng.choice(["5", "100"])  # How long a busy id is waited for.
     if with_power_loss:
         chosen["log.flush.interval.messages"] = "1"
     return chosen
