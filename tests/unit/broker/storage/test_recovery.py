@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.storage.log_config import LogConfig
@@ -176,6 +176,7 @@ def must_equal(log: PartitionLog, expected: PartitionLog) -> None:
 
 
 @settings(max_examples=120)
+@example([("idempotent", 0), ("idempotent", 3), ("truncate", 5)])
 @given(histories)
 def test_a_log_is_what_its_batches_add_up_to(steps: list[tuple[str, int]]) -> None:
     """B37: whatever happened, truncations included, state equals a rebuild from the log."""
