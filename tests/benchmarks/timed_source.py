@@ -39,6 +39,7 @@ class TimedStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, writer: OncelogStreamWriter, log: Path) -> None:
         self._writer = writer
         self._log = log
+        self._has_begun = False
 
     @contextmanager
     def _timed(self, step: str) -> Iterator[None]:
@@ -48,8 +49,10 @@ class TimedStreamWriter(DataSourceStreamArrowWriter):
             log.write(f"{step} {time.perf_counter() - started:.6f}\n")
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._timed("prelude"):
-            self._writer.__getstate__()  # The second time, when it is pickled, it has its permit.
+        if not self._has_begun:  # Spark pickles a writer twice.
+            with self._timed("prelude"):
+                self._writer.__getstate__()
+            self._has_begun = True
         return self.__dict__
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
