@@ -532,9 +532,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B37", _LOG,
-        "        self.producer_state.reload(self.log_start_offset, offset)\n",
-        "",
-        "tests/unit/broker/storage/test_recovery.py::test_a_log_is_what_its_batches_add_up_to",
+        "        if concerns_producers:\n",
+        "        if False:\n",
+        "tests/unit/broker/storage/test_truncation.py::test_a_producer_goes_on_from_what_is_left",
     ),
     Mutation(
         "B38", _READER,
