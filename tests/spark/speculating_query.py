@@ -1,0 +1,79 @@
+"""A stream whose first attempt of one task hangs after its first rows: only a speculative one can finish the batch.
+
+A driver of its own: ``python -m tests.spark.speculating_query MASTER BROKER TOPIC CHECKPOINT FIFO``.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+
+from spark_connector.stream_writer import BATCH_ID
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+ROWS_IN_BATCH: Final = 400_000
+"""In four tasks: enough for each to have sent something before it hangs."""
+HANGS_IN_BATCH: Final = 1
+LAST_BATCH: Final = 2
+SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "600m",
+    "spark.executor.memory": "600m",
+    "spark.executor.cores": "2",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.minTaskRuntime": "500ms",
+}
+
+
+def hanging(fifo: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Passes rows on; the first attempt of task 0 opens a FIFO that nobody will write to."""
+
+    def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        hangs = context.getLocalProperty(BATCH_ID) == str(HANGS_IN_BATCH)
+        for number, batch in enumerate(batches):
+            yield batch
+            if number == 9 and hangs and context.attemptNumber() == 0 and context.partitionId() == 0:
+                with open(fifo):
+                    pass
+
+    return pass_on
+
+
+def main() -> None:
+    """Run until the batch after the one that hangs is committed."""
+    from pyspark.sql import SparkSession
+
+    master, address, topic, checkpoint, fifo = sys.argv[1:]
+    builder = SparkSession.builder.master(master)
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    rate = session.readStream.format("rate-micro-batch").option("rowsPerBatch", str(ROWS_IN_BATCH))
+    rows = rate.option("numPartitions", "4").load().selectExpr("cast(value as string) as value")
+    query: StreamingQuery = (
+        rows.mapInArrow(hanging(fifo), "value string")
+        .writeStream.format("oncelog")
+        .option("kafka.bootstrap.servers", address)
+        .option("topic", topic)
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    while not query.awaitTermination(0.5):
+        progress = query.lastProgress
+        if progress is not None and progress["batchId"] > LAST_BATCH:
+            query.stop()
+
+
+if __name__ == "__main__":
+    main()
