@@ -86,7 +86,7 @@ spark-test: $(SPARK) .peers/kafka-4/.installed .peers/spark-kafka/.installed  ##
 	$(BIN)/python -m pytest -q tests/spark -m "not kills"
 
 spark-kills: $(SPARK)  ## kill -9 of Spark between every two steps of the exactly-once sink (needs Java 17 or later)
-	$(BIN)/python -m pytest -q tests/spark/test_sink_processes.py tests/spark/test_sink_kills.py
+	$(BIN)/python -m pytest -q tests/spark/test_sink_processes.py tests/spark/test_sink_kills.py tests/spark/test_sink_speculation.py
 
 spark-smoke: $(SPARK)  ## The short part of it
 	$(BIN)/python -m pytest -q tests/spark -m smoke
