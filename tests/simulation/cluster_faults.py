@@ -124,6 +124,7 @@ class ClusterFaults:
 
     async def _lose_power(self) -> None:
         await self.heal()
+        await asyncio.sleep(SESSION_SECONDS)  # Whose session has ended meanwhile registers again.
         await self._until_everybody_has_everything()
         one, other = self._rng.sample(list(self._cluster.brokers.values()), 2)
         one.crash("power")
