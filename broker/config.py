@@ -167,6 +167,10 @@ class BrokerConfig:
 
     # Replication
     replica_lag_time_max_ms: int = long(30_000, "A follower that is behind for so long leaves the ISR.", low=1)
+    oncelog_replica_silence_max_ms: int = long(
+        2_000, "One that does not fetch for so long leaves it too, if enough stay. 0: see replica.lag.time.max.ms.",
+        low=0,
+    )  # fmt: skip
     replica_fetch_max_bytes: int = integer(1 << 20, "What a follower fetches of one partition.", low=0)
     replica_fetch_response_max_bytes: int = integer(10 << 20, "What a follower fetches at once.", low=0)
     replica_fetch_min_bytes: int = integer(1, "What a follower waits for.")

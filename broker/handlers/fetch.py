@@ -54,6 +54,8 @@ def handle_fetch(broker: "Broker", context: RequestContext, request: FetchReques
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
+    if fetch.session.privileged:
+        replicas.follower_heard(fetch.session, now_ms)
     params = _params(broker, context, request)
     return DelayedFetch(
         fetch,

@@ -78,6 +78,14 @@ class InSyncReplicas:
             if broker != leader_id and not (broker in followers and followers[broker].is_close)
         )
 
+    def leaving_silently(self, silent: Set[int], min_insync_replicas: int) -> frozenset[int]:
+        """Members that have fallen silent, if enough stay without them: the minimum, and one beside the leader.
+
+        The leader cannot tell whether they are cut off from everybody, or it is.
+        """
+        leaving, needed = self.isr & silent, max(self.effective_min_isr(min_insync_replicas), 2)
+        return leaving if len(self.isr) - len(leaving) >= needed else frozenset()
+
     def propose(self, isr: Set[int]) -> "InSyncReplicas":
         assert self.proposed is None, self
         return replace(self, proposed=frozenset(isr))

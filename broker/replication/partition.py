@@ -27,7 +27,6 @@ Invariants:
 """
 
 import logging
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from broker.replication.fetch_session import FetchIsolation, FetchPosition
@@ -209,6 +208,7 @@ class Partition:
             now_ms, end = self._host.now_ms(), log.log_end_offset
             for broker, follower in self.followers.items():
                 follower.elected(leader_end=end, now_ms=now_ms, in_sync=broker in self.isr)
+                self._host.contacts.heard(broker, now_ms)  # From now on it is expected.
 
     def _end_term(self, error: ErrorCode) -> None:
         if self._led_log is not None:
@@ -283,17 +283,27 @@ class Partition:
         now_ms = self._host.now_ms()
         for follower in self.followers.values():
             follower.look(log.log_end_offset, now_ms, self._host.replica_lag_time_max_ms)
-        leaving = self.in_sync.leaving(self._host.broker_id, self.followers)
-        if leaving and self._proposal is None:
-            logger.info("%s: brokers %s are behind, and leave the ISR", self.topic_partition, sorted(leaving))
-            self._propose(self.isr - leaving)
+        self._let_go(self.in_sync.leaving(self._host.broker_id, self.followers), "are behind")
         if self._deletion_waiters:
             self._deletion_waiters.release(self.low_watermark)
         self.advance_high_watermark()  # Who held it back may be out of the way.
 
+    def silence_changed(self) -> None:
+        """Some brokers have fallen silent, or are heard again: the former are waited for no more."""
+        log = self._led_log
+        if log is None or self._alone:
+            return
+        silent, minimum = self._host.contacts.silent, log.config.min_insync_replicas
+        self._let_go(self.in_sync.leaving_silently(silent, minimum), "are silent")
+        self.advance_high_watermark()
+
+    def _let_go(self, leaving: frozenset[int], why: str) -> None:
+        if leaving and self._proposal is None:
+            logger.info("%s: brokers %s %s, and leave the ISR", self.topic_partition, sorted(leaving), why)
+            self._propose(self.isr - leaving)
+
     def propose_expansion_again(self) -> None:
-        """For the task that looks after the ISR: a follower that has everything does not come again by itself when it
-        could not be asked for, or was refused."""
+        """One that has everything does not come again by itself when it could not be asked for, or was refused."""
         for follower in self.followers.values():
             follower.is_refused = False
         self.propose_expansion()
@@ -307,7 +317,7 @@ class Partition:
             self.followers,
             high_watermark=log.high_watermark,
             epoch_start_offset=self.epoch_start_offset,
-            is_alive=self._host.is_alive,
+            is_alive=self._host.is_present,
         )
         if joining:
             self._propose(self.isr | joining)
@@ -333,7 +343,8 @@ class Partition:
         if error in _NOT_DONE:
             self._withdraw_proposal()
             if error is ErrorCode.INELIGIBLE_REPLICA:
-                self._pass_over(broker for broker, _ in proposal.isr if broker not in self.isr)
+                for broker in {broker for broker, _ in proposal.isr} - self.isr:
+                    self.followers[broker].is_refused = True
         elif error or answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
             # What the ISR is now will be in the LeaderAndIsr that is on its way; until then both are counted with.
             logger.info("%s: the ISR is not what it was thought to be: %s", self.topic_partition, error.name)
@@ -344,11 +355,6 @@ class Partition:
             self.in_sync = self.in_sync.commit(frozenset(answer.isr))
             self.propose_expansion()
         self.advance_high_watermark()
-
-    def _pass_over(self, brokers: Iterable[int]) -> None:
-        """Wait for these no more, as if they would join, and do not ask for them again with each of their fetches."""
-        for broker in brokers:
-            self.followers[broker].is_refused = True
 
     def brokers_left(self) -> None:
         """Some brokers are not members of the cluster any more. One of them may have been waited for."""
@@ -405,7 +411,7 @@ class Partition:
         if not self._alone:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 return
-            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_alive)
+            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_present)
         if end <= log.high_watermark:
             return
         log.update_high_watermark(end)

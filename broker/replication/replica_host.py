@@ -5,9 +5,10 @@ A broker that is alone has no followers, so it looks nobody up and proposes noth
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from broker.replication.follower_contacts import FollowerContacts
 from broker.replication.isr_changes import IsrProposal, propose_to_nobody
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
@@ -36,3 +37,8 @@ class ReplicaHost:
     desertion_ms: int = 1_500
     """After so long without a word of any follower, a leader does not answer for a coordinator any more."""
     propose_isr: Callable[[IsrProposal], None] = propose_to_nobody
+    contacts: FollowerContacts = field(default_factory=FollowerContacts)
+
+    def is_present(self, broker_id: int) -> bool:
+        """Whether another broker may be waited for: it is a member, and has not fallen silent."""
+        return broker_id not in self.contacts.silent and self.is_alive(broker_id)

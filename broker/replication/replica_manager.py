@@ -21,7 +21,9 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeAlias
 
-from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.fetch_session import FetchSession, FetchSessionCache
+from broker.replication.follower_contacts import WITHOUT_LIMIT
+from broker.replication.follower_state import NEVER
 from broker.replication.isr_changes import IsrProposal
 from broker.replication.leader_term import LeaderTerm
 from broker.replication.partition import NO_EPOCH, Partition, Spawn
@@ -124,11 +126,13 @@ class ReplicaManager:
         broker_epoch: Callable[[], int],
         replica_lag_time_max_ms: int,
         fetch_wait_max_ms: int = 500,
+        silence_max_ms: int = WITHOUT_LIMIT,
         quota: ReplicationQuota | None = None,
     ) -> None:
         """From now on there are other brokers. Before the first order of a controller.
 
-        ``fetch_wait_max_ms`` is how long a follower's fetch may wait for records; ``quota`` how much they may fetch.
+        ``fetch_wait_max_ms`` is how long a follower's fetch may wait for records, ``silence_max_ms`` how long one may
+        send none until it is waited for no more; ``quota`` how much they may fetch.
         """
         self._fetchers = fetchers
         self._quota = quota
@@ -136,6 +140,7 @@ class ReplicaManager:
         host.propose_isr = propose_isr
         host.broker_epoch = broker_epoch
         host.replica_lag_time_max_ms = replica_lag_time_max_ms
+        host.contacts.limit(silence_max_ms, fetch_wait_max_ms)
         host.desertion_ms = max(_DESERTION_MS, 2 * fetch_wait_max_ms)
         host.is_alive = lambda broker_id: broker_id in self._metadata.image.brokers
         self._metadata.add_listener(self._on_metadata_change)
@@ -380,16 +385,26 @@ class ReplicaManager:
 
     # In-sync replicas
 
+    def follower_heard(self, session: FetchSession, now_ms: int) -> None:
+        """A fetch of a follower has come."""
+        attended_ms = session.attended_ms
+        self._host.contacts.heard(session.replica_id, now_ms if attended_ms == NEVER else attended_ms)
+
     async def run_isr_checks(self) -> None:
-        """Look who may join ISRs, and more seldom who has fallen behind, for ever; for a task of the supervisor."""
+        """Look who may join ISRs, who is silent, and more seldom who has fallen behind, for ever; for a task of the
+        supervisor."""
         seconds, since_ms = self._host.replica_lag_time_max_ms / 2000, self._host.now_ms()
+        rest, contacts = min(seconds, _ISR_RETRY_SECONDS), self._host.contacts
         while True:
-            await asyncio.sleep(min(seconds, _ISR_RETRY_SECONDS))
+            await asyncio.sleep(rest)
             now_ms = self._host.now_ms()
             looks = now_ms - since_ms >= seconds * 1000
             if looks:
                 since_ms = now_ms
+            listens = contacts.look(now_ms, int(rest * 1000)) or contacts.silent
             for partition in list(self._partitions.values()):
+                if listens:
+                    partition.silence_changed()
                 partition.propose_expansion_again()
                 if looks:
                     partition.check_followers()

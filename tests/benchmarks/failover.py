@@ -29,9 +29,9 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tests.benchmarks import default_clients
-from tests.benchmarks.produce_prober import ProduceProber, View
+from tests.benchmarks.produce_prober import Accepted, ProduceProber, View
 from tests.faults.cluster_under_test import plan_cluster
-from tests.faults.links import LinkNetwork, isolation
+from tests.faults.links import LinkNetwork, both_ways, isolation
 from tests.faults.network import DirectNetwork, Network
 from tests.processes import ClusterProcess
 
@@ -99,10 +99,19 @@ class Cluster:
 
     async def until_accepted(self, partitions: Sequence[int], since: float, *, not_by: int) -> list[float]:
         """The seconds from a moment until each of these partitions accepted a record from another leader."""
+        return await self._until_found(partitions, since, lambda p: self.prober.first_accepted(p, since, not_by=not_by))
+
+    async def until_written(self, partitions: Sequence[int], since: float) -> list[float]:
+        """The seconds from a moment until each of these partitions accepted a record that was sent after it."""
+        return await self._until_found(partitions, since, lambda p: self.prober.first_begun(p, since))
+
+    async def _until_found(
+        self, partitions: Sequence[int], since: float, find: Callable[[int], Accepted | None]
+    ) -> list[float]:
         self.prober.hurry()
         async with asyncio.timeout(_RECOVERY_SECONDS):
             while True:
-                found = [self.prober.first_accepted(p, since, not_by=not_by) for p in partitions]
+                found = [find(partition) for partition in partitions]
                 if None not in found:
                     return [accepted.ended - since for accepted in found if accepted is not None]
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -231,6 +240,29 @@ async def isolate_leaders(directory: Path, repetitions: int) -> None:
     report("partition, all: wanted max <= 3 s", everything)
 
 
+async def cut_pairs(directory: Path, repetitions: int) -> None:
+    """Two brokers are cut off from each other only, both ways: nobody is passed over, but each leads what the other
+    follows."""
+    everything: list[float] = []
+    network = LinkNetwork(Random())
+    async with running_cluster(directory, partitions=PARTITIONS, network=network) as cluster:
+        for repetition in range(repetitions):
+            view = await cluster.settle()
+            one, other = _victim(view, repetition)[0], repetition % BROKERS + 1
+            if other == one:
+                other = other % BROKERS + 1
+            affected = [p for p, leader in view.leaders.items() if leader in (one, other)]
+            started = asyncio.get_running_loop().time()
+            network.cut(both_ways(one, other))
+            try:
+                seconds = await cluster.until_written(affected, started)
+            finally:
+                await network.heal()
+            report(f"cut between brokers {one} and {other}, {len(affected)} partitions", seconds)
+            everything += seconds
+    report("cut between two, all: wanted max <= 3 s", everything)
+
+
 async def shut_leaders_down(directory: Path, repetitions: int) -> None:
     """SIGTERM of a broker that leads everything, under the eyes of the prober and of two default clients."""
     async with running_cluster(directory, partitions=PARTITIONS, led_by=1) as cluster:
@@ -332,6 +364,7 @@ MEASUREMENTS: Final[dict[str, Callable[[Path, int], Awaitable[None]]]] = {
     "kill": kill_leaders,
     "pause": pause_leaders,
     "partition": isolate_leaders,
+    "pair": cut_pairs,
     "shutdown": shut_leaders_down,
     "controller": replace_controllers,
 }

@@ -110,6 +110,15 @@ class ProduceProber:
                 found = accepted
         return found
 
+    def first_begun(self, partition: int, since: float) -> Accepted | None:
+        """The first record that the partition accepted of those that were sent after a moment."""
+        found = None
+        for accepted in reversed(self.accepted[partition]):
+            if accepted.began <= since:
+                break
+            found = accepted
+        return found
+
     def longest_stall(self, since: float) -> float:
         """The most seconds that a record took which was answered after a moment."""
         late = [a.ended - a.began for accepted in self.accepted.values() for a in accepted if a.ended > since]

@@ -735,8 +735,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B60", _PARTITION,
-        "            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_alive)",
-        "            pass",
+        "self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_present)",
+        "end",
         f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
     ),
     Mutation(
@@ -965,5 +965,29 @@ MUTATIONS: Final = (
         "        if base_sequence < self.lowest_sequence:\n",
         "        if base_sequence < 0:\n",
         f"{_TEST_PRODUCERS}::test_a_batch_does_not_slip_in_before_one_that_was_refused_undecided",
+    ),
+    Mutation(
+        "B90", _ISR,
+        "max(self.effective_min_isr(min_insync_replicas), 2)",
+        "2",
+        f"{_TEST_PARTITION}::test_silence_leaves_the_minimum_in_sync",
+    ),
+    Mutation(
+        "B90", _ISR,
+        "max(self.effective_min_isr(min_insync_replicas), 2)",
+        "self.effective_min_isr(min_insync_replicas)",
+        f"{_TEST_ISR}::test_who_is_silent_leaves_if_enough_stay",
+    ),
+    Mutation(
+        "B90", "broker/replication/follower_contacts.py",
+        "if self._limit_ms == WITHOUT_LIMIT or (last_ms is not None and now_ms - last_ms > expected_ms + _LATE_MS):\n",
+        "if self._limit_ms == WITHOUT_LIMIT:\n",
+        "tests/unit/broker/replication/test_follower_contacts.py::test_a_look_that_comes_late_decides_nothing",
+    ),
+    Mutation(
+        "B90", "broker/replication/partition.py",
+        "                self._host.contacts.heard(broker, now_ms)  # From now on it is expected.\n",
+        "",
+        f"{_TEST_PARTITION}::test_an_election_makes_followers_expected",
     ),
 )  # fmt: skip

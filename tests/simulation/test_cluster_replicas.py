@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from coordinator.controller.leader_elections import ElectionType
 from coordinator.metadata_store import paths
 from coordinator.metadata_store.znodes import decode_topic
@@ -51,6 +53,58 @@ class TestInSync:
             assert cluster.controllers == [1]
             assert set(state_of(cluster, "t").isr) == {1, 2, 3}
             assert_agreement(cluster)
+
+        simulate(story)
+
+    @pytest.mark.parametrize(
+        "cuts", [(("2", "3"), ("3", "2")), (("2", "3"),), (("3", "2"),)], ids=["both", "to the follower", "from it"]
+    )
+    def test_a_follower_that_only_its_leader_cannot_reach_is_soon_waited_for_no_more(
+        self, cuts: tuple[tuple[str, str], ...]
+    ) -> None:
+        """The controller reaches both, so nobody else would do anything before `replica.lag.time.max.ms`."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2, 3, 1))
+            await create(cluster, "idle", (2, 3, 1))
+            writer = AcknowledgedWriter(cluster, T0)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(writer.run())
+                await asyncio.sleep(2.0)
+                assert cluster.controllers == [1]
+                cut_at = cluster.loop.time()
+                for sender, receiver in cuts:
+                    cluster.loop.network.sever(f"broker {sender}", f"broker {receiver}")
+                await asyncio.sleep(6.0)
+                resumed = next(time for time in writer.times if time > cut_at + 1.0)
+                assert resumed - cut_at <= 3.0
+                assert state_of(cluster, "t").leader == 2
+                assert set(state_of(cluster, "t").isr) == set(state_of(cluster, "idle").isr) == {1, 2}
+                cluster.loop.network.heal()
+                await asyncio.sleep(4.0)
+                assert set(state_of(cluster, "t").isr) == set(state_of(cluster, "idle").isr) == {1, 2, 3}
+                writer.stop()
+            assert_agreement(cluster)
+
+        simulate(story)
+
+    def test_a_leader_that_hears_nobody_asks_for_no_smaller_isr(self) -> None:
+        """B90: it may be the one that is cut off; the others decide, and it loses nothing but the lead."""
+
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (2, 3, 1))
+            await asyncio.sleep(1.0)
+            for other in (1, 3):
+                cluster.loop.network.sever("broker 2", f"broker {other}")
+                cluster.loop.network.sever(f"broker {other}", "broker 2")
+            broker = cluster[2].broker
+            assert broker is not None
+            partition = broker.replica_manager.partition(T0)
+            assert partition is not None
+            for _ in range(60):
+                await asyncio.sleep(0.1)
+                assert partition.in_sync.proposed is None
+            assert state_of(cluster, "t").leader != 2
 
         simulate(story)
 

@@ -104,3 +104,22 @@ def test_what_is_decided_replaces_both() -> None:
     isr = in_sync((1, 2, 3), 1, 2).propose(frozenset({1, 2, 3}))
     assert isr.commit(frozenset({1, 3})) == in_sync((1, 2, 3), 1, 3)
     assert isr.withdraw() == in_sync((1, 2, 3), 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("isr", "silent", "minimum", "leaving"),
+    [
+        ((1, 2, 3), {3}, 2, {3}),
+        ((1, 2, 3), {3}, 1, {3}),
+        ((1, 2, 3), {3}, 3, set()),
+        ((1, 2, 3), {2, 3}, 1, set()),
+        ((1, 2), {2}, 1, set()),
+        ((1, 2), {3}, 1, set()),
+        ((1, 2, 3), set[int](), 1, set()),
+    ],
+)
+def test_who_is_silent_leaves_if_enough_stay(
+    isr: tuple[int, ...], silent: set[int], minimum: int, leaving: set[int]
+) -> None:
+    """B90: a leader that hears nobody may be the one that is cut off."""
+    assert in_sync((1, 2, 3), *isr).leaving_silently(silent, minimum) == leaving

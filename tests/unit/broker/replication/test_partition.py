@@ -636,6 +636,62 @@ def test_who_left_does_not_come_back_without_a_fetch() -> None:
     assert fixture.proposed() == [{ME, OTHER}]
 
 
+def fall_silent(fixture: Fixture, *brokers: int) -> None:
+    fixture.host.contacts.silent = frozenset(brokers)
+    fixture.partition.silence_changed()
+
+
+def test_who_is_silent_leaves_the_isr_and_is_waited_for_no_more() -> None:
+    """Although it had everything a moment ago."""
+    fixture = Fixture()
+    replicated(fixture, isr=(ME, OTHER, THIRD))
+    fixture.fetched(0)
+    fixture.fetched(0, THIRD)
+    fixture.append()
+    fixture.fetched(1)
+    fall_silent(fixture, THIRD)
+    assert fixture.proposed() == [{ME, OTHER}]
+    assert fixture.log.high_watermark == 0  # B82
+    fixture.decide(isr=(ME, OTHER), partition_epoch=1)
+    assert fixture.log.high_watermark == 1
+    assert len(fixture.proposals) == 1
+
+
+def test_who_is_heard_again_joins_with_what_it_had() -> None:
+    """Its fetch session need not name a partition in which nothing has happened."""
+    fixture = Fixture()
+    replicated(fixture, isr=(ME, OTHER, THIRD))
+    fixture.fetched(0, THIRD)
+    fall_silent(fixture, THIRD)
+    fixture.decide(isr=(ME, OTHER), partition_epoch=1)
+    fixture.partition.propose_expansion_again()
+    assert len(fixture.proposals) == 1
+    fall_silent(fixture)
+    fixture.partition.propose_expansion_again()
+    assert fixture.proposed()[-1] == {ME, OTHER, THIRD}
+
+
+def test_silence_leaves_the_minimum_in_sync() -> None:
+    """B90"""
+    fixture = Fixture(LogConfig(min_insync_replicas=3))
+    replicated(fixture, isr=(ME, OTHER, THIRD))
+    fall_silent(fixture, THIRD)
+    fixture.log.update_config(LogConfig(min_insync_replicas=1))
+    fall_silent(fixture, OTHER, THIRD)
+    assert not fixture.proposals
+
+
+def test_an_election_makes_followers_expected() -> None:
+    """B90 does not wait for who never came."""
+    fixture = Fixture()
+    fixture.host.contacts.limit(2_000, 500)
+    fixture.host.contacts.look(0, 500)
+    replicated(fixture, isr=(ME, OTHER, THIRD))
+    for now_ms in range(500, 2_501, 500):
+        fixture.host.contacts.look(now_ms, 500)
+    assert fixture.host.contacts.silent == {OTHER, THIRD}
+
+
 def test_an_ended_term_asks_for_nothing_more() -> None:
     fixture = Fixture()
     replicated(fixture)

@@ -1,0 +1,73 @@
+import pytest
+
+from broker.replication.follower_contacts import WITHOUT_LIMIT, FollowerContacts
+
+SILENCE_MS, LOOKS_MS = 2_000, 500
+FOLLOWER, OTHER = 2, 3
+
+
+def contacts(silence_ms: int = SILENCE_MS, fetch_wait_ms: int = 500) -> FollowerContacts:
+    made = FollowerContacts()
+    made.limit(silence_ms, fetch_wait_ms)
+    return made
+
+
+def look_until(followers: FollowerContacts, until_ms: int) -> frozenset[int]:
+    """Look as often as is promised."""
+    for now_ms in range(0, until_ms + 1, LOOKS_MS):
+        followers.look(now_ms, LOOKS_MS)
+    return followers.silent
+
+
+@pytest.mark.parametrize(("until_ms", "silent"), [(2_000, set()), (2_500, {FOLLOWER})])
+def test_who_is_not_heard_for_long_is_silent(until_ms: int, silent: set[int]) -> None:
+    followers = contacts()
+    followers.heard(FOLLOWER, 0)
+    followers.heard(OTHER, 1_000)
+    assert look_until(followers, until_ms) == silent
+
+
+def test_who_was_never_expected_is_not_silent() -> None:
+    assert look_until(contacts(), 60_000) == set()
+
+
+def test_who_is_heard_again_is_silent_no_more() -> None:
+    followers = contacts()
+    followers.heard(FOLLOWER, 0)
+    look_until(followers, 3_000)
+    followers.heard(FOLLOWER, 3_100)
+    assert followers.look(3_500, LOOKS_MS)
+    assert followers.silent == set()
+    assert not followers.look(4_000, LOOKS_MS)
+
+
+def test_what_was_heard_later_counts() -> None:
+    """An answer that a follower has had is older than a new connection of it."""
+    followers = contacts()
+    followers.heard(FOLLOWER, 1_500)
+    followers.heard(FOLLOWER, 0)
+    assert look_until(followers, 3_500) == set()
+
+
+def test_a_look_that_comes_late_decides_nothing() -> None:
+    """B90: a leader that was stopped has heard nobody, and that is its own fault."""
+    followers = contacts()
+    followers.heard(FOLLOWER, 0)
+    look_until(followers, 1_000)
+    assert not followers.look(9_000, LOOKS_MS)
+    assert followers.silent == set()
+    followers.look(9_500, LOOKS_MS)
+    assert followers.silent == {FOLLOWER}
+
+
+def test_fetches_that_wait_long_are_no_silence() -> None:
+    followers = contacts(fetch_wait_ms=5_000)
+    followers.heard(FOLLOWER, 0)
+    assert look_until(followers, 20_000) == set()
+    assert look_until(followers, 20_500) == {FOLLOWER}
+
+
+def test_without_a_limit_nobody_is_silent() -> None:
+    followers = contacts(WITHOUT_LIMIT)
+    followers.heard(FOLLOWER, 0)
+    assert look_until(followers, 60_000) == set()
