@@ -17,6 +17,7 @@ _NEEDED = {
     "test_kafka_tools": _TOOLS,
     "test_stuck_transactions": _TOOLS,
     "test_disk_compatibility": _TOOLS,
+    "test_reassignment": _TOOLS,
     "test_feature_change": _TOOLS,
     "test_transaction_versions": ("java-client-4", "java"),
 }
