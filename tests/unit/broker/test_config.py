@@ -8,8 +8,10 @@ import pytest
 import broker
 from broker.config import BROKER_SETTINGS, BrokerConfig, attribute
 from broker.config_sources import load_config, nearest_key, parse_properties, settings_in_environment
+from broker.handlers import all_handlers
 from broker.settings import ConfigError
 from broker.topic_config import SYNONYMS
+from protocol.api_keys import ApiKey
 
 
 def test_every_default_is_a_valid_value_of_its_own_setting() -> None:
@@ -141,7 +143,6 @@ def test_a_key_without_effect_is_said_once_with_the_reason() -> None:
         (["num.partitions"], "'num.partitions' is not a setting: expected key=value"),
         (["authorizer.class.name=kafka.X"], "authorizer.class.name=kafka.X is refused"),
         (["broker.id=1", "node.id=2"], "broker.id=1 and node.id=2 differ"),
-        (["log.dirs=/a,/b"], "log.dirs=/a,/b is not served yet: expected one directory"),
         (
             ["group.min.session.timeout.ms=10", "group.max.session.timeout.ms=9"],
             "group.min.session.timeout.ms is larger than group.max.session.timeout.ms",
@@ -152,6 +153,13 @@ def test_what_must_not_start(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_config(overrides=overrides)
     assert str(refusal.value).startswith(message)
+
+
+def test_one_data_directory_is_all_there_may_be() -> None:
+    """B58: so no log moves from one to another, and no broker offers to move it."""
+    with pytest.raises(ConfigError, match=r"log\.dirs=/a,/b is not served yet: expected one directory"):
+        load_config(overrides=["log.dirs=/a,/b"])
+    assert ApiKey.ALTER_REPLICA_LOG_DIRS not in {handler.api_key for handler in all_handlers(clustered=True)}
 
 
 def test_node_id_is_another_name_of_broker_id() -> None:
