@@ -1,11 +1,15 @@
-"""The programs of ``docs/spark.md`` as they are written there, but for the address and the folder of the checkpoint."""
+"""The programs of ``docs/spark.md`` as they are written there, but for addresses, names and folders, and its errors."""
 
+import json
 import re
 import runpy
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 
 from tests.processes import REPOSITORY
 from tests.spark.other_end import OtherEnd
@@ -43,3 +47,48 @@ def test_every_program_runs(
     run("pipeline.py")
     expected = [b"apples 3", b"pears 5", b"plums 1", b"4 cherries"]
     assert values(other_end, "invoices") == sorted(b"invoice for " + order for order in expected)
+
+
+def test_the_function_for_each_batch_writes_each_version_once(
+    spark: SparkSession, other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
+    found = re.search(r"`foreachBatch` get the same.*?```python\n(.*?)```", GUIDE, re.DOTALL)
+    assert found is not None
+    topic = other_end.create(new_name("t"), 2)
+    names: dict[str, Any] = {"broker": {"kafka.bootstrap.servers": other_end.address}}
+    exec(found[1].replace('"invoices"', f'"{topic}"').replace('"invoicing"', f'"{topic}"'), names)  # noqa: S102
+    for number in (0, 1, 1, 0, 2):
+        names["write"](spark.sql(f"select 'value {number}' as value"), number)
+    assert values(other_end, topic) == [b"value 0", b"value 1", b"value 2"]
+
+
+def test_errors_are_those_of_the_table(
+    spark: SparkSession, other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
+    topic = other_end.create(new_name("t"), 1)
+    rows = spark.sql("select 'v' as value")
+
+    def reader(**options: str) -> DataFrameReader:
+        given = {"kafka.bootstrap.servers": other_end.address, "subscribe": topic, **options}
+        return spark.read.format("oncelog").options(**given)
+
+    def writer(frame: DataFrame, mode: str = "append") -> DataFrameWriter:
+        given = {"kafka.bootstrap.servers": other_end.address, "topic": topic}
+        return frame.write.format("oncelog").options(**given).mode(mode)
+
+    actions: dict[str, Callable[[], object]] = {
+        "OptionsInvalid": lambda: reader(startingOfsets="earliest", minPartitions="few").load().collect(),
+        "BoundInvalid": lambda: reader(endingOffsets=json.dumps({topic: {"0": 7}})).load().collect(),
+        "NothingToRead": lambda: reader(subscribe=new_name("absent")).load().collect(),
+        "RowsInvalid": lambda: writer(rows.selectExpr("value", "9 as partition")).save(),
+        "leave .schema(...) out": lambda: reader().schema("value string").load().collect(),
+        "UNSUPPORTED_DATA_SOURCE_SAVE_MODE": lambda: writer(rows, "error").save(),
+    }
+    for error, action in actions.items():
+        assert error in GUIDE
+        with pytest.raises(PySparkException, match=re.escape(error)) as refusal:
+            action()
+        if error == "OptionsInvalid":  # All of them, and what would do. Spark gives names in lower case.
+            for words in ("startingofsets", "startingOffsets", "minPartitions"):
+                assert words in str(refusal.value), refusal.value
+    assert values(other_end, topic) == []
