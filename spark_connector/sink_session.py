@@ -3,6 +3,7 @@
 Spark uses a process again for later batches, and forks it. So memory is kept by process id, like ``process_client``.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,13 @@ from random import Random
 from typing import Any, Final
 
 from spark_connector.process_client import ClientSettings, ProcessClient, process_client
-from spark_connector.sink.batch_commit import abort_batch, abort_unnamed, commit_batch, commit_unnamed
+from spark_connector.sink.batch_commit import (
+    abort_batch,
+    abort_late_tasks,
+    abort_unnamed,
+    commit_batch,
+    commit_unnamed,
+)
 from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
 from spark_connector.sink.prelude import DriverMemory, Permit, begin_batch
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
@@ -20,6 +27,10 @@ from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
 from spark_connector.write_options import WriteOptions
 
 _PROCESS_BITS: Final = 64
+_LATE_LOOKS: Final = 12
+_LATE_PAUSE_SECONDS: Final = 0.5
+"""Spark looks every 2 s whether a task has to be killed, and kills its Python ``spark.python.task.killTimeout`` (2 s)
+later. So long a task of a job that has failed may still begin its transaction, which readers would wait for."""
 
 
 def wall_clock() -> int:
@@ -126,5 +137,14 @@ class SinkSession:
     def commit_unnamed(self, outcomes: Sequence[TaskOutcome]) -> None:
         self._client.run(commit_unnamed(self._broker, outcomes, fail_on_loss=self._options.fail_on_loss))
 
-    def abort_unnamed(self, outcomes: Sequence[TaskOutcome], sink: str) -> None:
-        self._client.run(abort_unnamed(self._broker, outcomes, sink))
+    def abort_unnamed(self, outcomes: Sequence[TaskOutcome], sink: str, *, untold: int) -> None:
+        """``untold``: of how many tasks nothing is known. One of them has failed, others may be at work."""
+
+        async def steps() -> None:
+            await abort_unnamed(self._broker, outcomes, sink)
+            if untold > 1:
+                for _ in range(_LATE_LOOKS):
+                    await asyncio.sleep(_LATE_PAUSE_SECONDS)
+                    await abort_late_tasks(self._broker, sink)
+
+        self._client.run(steps())

@@ -72,4 +72,5 @@ class OncelogWriter(DataSourceArrowWriter):
         if self._is_named:
             self.session().abort(outcomes_of(messages), self._permit.sink, self._options.version)
         else:
-            self.session().abort_unnamed(outcomes_of(messages), self._permit.sink)
+            untold = sum(each is None for each in messages)
+            self.session().abort_unnamed(outcomes_of(messages), self._permit.sink, untold=untold)

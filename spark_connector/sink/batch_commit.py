@@ -78,6 +78,11 @@ async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *,
 async def abort_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str) -> None:
     """Take such a batch back, as far as it is not committed."""
     await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+    await abort_late_tasks(broker, sink)
+
+
+async def abort_late_tasks(broker: SinkBroker, sink: str) -> None:
+    """Abort what is open of such a batch: its tasks may have begun after it was taken back, and nobody comes later."""
     await _abort_leftovers(broker, StateRecord(sink=sink), 0)
 
 

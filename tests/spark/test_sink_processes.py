@@ -18,6 +18,7 @@ import pytest
 from clients.admin.features import FeatureUpdate
 from spark_connector.process_client import close_process_clients
 from spark_connector.sink.prelude import Permit
+from spark_connector.sink.sink_broker import OpenTransaction, SinkBroker
 from spark_connector.sink.task import TaskOutcome
 from spark_connector.sink_session import SinkSession
 from spark_connector.write_options import WriteOptions, stream_write_options
@@ -308,3 +309,45 @@ def test_a_task_wakes_late(make_query: Callable[[str, str, int], Query], point: 
     assert not [each.transactional_id for each in listed]
     query.recover()
     query.check()
+
+
+class LateTaskSession(CrashingSession):
+    """When it has looked for open transactions once, a task begins one."""
+
+    def __init__(self, query: Query, begin: Callable[[], object]) -> None:
+        self._begin: Callable[[], object] | None = begin
+        super().__init__(query.options, query.crash)
+
+    def make_broker(self) -> SinkBroker:
+        broker = super().make_broker()
+        look = broker.open_transactions
+
+        async def look_and_begin(prefix: str) -> list[OpenTransaction]:
+            found = await look(prefix)
+            begin, self._begin = self._begin, None
+            if begin is not None:
+                begin()
+            return found
+
+        broker.open_transactions = look_and_begin  # type: ignore[method-assign]
+        return broker
+
+
+@pytest.mark.kills
+def test_a_batch_that_was_taken_back_stays_so_when_a_task_begins_late(
+    make_query: Callable[[str, str, int], Query],
+) -> None:
+    """A batch that is tried once has no next prelude which would end what its tasks have left open."""
+    query = make_query("task/open_writer/before", "stop-process", 6)
+    permit = Child(lambda: query.session().begin_unnamed()).result()
+    late = query.attempt(permit, 0, query.layout(0)[0])
+    late.wait_until_stopped()
+
+    def begin() -> None:
+        os.kill(process_of(query.crashed), signal.SIGCONT)
+        assert late.result().transaction is not None
+
+    LateTaskSession(query, begin).abort_unnamed([], permit.sink, untold=2)
+    close_process_clients()
+    query.end.wait_until_ended(query.topic)
+    assert not any(query.end.read(query.topic).values())
