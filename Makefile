@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames faults faults-smoke bench bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-kills spark-smoke bench-spark demo-spark peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-kills spark-smoke bench-spark demo-spark peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -61,7 +61,9 @@ interop-cluster-smoke: $(DEV) peers  ## The same on a cluster
 late-frames: $(DEV) peers  ## A thousand late frames against each version of transactions, on us and on Kafka
 	$(BIN)/python -m tests.interop.late_frames
 
-bench: $(DEV) peers  ## Side by side with Apache Kafka on this machine
+bench: bench-broker bench-cluster  ## Side by side with Apache Kafka on this machine, both of the following
+
+bench-broker: $(DEV) peers  ## One broker beside one of Apache Kafka 4
 	$(BIN)/python -m tests.benchmarks.side_by_side
 
 bench-cluster: $(DEV) peers  ## Three brokers beside three of Apache Kafka 3.9 on ZooKeeper
