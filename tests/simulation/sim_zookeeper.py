@@ -193,8 +193,11 @@ class _Connection:
                 answer.set_result(value)
 
     def to_client(self, call: Callable[..., None], *arguments: Any) -> None:
-        if Direction.TO_CLIENT not in self._session.store.cut:
-            self._loop.call_at(self._arrival(1), call, *arguments, context=self._session.store.context)
+        session = self._session
+        if Direction.TO_CLIENT not in session.store.cut:
+            self._loop.call_at(self._arrival(1), call, *arguments, context=session.store.context)
+        else:  # A connection of which something was lost does not go on, also if nobody waits for that: a watch.
+            self._loop.call_later(session.timeout * _NOTICED_SHARE, session.lose, self, context=session.store.context)
 
     def _arrival(self, direction: int) -> float:
         """When a message arrives: after a delay, and later than the one before it."""
