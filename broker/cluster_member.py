@@ -41,6 +41,9 @@ _LAST_LOOK_SECONDS: Final = 0.1
 _LEAVE_SECONDS: Final = 15.0
 _ELECTION_SECONDS: Final = 1.0
 """For which a broker that stops waits for a controller to appear: as long as an election may take."""
+_FAREWELL_SECONDS: Final = 0.25
+"""So long this broker still tells who asks it who leads now. A client that finds its connection closed instead may wait
+a second before it looks for another broker, as librdkafka does that knows only this one by a connection."""
 _LOOK_AGAIN_SECONDS: Final = 0.05
 
 
@@ -142,6 +145,7 @@ class ClusterMember:
                 await self._rest(_LOOK_AGAIN_SECONDS)
                 continue
             if not response.remaining_partitions:
+                await self._rest(_FAREWELL_SECONDS)
                 return
             tries, alone_since = tries + 1, math.inf
             logger.warning("No other broker can lead %d partitions of this one yet", len(response.remaining_partitions))

@@ -5,11 +5,18 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+from tests.simulation import requests
 from tests.simulation.cluster_stories import NOTICED_SECONDS, create, simulate, state_of
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
 
-AT_ONCE = 0.25
+T0 = TopicPartition("t", 0)
+FAREWELL = 0.25
+"""For which a broker that leads nothing any more tells who does."""
+AT_ONCE = 0.25 + FAREWELL
 WITHOUT_HELP = 1.2
+PRODUCE_WITH_HINTS = 12
 
 
 def play(story: Callable[[SimulatedCluster], Awaitable[None]]) -> None:
@@ -89,8 +96,28 @@ def test_while_the_controller_is_silent() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         assert cluster[1].process is not None
         cluster[1].process.pause()
-        assert await stop(cluster, 2) < NOTICED_SECONDS
+        assert await stop(cluster, 2) < NOTICED_SECONDS + FAREWELL
         assert state_of(cluster, "t", 1).leader == 3
+
+    play(story)
+
+
+def test_clients_that_ask_soon_are_told_who_leads_now() -> None:
+    """Otherwise they would find a closed connection, and some of them look for another broker a second later."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = await cluster[1].client()
+        began = cluster.loop.time()
+        async with asyncio.TaskGroup() as tasks:
+            stopping = tasks.create_task(stop(cluster, 1))
+            await asyncio.sleep(FAREWELL * 3 / 5)
+            assert state_of(cluster, "t").leader == 2
+            assert not stopping.done()
+            answer = await client.call(requests.produce(T0, requests.batch([b"late"])), PRODUCE_WITH_HINTS)
+            refused = answer.responses[0].partition_responses[0]
+            assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert refused.current_leader.leader_id == 2
+        assert cluster.loop.time() - began < AT_ONCE
 
     play(story)
 
