@@ -15,8 +15,6 @@ everybody look silent, so a look that comes late decides nothing.
 
 from typing import Final
 
-from broker.replication.follower_state import NEVER
-
 WITHOUT_LIMIT: Final = 0
 _FETCHES: Final = 4
 """So many waits without a fetch are silence at the least."""
@@ -37,9 +35,18 @@ class FollowerContacts:
         """Silence begins after ``silence_ms``, but not before four fetches can have waited. 0: never."""
         self._limit_ms = silence_ms and max(silence_ms, _FETCHES * fetch_wait_ms)
 
+    def expect(self, broker: int, now_ms: int) -> None:
+        """A follower should be fetching from now on."""
+        self._heard_ms[broker] = now_ms
+
     def heard(self, broker: int, time_ms: int) -> None:
-        """The follower was there at that time: it has asked, or has had an answer."""
-        self._heard_ms[broker] = max(time_ms, self._heard_ms.get(broker, NEVER))
+        """The follower was there at that time: it has asked, or has had an answer.
+
+        No effect for who follows nothing: any client can call itself a replica, this broker itself among them.
+        """
+        known_ms = self._heard_ms.get(broker)
+        if known_ms is not None and time_ms > known_ms:
+            self._heard_ms[broker] = time_ms
 
     def look(self, now_ms: int, expected_ms: int) -> bool:
         """Look who is silent now; ``expected_ms`` is how long the last look should be ago. Whether that changed."""

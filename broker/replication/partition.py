@@ -202,13 +202,13 @@ class Partition:
         self._alone = self.in_sync.replicas == (self._host.broker_id,)
 
     def _take_followers(self, log: PartitionLog, *, elected: bool) -> None:
-        others = [] if self._alone else [broker for broker in self.replicas if broker != self._host.broker_id]
-        self.followers = {broker: self.followers.get(broker) or FollowerState() for broker in others}
-        if others and elected:
-            now_ms, end = self._host.now_ms(), log.log_end_offset
-            for broker, follower in self.followers.items():
+        now_ms, end, known, me = self._host.now_ms(), log.log_end_offset, self.followers, self._host.broker_id
+        self.followers = {broker: known.get(broker) or FollowerState() for broker in self.replicas if broker != me}
+        for broker, follower in self.followers.items():
+            if elected or broker not in known:
+                self._host.contacts.expect(broker, now_ms)
+            if elected:
                 follower.elected(leader_end=end, now_ms=now_ms, in_sync=broker in self.isr)
-                self._host.contacts.heard(broker, now_ms)  # From now on it is expected.
 
     def _end_term(self, error: ErrorCode) -> None:
         if self._led_log is not None:

@@ -401,9 +401,9 @@ class ReplicaManager:
             looks = now_ms - since_ms >= seconds * 1000
             if looks:
                 since_ms = now_ms
-            listens = contacts.look(now_ms, int(rest * 1000)) or contacts.silent
+            changed = contacts.look(now_ms, int(rest * 1000))
             for partition in list(self._partitions.values()):
-                if listens:
+                if changed or not contacts.silent.isdisjoint(partition.isr):
                     partition.silence_changed()
                 partition.propose_expansion_again()
                 if looks:

@@ -986,8 +986,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B90", "broker/replication/partition.py",
-        "                self._host.contacts.heard(broker, now_ms)  # From now on it is expected.\n",
-        "",
+        "                self._host.contacts.expect(broker, now_ms)\n",
+        "                pass\n",
         f"{_TEST_PARTITION}::test_an_election_makes_followers_expected",
     ),
 )  # fmt: skip

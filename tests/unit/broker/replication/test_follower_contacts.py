@@ -22,18 +22,22 @@ def look_until(followers: FollowerContacts, until_ms: int) -> frozenset[int]:
 @pytest.mark.parametrize(("until_ms", "silent"), [(2_000, set()), (2_500, {FOLLOWER})])
 def test_who_is_not_heard_for_long_is_silent(until_ms: int, silent: set[int]) -> None:
     followers = contacts()
-    followers.heard(FOLLOWER, 0)
+    followers.expect(FOLLOWER, 0)
+    followers.expect(OTHER, 0)
     followers.heard(OTHER, 1_000)
     assert look_until(followers, until_ms) == silent
 
 
 def test_who_was_never_expected_is_not_silent() -> None:
-    assert look_until(contacts(), 60_000) == set()
+    """B90: any client can say that it is a replica, also that it is this very broker."""
+    followers = contacts()
+    followers.heard(OTHER, 0)
+    assert look_until(followers, 60_000) == set()
 
 
 def test_who_is_heard_again_is_silent_no_more() -> None:
     followers = contacts()
-    followers.heard(FOLLOWER, 0)
+    followers.expect(FOLLOWER, 0)
     look_until(followers, 3_000)
     followers.heard(FOLLOWER, 3_100)
     assert followers.look(3_500, LOOKS_MS)
@@ -44,15 +48,16 @@ def test_who_is_heard_again_is_silent_no_more() -> None:
 def test_what_was_heard_later_counts() -> None:
     """An answer that a follower has had is older than a new connection of it."""
     followers = contacts()
+    followers.expect(FOLLOWER, 0)
     followers.heard(FOLLOWER, 1_500)
-    followers.heard(FOLLOWER, 0)
+    followers.heard(FOLLOWER, 1_000)
     assert look_until(followers, 3_500) == set()
 
 
 def test_a_look_that_comes_late_decides_nothing() -> None:
     """B90: a leader that was stopped has heard nobody, and that is its own fault."""
     followers = contacts()
-    followers.heard(FOLLOWER, 0)
+    followers.expect(FOLLOWER, 0)
     look_until(followers, 1_000)
     assert not followers.look(9_000, LOOKS_MS)
     assert followers.silent == set()
@@ -62,12 +67,12 @@ def test_a_look_that_comes_late_decides_nothing() -> None:
 
 def test_fetches_that_wait_long_are_no_silence() -> None:
     followers = contacts(fetch_wait_ms=5_000)
-    followers.heard(FOLLOWER, 0)
+    followers.expect(FOLLOWER, 0)
     assert look_until(followers, 20_000) == set()
     assert look_until(followers, 20_500) == {FOLLOWER}
 
 
 def test_without_a_limit_nobody_is_silent() -> None:
     followers = contacts(WITHOUT_LIMIT)
-    followers.heard(FOLLOWER, 0)
+    followers.expect(FOLLOWER, 0)
     assert look_until(followers, 60_000) == set()

@@ -763,3 +763,16 @@ class TestDesertion:
         fixture.now_ms = 60_000
         replicated(fixture, isr=(ME, OTHER))
         assert not fixture.partition.is_deserted
+
+
+def test_a_replica_that_is_added_is_expected_too() -> None:
+    fixture = Fixture()
+    fixture.host.contacts.limit(2_000, 500)
+    fixture.lead(0, replicas=(ME, OTHER), isr=(ME, OTHER))
+    fixture.now_ms = 10_000
+    state = LeaderAndIsrPartitionState(
+        leader=ME, leader_epoch=0, replicas=[ME, OTHER, THIRD], isr=[ME, OTHER], partition_epoch=1
+    )
+    fixture.partition.become_leader(state, fixture.log)
+    fixture.host.contacts.look(11_000, 500)
+    assert fixture.host.contacts.silent == {OTHER}
