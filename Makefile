@@ -6,14 +6,14 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 SPARK := $(VENV)/.spark
-MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9
+MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9 platform-4
 # PySpark's wheel has ZooKeeper in it; without PySpark, take the jars that Maven brings.
 ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import pyspark' 2>/dev/null || \
   { $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-kills spark-smoke bench-spark demo-spark peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-kills spark-smoke bench-spark demo-spark peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -39,6 +39,9 @@ check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
+
+hostile: $(DEV)  ## Hostile input on a live broker, beside ordinary clients: pauses, memory, harm
+	$(BIN)/python -m tests.hostile
 
 faults: $(DEV) .peers/kafka-3.9/.installed .peers/java-client-4/.installed  ## Each fault five times on a real cluster under load, checked record by record
 	$(BIN)/python -m tests.faults

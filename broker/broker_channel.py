@@ -13,8 +13,9 @@ answer is told that it will not come, because only the asker knows whether askin
 again. If nobody listens there any more (``on_refused``), the process is certainly not what it was; if nothing is heard
 within a moment (``on_silence``), it may be stopped, busy, or cut off, or this broker may be. Neither is proof: the
 metadata store says who is alive, and until it does, whoever acts on it must be safe if it was wrong. A broker that is
-*watched* is connected to all the time (on the lane of orders), and asked something small five times a second: one that
-does not answer for 1.6 seconds (longer while it has much to do for us) counts as a broken connection. Unanswered
+*watched* is connected to all the time, on a lane of its own, and asked something small five times a second: one that
+does not answer for 1.6 seconds (longer while it has much to do for us) counts as a broken connection. A broker answers
+on that lane although a disk that stalls keeps its event loop from turning (`broker.network.heartbeats`). Unanswered
 questions are counted, not timed, so that a process which was itself stopped for a while suspects nobody. While a
 watched broker cannot be connected to, they are called again and again. So a broker that falls silent is suspected after
 two seconds, and before three have passed others lead what it led.
@@ -27,9 +28,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from broker.local_channel import LocalChannel
+from broker.network.heartbeats import heartbeat_client_id
 from broker.replication.partition import Spawn
 from clients import VERSION
 from clients.connection import SOFTWARE_NAME, Address, Connection, connect
@@ -47,6 +50,7 @@ from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxn
 from protocol.schema import Message
 
 logger = logging.getLogger(__name__)
+R = TypeVar("R", bound=Message)
 
 _RESPONSES: Final[dict[type[Message], type[Message]]] = {
     AddPartitionsToTxnRequest: AddPartitionsToTxnResponse,
@@ -64,8 +68,10 @@ _RESPONSES: Final[dict[type[Message], type[Message]]] = {
 class _Lane(Enum):
     """What is answered without waiting for what the other lanes carry."""
 
+    HEARTBEATS = "heartbeats"
+    """Nothing else, so that the other broker can answer them while its event loop stands still."""
     ORDERS = "orders"
-    """Of the controller. What is carried out at once, so silence on this lane says something."""
+    """Of the controller. What is carried out at once."""
     QUESTIONS = "questions"
     """To the controller, which has them wait for those before, and for the metadata store."""
     MARKERS = "markers"
@@ -84,6 +90,9 @@ _LANES: Final[dict[type[Message], _Lane]] = {
     UpdateMetadataRequest: _Lane.ORDERS,
     WriteTxnMarkersRequest: _Lane.MARKERS,
 }
+
+_KEPT: Final = frozenset({_Lane.HEARTBEATS, _Lane.ORDERS})
+"""Lanes to a broker that the cluster goes on without: it may come back."""
 
 _LOWEST_VERSIONS: Final[dict[type[Message], int]] = {AddPartitionsToTxnRequest: 4}
 """Of requests whose older versions are for clients, and have no room for what a broker says."""
@@ -108,6 +117,10 @@ OnUnreachable: TypeAlias = Callable[[int], None]
 
 def _ignore(broker_id: int) -> None:
     """Nobody wants to know."""
+
+
+def _ignore_request(request: Message, answer: "asyncio.Future[Message]") -> None:
+    """No heartbeat depends on the request."""
 
 
 class _Question(NamedTuple):
@@ -143,6 +156,7 @@ class ClusterChannel:
         self._on_refused = on_refused
         self._on_silence = on_silence
         self._answer_seconds = {
+            _Lane.HEARTBEATS: socket_timeout_ms / 1000,
             _Lane.ORDERS: socket_timeout_ms / 1000,
             _Lane.QUESTIONS: socket_timeout_ms / 1000,
             _Lane.MARKERS: request_timeout_ms / 1000,
@@ -162,10 +176,11 @@ class ClusterChannel:
     def watch(self, broker_id: int) -> None:
         """Keep a connection to another broker from now on, and notice when it is of no use any more."""
         if not self._closed:
-            self._link(broker_id, _Lane.ORDERS).watch()
+            self._link(broker_id, _Lane.HEARTBEATS).watch()
+            self._link(broker_id, _Lane.ORDERS).connect()  # So that orders leave at once.
 
     def unwatch(self, broker_id: int) -> None:
-        link = self._links.get((broker_id, _Lane.ORDERS))
+        link = self._links.get((broker_id, _Lane.HEARTBEATS))
         if link is not None:
             link.unwatch()
 
@@ -175,7 +190,7 @@ class ClusterChannel:
         Orders are still brought to it, because it is to hear that it was passed over.
         """
         for lane in _Lane:
-            link = None if lane is _Lane.ORDERS else self._links.pop((broker_id, lane), None)
+            link = None if lane in _KEPT else self._links.pop((broker_id, lane), None)
             if link is not None:
                 link.abort()
 
@@ -191,16 +206,43 @@ class ClusterChannel:
         if link is None:
             link = self._links[broker_id, lane] = _Link(
                 broker_id,
-                self._client_id,
+                heartbeat_client_id(self._broker_id) if lane is _Lane.HEARTBEATS else self._client_id,
                 self._address_of,
                 self._spawn,
                 self._tell_unreachable,
                 self._answer_seconds[lane],
             )
+            if lane is _Lane.ORDERS:
+                link.on_asked = partial(self._expect_work, broker_id)
         return link
+
+    def _expect_work(self, broker_id: int, request: Message, answer: "asyncio.Future[Message]") -> None:
+        """An order may keep a broker busy, if it answers heartbeats on its event loop, as older ones do."""
+        link = self._links.get((broker_id, _Lane.HEARTBEATS))
+        if link is not None:
+            link.expect_work(request, answer)
 
     def _tell_unreachable(self, broker_id: int, refused: bool) -> None:
         (self._on_refused if refused else self._on_silence)(broker_id)
+
+    def is_connected(self, broker_id: int) -> bool:
+        """Whether another broker, which is watched, answers heartbeats."""
+        link = self._links.get((broker_id, _Lane.HEARTBEATS))
+        return link is not None and link.is_connected
+
+    async def ask_once(
+        self, address: Address, request: Message, response_type: type[R], *, at_least: int, seconds: float
+    ) -> R | None:
+        """Send a request over a connection of its own; None if no response comes within this time."""
+        try:
+            async with asyncio.timeout(seconds):
+                connection = await connect(address, client_id=self._client_id, connect_seconds=seconds)
+                try:
+                    return await connection.send(request, response_type, at_least=at_least)
+                finally:
+                    connection.close()
+        except (ClientError, TimeoutError):
+            return None
 
     async def reaches(self, broker_id: int, seconds: float) -> bool:
         """Whether another broker answers on a new connection within this time."""
@@ -245,6 +287,12 @@ class _Link:
         self._watch_timer: asyncio.TimerHandle | None = None
         self._failing_since: float | None = None
         self._refused = False
+        self.on_asked: Callable[[Message, asyncio.Future[Message]], None] = _ignore_request
+        """Called with each request that was sent, and the future of its answer."""
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and self._connection.is_open
 
     def send(self, question: _Question) -> None:
         connection = self._connection
@@ -258,6 +306,11 @@ class _Link:
         self._waiting.append(question)
         self._open()
 
+    def connect(self) -> None:
+        """Make a connection unless there is one, or an attempt has just failed."""
+        if self._loop.time() >= self._not_before:
+            self._open()
+
     def watch(self) -> None:
         if self._watched:
             return
@@ -267,6 +320,11 @@ class _Link:
             self._heartbeat = _Heartbeat(self._connection)
         else:
             self._open()
+
+    def expect_work(self, request: Message, answer: "asyncio.Future[Message]") -> None:
+        """Be more patient with the broker until it has answered a request on another lane."""
+        if self._heartbeat is not None:
+            self._heartbeat.expect_work(request, answer)
 
     def unwatch(self) -> None:
         self._watched = False
@@ -383,8 +441,7 @@ class _Link:
             logger.info("Broker %d was not asked: %s", self._broker_id, error)
             question.on_response(None)
             return
-        if self._heartbeat is not None:
-            self._heartbeat.expect_work(question.request, answer)
+        self.on_asked(question.request, answer)
         answer.add_done_callback(lambda done: _tell(done, question.on_response))
 
     def _fail_waiting(self) -> None:

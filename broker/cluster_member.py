@@ -2,10 +2,13 @@
 
 A connection to the controller is kept from the moment that it is known, so that its death is noticed at once; the
 controller, in turn, keeps one to every broker. What follows from a broken one is the controller's business, except for
-one question: is it the other that is gone, or this broker that is cut off? If nobody listens any more where the other
-did, it is the other. If there is only silence, a broker trusts its judgement only while it reaches the majority of the
-cluster; then those on the other side of a cut do not, and only one side acts. In a cluster of two, silence is left to
-the metadata store.
+one question: is it the other that is gone, or this broker that is cut off?
+
+* A broker that has lost the controller asks the others (``controller_link``).
+* A controller that has lost a broker passes it over, which is safe if it was wrong. If nothing listens any more where
+  the broker did, it does so at once. If there is only silence, it does so only while it reaches the majority of the
+  cluster; then those on the other side of a cut do not, and only one side acts. In a cluster of two, silence is left to
+  the metadata store.
 
 Loaded by ``broker.server`` when ``zookeeper.connect`` is set; a broker that is alone has none of this.
 """
@@ -13,12 +16,16 @@ Loaded by ``broker.server`` when ``zookeeper.connect`` is set; a broker that is 
 import asyncio
 import logging
 import math
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
+from broker import live_broker
 from broker.broker_channel import ClusterChannel
 from broker.cluster_replication import ClusterReplication
 from broker.config import BrokerConfig
 from broker.controller_client import ControllerClient
+from broker.controller_link import ControllerLink
 from broker.local_channel import LocalChannel
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication_throttles import ReplicationThrottles
@@ -28,8 +35,10 @@ from coordinator.controller.cluster_image import ClusterImage, MetadataCache, Me
 from coordinator.controller.config_repository import ConfigRepository
 from coordinator.controller.controller import Controller
 from coordinator.controller.membership import await_free_id
-from coordinator.metadata_store.store import Session
+from coordinator.metadata_store.store import MetadataStore, Session
+from protocol.errors import error_of
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
@@ -80,28 +89,43 @@ class ClusterMember:
         self._in_doubt: set[int] = set()
         self._is_alone = False
         """Whether, when it was last asked, this broker did not reach the majority."""
+        self.controller_link: ControllerLink | None = None
+        """Once there is a controller to follow."""
+        self._no_help: str | None = None
+        """Why the controller did not help to leave the cluster when it was last asked."""
         self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once a controller has told this broker of the cluster."""
         metadata.add_listener(self._on_metadata_change)
+        self._configs = configs
         self._throttles = ReplicationThrottles(config, broker_id, configs=configs, metadata=metadata)
         self.channel = ClusterChannel(
             broker_id,
             local=local,
             address_of=self._address_of,
             spawn=supervisor.spawn,
-            on_refused=self._on_gone,
-            on_silence=self._on_silence,
+            on_refused=partial(self._on_unreachable, refused=True),
+            on_silence=partial(self._on_unreachable, refused=False),
             socket_timeout_ms=config.controller_socket_timeout_ms,
             request_timeout_ms=config.request_timeout_ms,
         )
 
     async def await_free_id(self, session: Session) -> None:
-        """Wait until what a former life of this broker has left behind is gone. Raises ``BrokerIdTaken``."""
-        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE)
+        """Wait until the registration of an earlier incarnation of this broker is gone. Raises ``BrokerIdTaken``."""
+        is_alive = partial(live_broker.is_alive, listener_name=self._listener_name)
+        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, is_alive)
 
-    def follow(self, controller: Controller, replicas: ReplicaManager) -> None:
+    def follow(self, controller: Controller, replicas: ReplicaManager, store: MetadataStore) -> None:
         """Work with this broker's controller from now on, and replicate with the others."""
         self._controller = controller
+        self.controller_link = ControllerLink(
+            controller,
+            store=store,
+            channel=self.channel,
+            local=self._local,
+            metadata=self._metadata,
+            configs=self._configs,
+            listener_name=self._listener_name,
+        )
         self._local.serve_controller(controller, self._supervisor.spawn)
         self._replication = ClusterReplication(
             self._config,
@@ -110,7 +134,7 @@ class ClusterMember:
             broker_id=self._broker_id,
             channel=self.channel,
             address_of=self._address_of,
-            spawn=self._supervisor.spawn,
+            supervise=self._supervisor.supervise,
             throttles=self._throttles,
         )
 
@@ -162,7 +186,10 @@ class ClusterMember:
         response = await ControllerClient(controller, self.channel, self._config).ask(request)
         if isinstance(response, ControlledShutdownResponse) and not response.error_code:
             return response
-        logger.info("The controller did not help to leave the cluster: %s", response)
+        reason = _why_no_help(response)
+        if reason != self._no_help:  # Said once: it is asked again many times a second.
+            logger.info("The controller does not help to leave the cluster: %s; it is asked again", reason)
+        self._no_help = reason
         return None
 
     async def _rest(self, seconds: float) -> None:
@@ -190,9 +217,10 @@ class ClusterMember:
             self._last.set()
 
     def _whom_to_watch(self, image: ClusterImage) -> set[int]:
-        if image.controller_id == self._broker_id and self._controller is not None:
+        controller_id = image.controller_id if self.controller_link is None else self.controller_link.controller_id
+        if controller_id == self._broker_id and self._controller is not None:
             return set(self._controller.registered_brokers) - {self._broker_id}
-        return {image.controller_id} & image.brokers.keys() - {self._broker_id}
+        return {controller_id} & image.brokers.keys() - {self._broker_id}
 
     def _watch(self, wanted: set[int]) -> None:
         for broker_id in sorted(self._watched - wanted):
@@ -209,27 +237,51 @@ class ClusterMember:
 
     # Brokers that cannot be reached
 
-    def _on_gone(self, broker_id: int) -> None:
-        if self._controller is not None:
-            self._controller.report_unreachable(broker_id)
+    def _on_unreachable(self, broker_id: int, *, refused: bool) -> None:
+        """A connection to a broker broke, or could not be made: it refuses connections, or is silent."""
+        controller, link = self._controller, self.controller_link
+        if controller is None or link is None:
+            return
+        self._watch(self._whom_to_watch(self._metadata.image))  # Another controller may have been elected.
+        if controller.is_active and refused:
+            controller.report_unreachable(broker_id)
+        elif controller.is_active:
+            self._find_out(broker_id, partial(self._look_around, broker_id))
+        elif broker_id == link.controller_id:
+            self._find_out(broker_id, partial(link.broken, broker_id, refused=refused))
 
-    def _on_silence(self, broker_id: int) -> None:
+    def _find_out(self, broker_id: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what is to be done about a broker, unless it is being done."""
+
+        async def find_out() -> None:
+            try:
+                await work()
+            finally:
+                self._in_doubt.discard(broker_id)
+
         if broker_id not in self._in_doubt:
             self._in_doubt.add(broker_id)
-            self._supervisor.spawn(self._look_around(broker_id), f"look around: broker {broker_id} is silent")
+            self._supervisor.spawn(find_out(), f"broker {broker_id} cannot be reached")
 
     async def _look_around(self, silent_id: int) -> None:
-        """Find out whether this broker still reaches the majority."""
-        try:
-            everybody = self._metadata.image.brokers.keys()
-            others = sorted(everybody - {self._broker_id, silent_id})
-            reached = await asyncio.gather(*(self.channel.reaches(other, _LOOK_SECONDS) for other in others))
-            is_alone = 2 * (1 + sum(reached)) <= len(everybody)
-            if is_alone and not self._is_alone:
-                logger.warning("Broker %d is silent, but this broker does not reach the majority, either", silent_id)
-            self._is_alone = is_alone
-            # Whoever was cut off, and is no more, finds the majority and the silent one at the same time.
-            if not is_alone and not await self.channel.reaches(silent_id, _LAST_LOOK_SECONDS):
-                self._on_gone(silent_id)
-        finally:
-            self._in_doubt.discard(silent_id)
+        """Find out whether this broker, the controller, still reaches the majority."""
+        everybody = self._metadata.image.brokers.keys()
+        others = sorted(everybody - {self._broker_id, silent_id})
+        reached = await asyncio.gather(*(self.channel.reaches(other, _LOOK_SECONDS) for other in others))
+        is_alone = 2 * (1 + sum(reached)) <= len(everybody)
+        if is_alone and not self._is_alone:
+            logger.warning("Broker %d is silent, but this broker does not reach the majority, either", silent_id)
+        self._is_alone = is_alone
+        # A broker that was cut off, and is no more, finds the majority and the silent one at the same time.
+        if (
+            not is_alone
+            and self._controller is not None
+            and not await self.channel.reaches(silent_id, _LAST_LOOK_SECONDS)
+        ):
+            self._controller.report_unreachable(silent_id)
+
+
+def _why_no_help(response: Message | None) -> str:
+    if isinstance(response, ControlledShutdownResponse):
+        return error_of(response.error_code).name
+    return "it does not answer"

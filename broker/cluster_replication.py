@@ -8,7 +8,7 @@ from broker.config import BrokerConfig
 from broker.replication.follower_session import FetcherSettings
 from broker.replication.isr_changes import AlterPartitionSender
 from broker.replication.replica_fetcher import ReplicaFetchers
-from broker.replication.replica_host import Spawn
+from broker.replication.replica_host import Supervise
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication_throttles import ReplicationThrottles
 from clients.connection import Address
@@ -28,7 +28,7 @@ class ClusterReplication:
         broker_id: int,
         channel: BrokerChannel,
         address_of: Callable[[int], Address | None],
-        spawn: Spawn,
+        supervise: Supervise,
         throttles: ReplicationThrottles,
     ) -> None:
         """Before the controller's first order. ``address_of`` tells where another broker listens for brokers."""
@@ -42,7 +42,7 @@ class ClusterReplication:
             fetcher_settings(config, broker_id),
             address_of=address_of,
             broker_epoch=lambda: controller.broker_epoch,
-            spawn=spawn,
+            supervise=supervise,
             quota=throttles.follower,
         )
         throttles.on_change = fetchers.throttles_changed
@@ -55,7 +55,7 @@ class ClusterReplication:
             fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
             quota=throttles.leader,
         )
-        spawn(replicas.run_isr_checks(), "checks of in-sync replicas")
+        supervise(replicas.run_isr_checks, "checks of in-sync replicas")
 
     def leave(self) -> None:
         """This broker is about to stop: it takes up nothing new."""

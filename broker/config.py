@@ -34,9 +34,14 @@ _ASYNCIO: Final = "one event loop does this work; there are no threads to count"
 _NO_KRAFT: Final = "the cluster is coordinated by ZooKeeper or by the embedded store, not by KRaft"
 _KERNEL: Final = "the kernel sizes socket buffers by itself"
 _FORMAT: Final = "there is one message format, version 2"
+AS_PRODUCED: Final = "the codec's own default level is used"
+GZIP_LEVEL: Final = "Level of gzip, 1 to 9; -1: its default."
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SLICES: Final = "what is read at once is small and fixed"
+
+
+NO_CLEANUP_POLICY: Final = "log.cleanup.policy= is not valid: expected compact, delete or both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -56,7 +61,7 @@ class BrokerConfig:
     zookeeper_connection_timeout_ms: int | None = integer(
         None, "How long to wait for the first connection; the session time-out if not set.", low=1
     )
-    zookeeper_set_acl: bool = boolean(False, "Protect znodes by ACLs.", unused="znodes are left open")
+    zookeeper_set_acl: bool = boolean(False, "Protect znodes by ACLs. True is refused: it is not served yet.")
     process_roles: tuple[str, ...] = strings((), "KRaft's roles.", unused=_NO_KRAFT)
     controller_quorum_voters: tuple[str, ...] = strings((), "KRaft's voters.", unused=_NO_KRAFT)
     controller_quorum_bootstrap_servers: tuple[str, ...] = strings((), "KRaft's voters.", unused=_NO_KRAFT)
@@ -93,6 +98,12 @@ class BrokerConfig:
     oncelog_connection_max_inflight_bytes: int = long(
         64 << 20, "Bytes of such requests; at least one request is always read.", low=1
     )
+    oncelog_request_max_elements: int = integer(
+        10_000, "Array elements and tagged fields of one request; some APIs may have a multiple.", low=1_000
+    )
+    oncelog_responses_max_bytes: int = long(
+        256 << 20, "Bytes held for all clients that do not read; near it fetches are answered in small parts.", low=1
+    )
     oncelog_http_listener: str | None = string(
         None, "host:port of the pages /metrics and /ready; not opened if not set."
     )
@@ -111,7 +122,9 @@ class BrokerConfig:
     # Logs
     log_dir: str = string("oncelog-data", "The data directory, if log.dirs is not set.")
     log_dirs: str | None = string(None, "The data directory. One: several are not served yet.")
-    log_segment_bytes: int = integer(1 << 30, "A segment is at most so large.", low=14)
+    log_segment_bytes: int = integer(
+        1 << 30, "A segment is at most so large. A new value of a running broker is at least 1048576.", low=14
+    )
     log_roll_ms: int | None = long(None, "A segment is at most so old; log.roll.hours if not set.", low=1)
     log_roll_hours: int = integer(168, "A segment is at most so old.", low=1)
     log_roll_jitter_ms: int | None = long(None, "Roll up to so much earlier; log.roll.jitter.hours if not set.", low=0)
@@ -130,7 +143,9 @@ class BrokerConfig:
     log_cleaner_min_cleanable_ratio: float = double(0.5, "How dirty a log must be to be cleaned.", low=0, high=1)
     log_cleaner_delete_retention_ms: int = long(86_400_000, "How long tombstones stay.", low=0)
     log_cleaner_min_compaction_lag_ms: int = long(0, "How long a record is safe from cleaning.", low=0)
-    log_cleaner_max_compaction_lag_ms: int = long(INT64_MAX, "When a record must have been cleaned.", low=1)
+    log_cleaner_max_compaction_lag_ms: int = long(
+        INT64_MAX, "How long a record may wait for cleaning, whatever the dirty ratio is.", low=1
+    )
     log_cleaner_threads: int = integer(1, "Cleaner threads.", low=0, unused=_ASYNCIO)
     log_cleaner_dedupe_buffer_size: int = long(134_217_728, "The cleaner's memory.", unused="it takes what it needs")
     log_cleaner_io_buffer_size: int = integer(524_288, "The cleaner's memory.", low=0, unused="it takes what it needs")
@@ -156,6 +171,9 @@ class BrokerConfig:
     compression_type: str = string(
         "producer", "How logs are compressed.", choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
     )
+    compression_gzip_level: int = integer(-1, GZIP_LEVEL, low=-1, high=9, unused=AS_PRODUCED)
+    compression_lz4_level: int = integer(9, "Level of lz4.", low=1, high=17, unused=AS_PRODUCED)
+    compression_zstd_level: int = integer(3, "Level of zstd.", low=-131_072, high=22, unused=AS_PRODUCED)
     num_recovery_threads_per_data_dir: int = integer(1, "Threads of recovery.", low=1, unused=_ASYNCIO)
     oncelog_validate_records: str = string(
         "header", "header: check a batch's header and CRC. full: walk its records, as Kafka does.",
@@ -163,6 +181,9 @@ class BrokerConfig:
     )  # fmt: skip
     oncelog_max_decompressed_bytes: int = integer(
         256 << 20, "A batch that is read inside must not decompress to more.", low=1
+    )
+    oncelog_record_max_headers: int = integer(
+        10_000, "Headers of a record, where a batch is read inside; with more it is refused.", low=0
     )
 
     # Replication

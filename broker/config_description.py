@@ -2,22 +2,27 @@
 
 A value has a chain of synonyms, the first of which is in force: the topic's override, this broker's override, the one
 for all brokers, what the operator wrote at the start, the default. A broker's settings that stand behind a topic's have
-other names, and some other units; they are shown as they were written.
+other names, and some other units; they are shown as they were written. A generated broker id is described as if the
+operator had set it, as Kafka does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker import topic_config
 from broker.config import BROKER_SETTINGS
 from broker.dynamic_config import DYNAMIC_KEYS, current_config
+from broker.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, group_synonym
 from broker.settings import Kind, Setting
 from broker.topic_config import SYNONYMS, TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+
+_IDENTITY: Final = ("broker.id", "node.id")
 
 
 class ConfigSource(IntEnum):
@@ -28,6 +33,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +71,36 @@ class ConfigDescription:
 
     def __init__(self, broker: "Broker") -> None:
         self._static = broker.config
+        self._given = {**broker.config.given, **dict.fromkeys(_IDENTITY, str(broker.broker_id))}
         self._own = broker.configs.broker_overrides(broker.broker_id)
         self._common = broker.configs.cluster_overrides()
         self._current = current_config(broker.config, broker.configs, broker.broker_id)
 
     def topic(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
         """Every setting of a topic that has these overrides."""
-        for key, setting in TOPIC_SETTINGS.items():
-            synonyms = tuple(self._topic_synonyms(key, overrides))
-            default = setting.format(topic_config.default_value(self._current, key))
-            yield ConfigEntry(
-                key=key, value=overrides.get(key, default), is_read_only=False, synonyms=synonyms, setting=setting
-            )
+        return (self.topic_entry(key, overrides) for key in TOPIC_SETTINGS)
+
+    def topic_entry(self, key: str, overrides: Mapping[str, str]) -> ConfigEntry:
+        """One setting of a topic that has these overrides."""
+        setting = TOPIC_SETTINGS[key]
+        default = setting.format(topic_config.default_value(self._current, key))
+        return _entry(setting, overrides.get(key, default), list(self._topic_synonyms(key, overrides)))
+
+    def group(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+        """Every setting of a group that has these overrides. Behind each stands a broker's with Kafka's default."""
+        for key, setting in GROUP_SETTINGS.items():
+            default = setting.format(setting.default)
+            synonyms = [ConfigSynonym(key=group_synonym(key), value=default, source=ConfigSource.DEFAULT_CONFIG)]
+            if key in overrides:
+                synonyms.insert(0, ConfigSynonym(key=key, value=overrides[key], source=ConfigSource.GROUP_CONFIG))
+            yield _entry(setting, synonyms[0].value, synonyms)
+
+    def client_metrics(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+        """Every setting of a subscription that has these overrides."""
+        source = ConfigSource.CLIENT_METRICS_CONFIG
+        for key, setting in CLIENT_METRICS_SETTINGS.items():
+            synonyms = [ConfigSynonym(key=key, value=overrides[key], source=source)] if key in overrides else []
+            yield _entry(setting, overrides.get(key, setting.format(setting.default)), synonyms)
 
     def broker(self) -> Iterator[ConfigEntry]:
         """Every setting of this broker."""
@@ -112,7 +138,7 @@ class ConfigDescription:
         for overrides, source in (
             (self._own, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self._common, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-            (self._static.given, ConfigSource.STATIC_BROKER_CONFIG),
+            (self._given, ConfigSource.STATIC_BROKER_CONFIG),
         ):
             if key in overrides:
                 yield _synonym(key, overrides[key], source)
@@ -121,6 +147,10 @@ class ConfigDescription:
         default = setting.format(setting.embedded if is_embedded_default else setting.default)
         if default is not None:
             yield _synonym(key, default, ConfigSource.DEFAULT_CONFIG)
+
+
+def _entry(setting: Setting, value: str | None, synonyms: Sequence[ConfigSynonym]) -> ConfigEntry:
+    return ConfigEntry(key=setting.key, value=value, is_read_only=False, synonyms=tuple(synonyms), setting=setting)
 
 
 def _synonym(key: str, value: str, source: ConfigSource) -> ConfigSynonym:

@@ -1,21 +1,41 @@
 """What the requests about configurations have in common: which resources they may be about, and who may ask.
 
-AlterConfigs and IncrementalAlterConfigs differ only in what their operations mean.
+AlterConfigs and IncrementalAlterConfigs differ only in what their operations mean, and in that only the latter knows
+the levels of a broker's loggers (BROKER_LOGGER), which are altered here and now and kept nowhere.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.dispatch import RequestContext
+from broker.log_levels import alter_levels
+from broker.resource_settings import LONGEST_NAME
 from broker.security.authorizer import CLUSTER_NAME, Operation
 from broker.security.authorizer import ResourceType as AclResourceType
 from coordinator.controller import topic_name
 from coordinator.controller.api_error import ApiError
-from coordinator.controller.config_changes import ConfigAlteration, ConfigOperation, ConfigResource, ResourceType
+from coordinator.controller.config_changes import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+    why_malformed,
+)
+from coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+
+_NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+_NAMES_OF_RESOURCES: Final = {
+    ResourceType.CLIENT_METRICS: "Client metrics subscription",
+    ResourceType.GROUP: "Group",
+}
+_NO_STORE: Final = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not answer: {WITHOUT_ZOOKEEPER}.")
 
 
 class RequestedAlteration(NamedTuple):
@@ -34,13 +54,16 @@ def why_not_allowed(
     if resource_type == ResourceType.TOPIC:
         if not broker.authorizer.authorize(context, operation, AclResourceType.TOPIC, name):
             return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    elif resource_type == ResourceType.GROUP:
+        if not broker.authorizer.authorize(context, operation, AclResourceType.GROUP, name):
+            return ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     elif not broker.authorizer.authorize(context, operation, AclResourceType.CLUSTER, CLUSTER_NAME):
         return ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     return None
 
 
 def resource_of(broker: "Broker", resource_type: int, name: str) -> ConfigResource | ApiError:
-    """The resource, if it is one whose configuration this broker knows: an existing topic, itself, or all brokers."""
+    """Return the resource, if this broker knows its configuration: a topic, itself, its loggers, or all brokers."""
     if resource_type == ResourceType.TOPIC:
         reason = topic_name.why_invalid(name)
         if reason is not None:
@@ -48,26 +71,36 @@ def resource_of(broker: "Broker", resource_type: int, name: str) -> ConfigResour
         if not broker.metadata.topic_exists(name):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return ConfigResource(ResourceType.TOPIC, name)
-    if resource_type != ResourceType.BROKER:
-        return ApiError(ErrorCode.INVALID_REQUEST, f"Resource type {resource_type} has no configuration here.")
+    if resource_type in _NAMES_OF_RESOURCES:
+        if not 0 < len(name) <= LONGEST_NAME:
+            what = _NAMES_OF_RESOURCES[ResourceType(resource_type)]
+            return ApiError(ErrorCode.INVALID_REQUEST, f"{what} name must not be empty or longer than {LONGEST_NAME}")
+        return ConfigResource(ResourceType(resource_type), name)
+    if resource_type not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    if not name and resource_type == ResourceType.BROKER_LOGGER:
+        return ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if name and not name.isdecimal():
         return ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if name and int(name) != broker.broker_id:
         return ApiError(
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.broker_id}, but received {name}"
         )
-    return ConfigResource(ResourceType.BROKER, name)
+    return ConfigResource(ResourceType(resource_type), name)
 
 
 async def alter(
     broker: "Broker", context: RequestContext, requested: Sequence[RequestedAlteration], *, validate_only: bool
 ) -> list[ApiError]:
     """Do what may be done; the errors are in the order of the request."""
-    checked = [_alteration(broker, context, each) for each in requested]
-    named = [(each.resource_type, each.resource_name) for each in requested]
-    for index, each in enumerate(named):
-        if named.count(each) > 1:
-            checked[index] = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    times = Counter((each.resource_type, each.resource_name) for each in requested)
+    checked = [
+        _alteration(broker, context, each) if times[each.resource_type, each.resource_name] == 1 else _NAMED_AGAIN
+        for each in requested
+    ]
+    checked = [_altered_here(each, validate_only) or each for each in checked]
+    if broker.session_health.state is not SessionState.CONNECTED:
+        return [_NO_STORE if isinstance(each, ConfigAlteration) else each for each in checked]
     alterations = [each for each in checked if isinstance(each, ConfigAlteration)]
     results = iter(await broker.configs.alter(alterations, validate_only=validate_only))
     return [next(results) if isinstance(each, ConfigAlteration) else each for each in checked]
@@ -87,4 +120,14 @@ def _alteration(
         return resource
     if isinstance(operations, ApiError):
         return operations
+    if resource.type is ResourceType.BROKER_LOGGER and replaces_all:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     return ConfigAlteration(resource=resource, operations=operations, replaces_all=replaces_all)
+
+
+def _altered_here(checked: ConfigAlteration | ApiError, validate_only: bool) -> ApiError | None:
+    """Alter what is not kept in the metadata store, the levels of loggers; None for everything else."""
+    if isinstance(checked, ApiError) or checked.resource.type is not ResourceType.BROKER_LOGGER:
+        return None
+    (malformed,) = why_malformed([checked])
+    return malformed or alter_levels(checked.operations, validate_only=validate_only)

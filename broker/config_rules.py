@@ -1,15 +1,21 @@
 """Which overrides a topic or a broker may have: ``coordinator``'s question to the broker's tables of settings."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from broker import topic_config
 from broker.config import BROKER_SETTINGS, BrokerConfig
-from broker.dynamic_config import why_not_dynamic
-from broker.settings import Kind
+from broker.dynamic_config import DynamicSettings, why_not_dynamic
+from broker.resource_settings import settings_of_resource, why_invalid_overrides
+from broker.settings import Kind, Setting
 from broker.topic_config import TOPIC_SETTINGS
 from coordinator.controller.api_error import ApiError
+from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from coordinator.controller.config_changes import ConfigResource, ResourceType
 from protocol.errors import ErrorCode
+
+_LEAST_SEGMENT_BYTES: Final = 1 << 20
+"""Kafka's since 4.0 (KIP-1030)."""
 
 
 class ConfigRules:
@@ -17,32 +23,54 @@ class ConfigRules:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
+        self.settings: DynamicSettings | None = None
+        """Those of the running broker, once it has any."""
 
     def why_invalid(self, resource: ConfigResource, overrides: Mapping[str, str]) -> ApiError | None:
+        if resource.type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+            return why_invalid_overrides(resource.type, overrides)
         if resource.type is not ResourceType.TOPIC:
-            return _why_not_dynamic(overrides)
+            reason = self._why_not_alterable(resource, overrides)
+            reason = reason or self._why_too_many_files(resource, "log.segment.bytes", overrides)
+            return None if reason is None else ApiError(ErrorCode.INVALID_REQUEST, reason)
         for key, value in overrides.items():
             reason = topic_config.validate(key, value)
             if reason is not None:
                 return ApiError(ErrorCode.INVALID_CONFIG, reason)
-        return None
+        reason = topic_config.validate_together(self._config, overrides)
+        reason = reason or topic_config.why_not_internal(resource.name, overrides)
+        reason = reason or self._why_too_many_files(resource, "segment.bytes", overrides)
+        return None if reason is None else ApiError(ErrorCode.INVALID_CONFIG, reason)
 
     def is_list(self, resource: ConfigResource, key: str) -> bool:
-        table = TOPIC_SETTINGS if resource.type is ResourceType.TOPIC else BROKER_SETTINGS
+        table = _table_of(resource.type)
         return key in table and table[key].kind is Kind.LIST
 
     def default_text(self, resource: ConfigResource, key: str) -> str:
         if resource.type is ResourceType.TOPIC:
             setting, value = TOPIC_SETTINGS[key], topic_config.default_value(self._config, key)
         else:
-            setting = BROKER_SETTINGS[key]
+            setting = _table_of(resource.type)[key]
             value = setting.default
         return setting.format(value) or ""
 
+    def _why_too_many_files(self, resource: ConfigResource, key: str, overrides: Mapping[str, str]) -> str | None:
+        """Why segments must not get this size, or None. What a resource has from an older release may stay."""
+        text = overrides.get(key)
+        present = {} if self.settings is None else self.settings.present_overrides(resource)
+        if text is None or text == present.get(key) or resource.name in INTERNAL_TOPICS:
+            return None
+        if int(text) >= _LEAST_SEGMENT_BYTES:
+            return None
+        return f"{key}={text} is not valid: expected at least {_LEAST_SEGMENT_BYTES}, because each segment is a file"
 
-def _why_not_dynamic(overrides: Mapping[str, str]) -> ApiError | None:
-    for key, value in overrides.items():
-        reason = why_not_dynamic(key, value)
-        if reason is not None:
-            return ApiError(ErrorCode.INVALID_REQUEST, reason)
-    return None
+    def _why_not_alterable(self, resource: ConfigResource, overrides: Mapping[str, str]) -> str | None:
+        if self.settings is not None:
+            return self.settings.why_not_alterable(resource, overrides)
+        return next(filter(None, (why_not_dynamic(key, value) for key, value in overrides.items())), None)
+
+
+def _table_of(resource_type: ResourceType) -> Mapping[str, Setting]:
+    if resource_type is ResourceType.TOPIC:
+        return TOPIC_SETTINGS
+    return BROKER_SETTINGS if resource_type is ResourceType.BROKER else settings_of_resource(resource_type)

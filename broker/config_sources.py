@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from broker.config import BROKER_SETTINGS, BrokerConfig, attribute
+from broker.config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
 from broker.settings import ConfigError
 
 _NOT_SETTINGS: Final = re.compile(
@@ -42,6 +42,8 @@ _DANGEROUS: Final = {
     "authorizer.class.name": "access control is not served yet, and a broker that ignored it would be open",
     "super.users": "access control is not served yet",
 }
+_ZOOKEEPER_TLS: Final = "zookeeper.ssl."
+_ZOOKEEPER_TLS_SWITCH: Final = "zookeeper.ssl.client.enable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,19 @@ def _refuse_dangerous(given: Mapping[str, str]) -> None:
     for key, reason in _DANGEROUS.items():
         if given.get(key, "").strip():
             raise ConfigError(f"{key}={given[key]} is refused: {reason}")
+    if _ZOOKEEPER_TLS_SWITCH in given and not _promises(given[_ZOOKEEPER_TLS_SWITCH]):
+        return
+    for key, text in given.items():
+        if key.startswith(_ZOOKEEPER_TLS) and _promises(text):
+            raise ConfigError(
+                f"{key} is refused: TLS to ZooKeeper is not served yet, and the broker would connect in plain text "
+                f"({_ZOOKEEPER_TLS_SWITCH}=false says that it may)"
+            )
+
+
+def _promises(text: str) -> bool:
+    """Whether a value asks for something: it is neither empty nor false."""
+    return text.strip().lower() not in ("", "false")
 
 
 def _consistent(config: BrokerConfig) -> BrokerConfig:
@@ -192,8 +207,14 @@ def _consistent(config: BrokerConfig) -> BrokerConfig:
         if config.broker_id not in (-1, config.node_id):
             raise ConfigError(f"broker.id={config.broker_id} and node.id={config.node_id} differ: set one of them")
         config = replace(config, broker_id=config.node_id)
+    if config.zookeeper_set_acl:
+        raise ConfigError(
+            "zookeeper.set.acl=true is refused: znodes are not protected yet, whatever reaches ZooKeeper can write them"
+        )
     if "," in config.data_dir:
         raise ConfigError(f"log.dirs={config.data_dir} is not served yet: expected one directory")
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
+    if not config.log_cleanup_policy:
+        raise ConfigError(NO_CLEANUP_POLICY)
     return config

@@ -31,6 +31,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from broker.network.request_limits import limit_of
 from broker.security.authorizer import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
 from protocol.compiler import Decoder, decoder
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 logger = logging.getLogger(__name__)
+request_log = logging.getLogger("broker.requests")
+"""At DEBUG one line for each request. It can be switched on while the broker runs (BROKER_LOGGER)."""
 
 Later: TypeAlias = asyncio.Future[Any]
 """Of a message or None. Futures are invariant, and handlers make futures of their own response type, hence Any."""
@@ -54,6 +57,8 @@ R = TypeVar("R", bound=Message)
 ErrorResponse: TypeAlias = Callable[[R, int, ErrorCode], Message]
 """(request, version, error) to the response that carries this error everywhere where one is expected."""
 
+DEFAULT_MAX_ELEMENTS: Final = 10_000
+"""The default of ``oncelog.request.max.elements``."""
 _NO_ANSWER: Final[Answer] = []
 
 
@@ -65,10 +70,13 @@ class ConnectionInfo:
     """What is known of a connection's client. The software names come with ApiVersions (KIP-511)."""
 
     __slots__ = (
+        "carries_heartbeats",
         "client_host",
         "client_port",
         "client_software_name",
         "client_software_version",
+        "is_open",
+        "is_replica_fetcher",
         "listener_name",
         "principal",
     )
@@ -82,6 +90,17 @@ class ConnectionInfo:
         self.principal = principal
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
+        self.carries_heartbeats = False
+        """Whether nothing but heartbeats of another broker will come (`broker.network.heartbeats`)."""
+        self.is_replica_fetcher = False
+        """Whether a broker that copies partitions is at the other end, which may overtake a fetch of its own."""
+        self.is_open = True
+        """False once the connection is lost: nobody waits for its responses."""
+
+    @property
+    def log_peer(self) -> str:
+        """Lines about this client are counted by its address (``log_output.LogPeer``)."""
+        return self.client_host
 
     def __str__(self) -> str:
         return f"{self.client_host}:{self.client_port} on {self.listener_name}"
@@ -102,7 +121,7 @@ HandlerFunction: TypeAlias = Callable[["Broker", RequestContext, R], Outcome]
 class ApiHandler(Generic[R]):
     """One API's handler, the versions that it serves, and those that it advertises."""
 
-    __slots__ = ("advertised", "api_key", "error_response", "function", "name", "request_type", "versions")
+    __slots__ = ("advertised", "api_key", "error_response", "function", "in_turn", "name", "request_type", "versions")
 
     def __init__(
         self,
@@ -111,8 +130,11 @@ class ApiHandler(Generic[R]):
         versions: Versions,
         advertised: Versions,
         error_response: ErrorResponse[R] | None,
+        *,
+        in_turn: bool = False,
     ) -> None:
         self.api_key = api_key
+        self.in_turn = in_turn
         self.function = function
         self.versions = versions
         self.advertised = advertised
@@ -134,13 +156,18 @@ def handles(
     versions: str,
     advertised: str | None = None,
     error_response: ErrorResponse[R] | None = None,
+    in_turn: bool = False,
 ) -> Callable[[HandlerFunction[R]], ApiHandler[R]]:
-    """Make the handler of ``api_key`` out of a function that serves ``versions``."""
+    """Make the handler of ``api_key`` out of a function that serves ``versions``.
+
+    With ``in_turn`` a request begins only when all earlier requests of its connection are answered: its response may be
+    large, and would have to be held until theirs have left.
+    """
 
     def decorate(function: HandlerFunction[R]) -> ApiHandler[R]:
         served = parse_versions(versions)
         told = served if advertised is None else parse_versions(advertised)
-        return ApiHandler(api_key, function, served, told, error_response)
+        return ApiHandler(api_key, function, served, told, error_response, in_turn=in_turn)
 
     return decorate
 
@@ -165,13 +192,14 @@ def generic_error_response(request: Message, version: int, error: ErrorCode) -> 
 class _Route:
     """One served (API, version): what is looked up once per request."""
 
-    __slots__ = ("answer_version", "decode", "failures", "handler", "requests", "version")
+    __slots__ = ("answer_version", "decode", "failures", "handler", "max_elements", "requests", "version")
 
-    def __init__(self, handler: ApiHandler[Any], version: int) -> None:
+    def __init__(self, handler: ApiHandler[Any], version: int, max_elements: int) -> None:
         self.handler = handler
         self.version = version
         self.requests = 0
         self.failures = 0
+        self.max_elements = max_elements
         if version in handler.versions:
             self.decode: Decoder[Any] = decoder(handler.request_type, version)
             self.answer_version = version
@@ -183,7 +211,7 @@ class _Route:
 def _decode_nothing(request_type: type[R]) -> Decoder[R]:
     """The body of an unknown version cannot be read; its handler gets a request of defaults."""
 
-    def decode(buffer: Buffer, position: int) -> tuple[R, int]:
+    def decode(buffer: Buffer, position: int, max_elements: int = 0, /) -> tuple[R, int]:
         return request_type(), len(buffer)
 
     return decode
@@ -225,9 +253,13 @@ class Unfinished:
 class Dispatcher:
     """The handlers of one broker, found by API key and version."""
 
-    def __init__(self, broker: "Broker", handlers: Iterable[ApiHandler[Any]]) -> None:
+    def __init__(
+        self, broker: "Broker", handlers: Iterable[ApiHandler[Any]], *, max_elements: int = DEFAULT_MAX_ELEMENTS
+    ) -> None:
         self._broker = broker
+        self._max_elements = max_elements
         self._handlers = {int(handler.api_key): handler for handler in handlers}
+        self._in_turn = frozenset(key.to_bytes(2, "big") for key, each in self._handlers.items() if each.in_turn)
         self._routes: dict[tuple[int, int], _Route] = {}
         self.on_answer: Callable[[str, Message], None] | None = None
         """Called with the API's name and every answer of its handler, while somebody wants to know."""
@@ -238,10 +270,13 @@ class Dispatcher:
             header, position = parse_request_header(frame)
             api_key, version, correlation_id, client_id = header
             route = self._routes.get((api_key, version)) or self._add_route(api_key, version)
-            request, _ = route.decode(frame, position)
+            request, _ = route.decode(frame, position, route.max_elements)
         except DecodeError as error:
             raise CloseConnection(f"a malformed request: {error}") from None
         route.requests += 1
+        if request_log.isEnabledFor(logging.DEBUG):
+            what = (route.handler.name, version, correlation_id, client_id, connection, len(frame))
+            request_log.debug("%s v%d, correlation id %d, of client %r at %s: %d bytes", *what)
         context = RequestContext(version, correlation_id, client_id, connection)
         try:
             outcome = route.handler.function(self._broker, context, request)
@@ -253,6 +288,10 @@ class Dispatcher:
         if isinstance(outcome, asyncio.Future) and outcome.done():
             return unfinished.finish(outcome)
         return unfinished
+
+    def is_in_turn(self, frame: memoryview) -> bool:
+        """Whether this request begins only when all before it are answered."""
+        return bytes(frame[:2]) in self._in_turn
 
     def encode(self, route: _Route, context: RequestContext, request: Message, message: Message | None) -> Answer:
         """The answer's buffers. A response that cannot be encoded is a bug like any other of its handler."""
@@ -298,7 +337,8 @@ class Dispatcher:
             raise CloseConnection(f"a request for API key {api_key}, which is not served")
         if version not in handler.versions and api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(f"a request for {handler.name} v{version}, which is not served")
-        route = _Route(handler, version)
+        max_elements = int(limit_of(api_key).elements_factor * self._max_elements)
+        route = _Route(handler, version, max_elements)
         if version in handler.versions:  # Others would let a client grow this table.
             self._routes[api_key, version] = route
         return route

@@ -43,6 +43,10 @@ class LocalChannel:
         self._controller = controller
         self._spawn = spawn
 
+    def topics_without_log(self, request: LeaderAndIsrRequest) -> set[str]:
+        """The topics of which this broker must create logs to obey the request."""
+        return set() if self._replicas is None else self._replicas.topics_without_log(request)
+
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
         replicas = self._replicas
         if broker_id != self._broker_id or replicas is None:

@@ -19,12 +19,15 @@ import logging
 import os
 import re
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
 
 from broker.storage.disk import Disk, File
+from broker.storage.disk_errors import is_passing
+from coordinator.metadata_store.local import JournalFull
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +35,11 @@ _SNAPSHOT_NAME: Final = "metadata.snapshot"
 _JOURNAL_NAME: Final = re.compile(r"metadata-(\d{20})\.journal")
 _SNAPSHOT_HEADER: Final = struct.Struct(">QI")
 _RECORD_HEADER: Final = struct.Struct(">II")
+
+
+def has_metadata(names: Iterable[str]) -> bool:
+    """Return whether a directory with files of these names holds a journal, or a snapshot of one."""
+    return any(name == _SNAPSHOT_NAME or _JOURNAL_NAME.fullmatch(name) for name in names)
 
 
 class CorruptSnapshot(Exception):
@@ -123,9 +131,12 @@ class MetadataJournal:
             written = current.file.append([frame])
             if written < len(frame):
                 raise OSError(errno.ENOSPC, f"only {written} of {len(frame)} bytes were written to {current.path}")
-        except OSError:
+        except OSError as error:
             self._failed = True
             current.file.truncate(current.size)
+            if is_passing(error):
+                self._failed = False
+                raise JournalFull(str(error)) from error
             raise
         self._next_sequence += 1
         current.size += len(frame)
@@ -137,12 +148,17 @@ class MetadataJournal:
 
     async def compact(self, snapshot: bytes) -> None:
         first = self._next_sequence
-        if self._files[-1].size:
-            self._begin_file()
-        replaced = self._files[:-1]
-        self._size = self._files[-1].size
         content = _SNAPSHOT_HEADER.pack(first, crc32c(snapshot)) + snapshot
-        await self._disk.write_atomic_off_loop(self._path(_SNAPSHOT_NAME), content)
+        try:
+            if self._files[-1].size:
+                self._begin_file()
+            replaced = self._files[:-1]
+            await self._disk.write_atomic_off_loop(self._path(_SNAPSHOT_NAME), content)
+        except OSError as error:
+            if is_passing(error):
+                raise JournalFull(str(error)) from error
+            raise
+        self._size -= sum(file.size for file in replaced)
         self._files = [file for file in self._files if file not in replaced]
         for file in replaced:
             file.file.close()

@@ -26,6 +26,8 @@ import uvloop
 
 from broker.config_sources import LoadedConfig, load_config
 from broker.listeners import Listeners, told_only_here
+from broker.log_output import LogHandler
+from broker.network.side_loop import ThreadSideLoop
 from broker.server import Broker, start_broker
 from broker.settings import ConfigError
 from broker.storage.disk import AlreadyLocked, LocalDisk
@@ -43,9 +45,14 @@ _GC_THRESHOLDS: Final = (50_000, 20, 50)
 """A broker makes many objects that live long and few that form cycles."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _FEW_FILES: Final = 10_000
+_SPARE_DESCRIPTORS: Final = 256
 _KEEP_FREE_BYTES: Final = 32 << 20
 _KEEP_BUFFERS_BELOW: Final = 4 << 20
 """Buffers of a megabyte come and go with every fetch; to return each to the kernel costs more than to read into it."""
+
+
+class Stopped(Exception):
+    """The broker has run and ended otherwise than in order. The message is for the operator."""
 
 
 @click.command("serve", short_help="Run a broker.")
@@ -94,6 +101,8 @@ def command(
         _refuse(f"the data directory is not this broker's: {error}", EXIT_FAILED)
     except (IncompatibleFeatures, StoreUnavailable, BrokerIdTaken) as error:
         _refuse(f"the broker cannot start: {error}", EXIT_FAILED)
+    except Stopped as error:
+        _refuse(str(error), EXIT_FAILED)
     except OSError as error:
         _refuse(f"the broker cannot start: {error}{_remedy(error)}", EXIT_FAILED)
     if reason is not None:
@@ -132,19 +141,40 @@ def _shorthands(
 async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
     """Run until a signal, or until the broker cannot go on: then the reason is returned."""
     started = time.perf_counter()
-    broker = await start_broker(loaded.config, disk=LocalDisk(), wall_clock=_wall_clock, rng=random.Random())
+    side_loop = ThreadSideLoop()
+    broker = await start_broker(
+        loaded.config,
+        disk=LocalDisk(spare_descriptors=_spare_descriptors()),
+        wall_clock=_wall_clock,
+        rng=random.Random(),
+        side_loop=side_loop,
+    )
     _tune_memory()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _on_signal, number, stop)
     broker.failure.add_done_callback(lambda _: stop.set())
     _warn_of_addresses(broker.listeners, loaded.config.advertised_listeners is not None)
-    _announce(broker, ready_file, time.perf_counter() - started)
+    try:
+        _announce(broker, ready_file, time.perf_counter() - started)
+    except OSError as error:
+        await _stop(broker)
+        raise Stopped(f"the ready file {ready_file} cannot be written: {error.strerror or error}") from error
     await stop.wait()
-    async with asyncio.timeout(_STOP_SECONDS):
-        await broker.stop()
+    await _stop(broker)
+    side_loop.close()
     logger.info("[KafkaServer id=%d] shut down completed", broker.broker_id)
     return broker.failure.result() if broker.failure.done() else None
+
+
+async def _stop(broker: Broker) -> None:
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await broker.stop()
+    except TimeoutError as error:
+        raise Stopped(f"the broker did not stop in order within {_STOP_SECONDS} s") from error
+    except OSError as error:
+        raise Stopped(f"the broker did not stop in order: {error}{_remedy(error)}") from error
 
 
 def _warn_of_addresses(listeners: Listeners, chosen: bool) -> None:
@@ -180,6 +210,12 @@ def _raise_file_limit() -> None:
         logger.warning("Only %d files may be open at once, one for each segment and connection: raise ulimit -n", hard)
 
 
+def _spare_descriptors() -> int:
+    """How many descriptors connections cannot have, because logs may need them."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(soft // 8, _SPARE_DESCRIPTORS) if soft != resource.RLIM_INFINITY else _SPARE_DESCRIPTORS
+
+
 def _tune_memory() -> None:
     """What the start has loaded stays, so the collector need not look at it again; and malloc keeps what is freed."""
     gc.collect()
@@ -207,9 +243,7 @@ def _announce(broker: Broker, ready_file: str | None, seconds: float) -> None:
 def _configure_logging(level: str) -> None:
     if level.upper() not in logging.getLevelNamesMapping():
         _refuse(f"--log-level {level} is not valid: expected DEBUG, INFO, WARNING or ERROR", EXIT_CONFIG)
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-    )
+    logging.basicConfig(level=level.upper(), handlers=[LogHandler(sys.stderr)])
 
 
 def _tell(loaded: LoadedConfig) -> None:

@@ -11,9 +11,9 @@ line that says how it ends.
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,14 @@ from broker.config import BrokerConfig
 from broker.config_rules import ConfigRules
 from broker.controller_client import ControllerClient
 from broker.dispatch import ApiHandler, Dispatcher
-from broker.dynamic_config import current_config
+from broker.dynamic_config import DynamicSettings
 from broker.handlers import all_handlers
 from broker.identity import identify
 from broker.listeners import Listeners, parse_listeners
 from broker.local_channel import LocalChannel
+from broker.network.heartbeats import Heartbeats
+from broker.network.response_memory import ResponseMemory
+from broker.network.side_loop import SideLoop
 from broker.network.socket_server import SocketServer
 from broker.part_settings import group_settings, log_manager_config, transaction_config, verification_settings
 from broker.replication.fetch_session import FetchSessionCache
@@ -37,21 +40,24 @@ from broker.replication.transaction_markers import longest_wait_ms
 from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Quotas, Unlimited
+from broker.sliced_work import SlicedWork
 from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from broker.storage.disk import Disk
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
 from broker.store_choice import OpenStore, open_store
-from broker.supervisor import Supervisor
-from broker.topic_config import log_config
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, INTERNAL_TOPICS, MetadataCache
+from broker.supervisor import Interval, Supervisor
+from broker.topic_config import effective_overrides, log_config
+from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataCache
 from coordinator.controller.config_changes import ConfigResource, ResourceType
 from coordinator.controller.config_repository import ConfigRepository, Overrides
-from coordinator.controller.controller import Controller, ControllerSettings
+from coordinator.controller.controller import Controller
+from coordinator.controller.controller_settings import ControllerSettings
 from coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
 from coordinator.controller.topic_plan import TopicDefaults
 from coordinator.group.coordinator import GroupCoordinator
+from coordinator.metadata_store.session_health import SessionHealth
 from coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
 from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
 from coordinator.ports import BrokerChannel, WallClock
@@ -61,6 +67,7 @@ from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.cluster_member import ClusterMember
+    from broker.controller_link import ControllerLink
     from broker.metrics.monitor import Monitor
 
 logger = logging.getLogger(__name__)
@@ -91,12 +98,18 @@ class Broker:
     transaction_verifier: TransactionVerifier
     authorizer: Authorizer
     quotas: Quotas
+    response_memory: ResponseMemory
     supervisor: Supervisor
     failure: asyncio.Future[str]
     """Done when the broker cannot go on, with the reason: whoever runs the broker stops it then."""
     told: asyncio.Future[None]
     """Done once this broker knows the cluster: it does at once if it is alone."""
     resources: AsyncExitStack
+    sliced_work: SlicedWork = field(default_factory=SlicedWork)
+    controller_link: "ControllerLink | None"
+    """None if the broker is alone."""
+    session_health: SessionHealth
+    """Whether the metadata store answers."""
 
     async def stop(self) -> None:
         """Shut down cleanly."""
@@ -110,15 +123,17 @@ async def start_broker(
     wall_clock: WallClock,
     rng: random.Random,
     open_store: OpenStore = open_store,
+    side_loop: SideLoop | None = None,
 ) -> Broker:
     """Start a broker; it serves when this returns.
 
     Raises ``ConfigError``, ``AlreadyLocked`` (another broker has the data directory), ``InvalidMetaProperties`` (the
     directory belongs to another broker or cluster), ``IncompatibleFeatures`` (the cluster uses what this broker does
-    not support), ``StoreUnavailable`` (ZooKeeper cannot be asked), ``BrokerIdTaken`` or ``OSError``.
+    not support), ``StoreUnavailable`` (ZooKeeper cannot be asked), ``BrokerIdTaken`` or ``OSError``. ``side_loop``
+    answers heartbeats while the running loop stands still; the caller closes it.
     """
     async with AsyncExitStack() as resources:
-        broker = await _Start(config, disk, wall_clock, rng, resources).run(open_store)
+        broker = await _Start(config, disk, wall_clock, rng, resources, side_loop).run(open_store)
         broker.resources = resources.pop_all()
     return broker
 
@@ -127,8 +142,15 @@ class _Start:
     """One start. The constructor makes the parts and ties them together; ``run`` brings them to life."""
 
     def __init__(
-        self, config: BrokerConfig, disk: Disk, wall_clock: WallClock, rng: random.Random, resources: AsyncExitStack
+        self,
+        config: BrokerConfig,
+        disk: Disk,
+        wall_clock: WallClock,
+        rng: random.Random,
+        resources: AsyncExitStack,
+        side_loop: SideLoop | None,
     ) -> None:
+        self._heartbeats = None if side_loop is None else Heartbeats(side_loop)
         self._config = config
         self._disk = disk
         self._wall_clock = wall_clock
@@ -139,8 +161,6 @@ class _Start:
         self._metadata = MetadataCache()
         self._features = FinalizedFeatureCache()
         self._features.on_incompatible = self._fail
-        self._kept_whole: set[str] = set()
-        """Topics of which it was said that they are not compacted yet."""
         self._running: Controller | None = None
 
     async def run(self, open_store: OpenStore) -> Broker:
@@ -149,10 +169,9 @@ class _Start:
         store = await open_store(config, self._disk, resources, self._fail)
         broker_id, cluster_id = await identify(config, self._disk, _session_of(store), self._rng)
         self._broker_id = broker_id
-        logs.claim(broker_id, cluster_id)
+        logs.check_owner(broker_id, cluster_id)
 
-        configs = self._configs = ConfigRepository(store, ConfigRules(config))
-        listeners = parse_listeners(config)
+        configs, listeners = self._open_configs(store), parse_listeners(config)
         local = LocalChannel(broker_id, self._metadata)
         member = self._cluster_member(broker_id, local, listeners.inter_broker)
         channel: BrokerChannel = local if member is None else member.channel
@@ -165,25 +184,23 @@ class _Start:
         self._follow_changes(logs, groups)
 
         await self._load(store, logs)
-        resources.callback(self._close_logs, logs)
-        resources.push_async_callback(logs.settle)
-        resources.push_async_callback(replicas.stop)
+        self._stop_logs_last(logs, replicas)
         verifier = self._transaction_verifier(broker_id, replicas, transactions, channel)
         resources.callback(verifier.stop)
         resources.push_async_callback(supervisor.stop)
         if member is not None:
             resources.callback(member.close)
-        server = SocketServer(config, supervisor)
+        server = SocketServer(config, supervisor, self._heartbeats)
+        self._settings.follow(server.reconfigure)
         resources.push_async_callback(server.stop)
         resources.callback(coordinators.stop)
         listeners = listeners.with_ports(await server.bind(listeners.bound))
         monitor = await self._open_monitor()
 
         controller = self._controller(broker_id, store, channel, listeners)
-        await self._join(controller, store, member, replicas)
-        for name, work in self._background(logs, replicas, controller, producer_ids):
-            supervisor.spawn(work, name)
-        coordinators.start()
+        logs.space.on_change = partial(self._disk_changed, logs, controller)
+        await self._join(controller, store, member, replicas, partial(logs.claim, broker_id, cluster_id))
+        self._begin_background(logs, replicas, controller, producer_ids, coordinators)
         broker = Broker(
             config=config,
             disk=self._disk,
@@ -206,10 +223,13 @@ class _Start:
             transaction_verifier=verifier,
             authorizer=AllowAll(),
             quotas=Unlimited(),
+            response_memory=server.response_memory,
             supervisor=supervisor,
             failure=self._failure,
             told=_knowing() if member is None else member.told,
             resources=resources,
+            controller_link=None if member is None else member.controller_link,
+            session_health=SessionHealth(store),
         )
         await self._serve(broker, server, monitor, member)
         return broker
@@ -218,7 +238,7 @@ class _Start:
         self, broker: Broker, server: SocketServer, monitor: "Monitor | None", member: "ClusterMember | None"
     ) -> None:
         self._resources.callback(server.stop_listening)
-        dispatcher = Dispatcher(broker, broker.handlers)
+        dispatcher = Dispatcher(broker, broker.handlers, max_elements=self._config.oncelog_request_max_elements)
         if monitor is not None:
             monitor.show(broker, dispatcher, server)
         await server.serve(dispatcher)
@@ -242,25 +262,40 @@ class _Start:
         self._resources.callback(logs.release)
         return logs
 
+    def _new_log_config(self, topic: str) -> LogConfig | None:
+        """What a log that is created is run by; None if the topic's configuration cannot be read."""
+        return None if self._configs.is_unreadable(topic) else self._log_config(topic)
+
     def _log_config(self, topic: str) -> LogConfig:
-        config = log_config(
-            current_config(self._config, self._configs, self._broker_id), self._configs.topic_overrides(topic)
-        )
-        if "compact" in config.cleanup_policy and topic not in INTERNAL_TOPICS | self._kept_whole:
-            self._kept_whole.add(topic)
-            logger.warning("%s: cleanup.policy=compact is accepted, but only internal topics are compacted yet", topic)
+        """What an existing log is run by. Nothing is removed while the topic's configuration cannot be read."""
+        overrides = effective_overrides(topic, self._configs.topic_overrides(topic))
+        config = log_config(self._settings.current, overrides)
+        if self._configs.is_unreadable(topic):
+            return replace(config, cleanup_policy=frozenset())
         return config
 
+    def _open_configs(self, store: MetadataStore) -> ConfigRepository:
+        rules = ConfigRules(self._config)
+        self._configs = ConfigRepository(store, rules)
+        self._settings = rules.settings = DynamicSettings(self._config, self._broker_id, self._configs)
+        return self._configs
+
     def _follow_changes(self, logs: LogManager, groups: GroupCoordinator) -> None:
+        self._settings.follow(partial(_reconfigure_logs, logs))
         self._configs.add_listener(partial(_update_logs, logs))
         self._metadata.add_listener(groups.on_metadata_change)
-        self._metadata.add_listener(self._configs.forget_deleted_topics)
+        self._metadata.add_listener(self._configs.doubt_new_topics)
 
     async def _load(self, store: MetadataStore, logs: LogManager) -> None:
         """Read what the cluster uses and the topics' settings, and then the logs."""
         await self._features.load(_session_of(store))  # The controller reads all of this again, and then listens.
         await self._configs.load(_session_of(store), _nobody)
         logs.load()
+
+    def _stop_logs_last(self, logs: LogManager, replicas: ReplicaManager) -> None:
+        self._resources.callback(self._close_logs, logs)
+        self._resources.push_async_callback(logs.settle)
+        self._resources.push_async_callback(replicas.stop)
 
     def _close_logs(self, logs: LogManager) -> None:
         logs.close(NO_BROKER_EPOCH if self._running is None else self._running.broker_epoch)
@@ -289,11 +324,14 @@ class _Start:
         store: MetadataStore,
         member: "ClusterMember | None",
         replicas: ReplicaManager,
+        claim_directory: Callable[[], None],
     ) -> None:
         self._running = controller
         if member is not None:
             await member.await_free_id(_session_of(store))
-            member.follow(controller, replicas)
+        claim_directory()  # A broker that is refused its id leaves the directory free for another id.
+        if member is not None:
+            member.follow(controller, replicas, store)
         await controller.start()
 
     # The parts
@@ -343,7 +381,9 @@ class _Start:
             channel=channel,
             request_timeout_ms=self._config.request_timeout_ms,
         )
-        return TransactionVerifier(replicas, coordinators, verification_settings(self._config))
+        verifier = TransactionVerifier(replicas, coordinators, verification_settings(self._config))
+        self._settings.follow(partial(_reconfigure_verifier, verifier))
+        return verifier
 
     def _replica_manager(self, broker_id: int, logs: LogManager, coordinators: "_Coordinators") -> ReplicaManager:
         return ReplicaManager(
@@ -351,7 +391,7 @@ class _Start:
             log_manager=logs,
             high_watermarks=OffsetCheckpoint(self._disk, self._config.data_dir, REPLICATION_CHECKPOINT),
             metadata=self._metadata,
-            log_config=self._log_config,
+            log_config=self._new_log_config,
             fetch_sessions=FetchSessionCache(
                 slots=self._config.max_incremental_fetch_session_cache_slots, rng=self._rng
             ),
@@ -408,16 +448,27 @@ class _Start:
     def _auto_topics(self, controller: ControllerClient) -> AutoTopicCreation:
         return AutoTopicCreation(self._config, controller, self._metadata, self._supervisor)
 
-    def _background(
-        self, logs: LogManager, replicas: ReplicaManager, controller: Controller, producer_ids: ProducerIds
-    ) -> list[tuple[str, Coroutine[Any, Any, None]]]:
-        interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms
-        return [
-            ("controller", controller.run()),
-            ("producer ids", producer_ids.run()),
-            ("high watermark checkpoint", replicas.run_checkpoints(interval_ms)),
-            *logs.background(),
-        ]
+    def _begin_background(
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        controller: Controller,
+        producer_ids: ProducerIds,
+        coordinators: "_Coordinators",
+    ) -> None:
+        """Start what goes on beside requests as long as the broker."""
+        supervisor, interval_ms = self._supervisor, self._config.replica_high_watermark_checkpoint_interval_ms
+        supervisor.supervise(controller.run, "controller")
+        supervisor.supervise(producer_ids.run, "producer ids")
+        supervisor.repeat(replicas.checkpoint_high_watermarks, "high watermark checkpoint", interval_ms / 1000)
+        intervals = {name: supervisor.repeat(act, name, every_ms / 1000) for name, every_ms, act in logs.background()}
+        self._settings.follow(lambda config: _change_intervals(logs, intervals))
+        coordinators.start()
+
+    def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
+        """Have the controller ask. A broker that is alone has nobody to lead in its place, nor room to write so."""
+        if not (self._config.is_embedded and logs.space.is_full):
+            controller.report_disk()
 
     def _fail(self, reason: str) -> None:
         """End the broker: the only data directory has an I/O error, say, or the cluster uses what is not served."""
@@ -465,7 +516,22 @@ def _session_of(store: MetadataStore) -> Session:
     return session
 
 
+def _reconfigure_logs(logs: LogManager, config: BrokerConfig) -> None:
+    logs.reconfigure(log_manager_config(config))
+
+
+def _reconfigure_verifier(verifier: TransactionVerifier, config: BrokerConfig) -> None:
+    verifier.settings = verification_settings(config)
+
+
+def _change_intervals(logs: LogManager, intervals: Mapping[str, Interval]) -> None:
+    for name, every_ms, _ in logs.background():
+        intervals[name].change(every_ms / 1000)
+
+
 def _update_logs(logs: LogManager, resource: ConfigResource, overrides: Overrides) -> None:
+    if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER):
+        return
     is_topic = resource.type is ResourceType.TOPIC
     for topic in [resource.name] if is_topic else dict.fromkeys(log.topic_partition.topic for log in logs):
         logs.update_config(topic)

@@ -96,7 +96,11 @@ class TopicMetadata(Protocol):
     def topic_exists(self, topic: str) -> bool: ...
 
     def partition_count(self, topic: str) -> int | None:
-        """None: no such topic."""
+        """None: no such topic. That of an internal topic does not change as long as the topic exists."""
+        ...
+
+    def is_deleted(self, partition: TopicPartition) -> bool:
+        """Return whether the partition is known not to exist; one that is only not known yet is not deleted."""
         ...
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:

@@ -21,6 +21,7 @@ from coordinator.metadata_store.store import (
     Session,
     SetData,
     StoreUnavailable,
+    Znode,
 )
 from coordinator.metadata_store.znodes import ProducerIdBlock
 
@@ -102,7 +103,7 @@ class ProducerIds:
         znode = await session.get(paths.LATEST_PRODUCER_ID_BLOCK)
         first = 0
         if znode is not None and znode.data:
-            first = znodes.decode_producer_id_block(znode.data).last + 1
+            first = _last_reserved(znode) + 1
         block = ProducerIdBlock(broker_id=self._broker_id, first=first, last=first + self._block_size - 1)
         if block.last > _LAST_PRODUCER_ID:
             raise ProducerIdsExhausted(f"the last block ends at {first - 1}")
@@ -112,3 +113,11 @@ class ProducerIds:
             write = SetData(path=paths.LATEST_PRODUCER_ID_BLOCK, data=data, version=znode.stat.version)
         result = await session.multi([write])
         return block if isinstance(result, list) else None
+
+
+def _last_reserved(znode: Znode) -> int:
+    """The last id that was ever reserved. Raises ``MalformedZnode``: to guess could give an id out twice."""
+    try:
+        return znodes.decode_producer_id_block(znode.data).last
+    except znodes.MalformedZnode as error:
+        raise znodes.MalformedZnode(f"{paths.LATEST_PRODUCER_ID_BLOCK} is malformed: {error}") from error

@@ -18,9 +18,12 @@ of a ProduceResponse v9 are read and written by (abridged)::
 Rules that the generated code keeps:
 
 * A count or length is compared with the bytes that are left before anything is allocated for it.
+* The elements of all arrays of a message are counted together, and so are tagged fields: an element that takes one byte
+  costs a hundred in memory and up to a microsecond, so bytes alone do not bound the work.
 * Reading past the end is an exception of ``struct`` or of indexing, turned into ``DecodeError`` once, around all of it.
 * ``records`` are views into the frame; they are not copied on the way in nor (above a small size) on the way out.
 * Encoding checks nothing on the way: when it fails, ``protocol.blame`` looks for the field to name in ``EncodeError``.
+* The elements of a ``SharedList`` are encoded for the first message that holds it, and not copied into the others.
 * Tagged fields with their default value are left out; unknown ones are stepped over.
 """
 
@@ -38,16 +41,32 @@ from protocol.primitives import (
     bad_length,
     bad_tag,
     encode_uvarint,
+    finish_tag_count,
     finish_uvarint,
     put_records,
+    put_shared,
     read_tag,
     skip_tags,
+    too_many_elements,
 )
-from protocol.schema import Buffer, Field, Kind, Message, MessageType, layout
+from protocol.schema import Buffer, Field, Kind, Message, MessageType, SharedList, layout
 
 M = TypeVar("M", bound=Message)
 M_contra = TypeVar("M_contra", bound=Message, contravariant=True)
-Decoder = Callable[[Buffer, int], tuple[M, int]]
+M_co = TypeVar("M_co", bound=Message, covariant=True)
+
+UNLIMITED_ELEMENTS: Final = 1 << 62
+
+
+class Decoder(Protocol[M_co]):
+    """Reads a message at a position and returns it with the position after it; raises ``DecodeError``.
+
+    ``max_elements`` bounds the array elements and tagged fields of the whole message, at every depth together.
+    """
+
+    def __call__(
+        self, buffer: Buffer, position: int, max_elements: int = UNLIMITED_ELEMENTS, /
+    ) -> tuple[M_co, int]: ...
 
 
 class Encoder(Protocol[M_contra]):
@@ -157,7 +176,10 @@ class _Source:
 
 
 class _DecoderSource(_Source):
-    """Variables of the generated function: b buffer, p position, end; n length or count; q end of a value; t tags."""
+    """Variables of the generated function.
+
+    b buffer, p position, end; e elements still allowed; n length or count; q end of a value; t tags.
+    """
 
     def compile(self) -> Decoder[Any]:
         self.names |= {
@@ -167,7 +189,9 @@ class _DecoderSource(_Source):
             "DecodeError": DecodeError,
             "bad_length": bad_length,
             "bad_tag": bad_tag,
+            "too_many_elements": too_many_elements,
             "finish_uvarint": finish_uvarint,
+            "finish_tag_count": finish_tag_count,
             "read_tag": read_tag,
             "skip_tags": skip_tags,
         }
@@ -182,7 +206,7 @@ class _DecoderSource(_Source):
         self.line(f"    raise DecodeError({f'{title} ends before its last field'!r}) from None")
         self.line("except UnicodeDecodeError:")
         self.line(f"    raise DecodeError({f'{title} holds a string that is not UTF-8'!r}) from None")
-        function: Decoder[Any] = self.compile_function("decode", "b, p")
+        function: Decoder[Any] = self.compile_function("decode", f"b, p, e={UNLIMITED_ELEMENTS}")
         return function
 
     def emit_run(self, codes: str, expressions: list[str]) -> None:
@@ -216,10 +240,11 @@ class _DecoderSource(_Source):
     def tags(self, tagged: tuple[Field, ...], variable: str, owner: str) -> None:
         self.fixed("B", "t")
         with self.block("if t:"):
+            self.charge("t", owner)  # A count that needs a second byte is charged 128 or more, and allowed no more.
             if not tagged:
                 self.line("p = skip_tags(b, p, t, end)")
                 return
-            self.line("if t > 127: t, p = finish_uvarint(b, p, t)")
+            self.line("if t > 127: t, p = finish_tag_count(b, p, t)")
             stop = self.fresh("q")
             with self.block("for _ in range(t):"):
                 self.line(f"t, p, {stop} = read_tag(b, p, end)")
@@ -269,6 +294,11 @@ class _DecoderSource(_Source):
             self.line(f"if {too_long}: raise bad_length({path!r}, n, end - p)")
             yield
 
+    def charge(self, count: str, path: str) -> None:
+        """Take elements from those that the message may still have."""
+        self.line(f"e -= {count}")
+        self.line(f"if e < 0: raise too_many_elements({path!r})")
+
     def blob(self, field: Field, target: str, path: str) -> None:
         self.length(field, path)
         convert = {Kind.STRING: "str(b[p:q], 'utf-8')", Kind.BYTES: "bytes(b[p:q])", Kind.RECORDS: "b[p:q]"}[field.kind]
@@ -283,6 +313,7 @@ class _DecoderSource(_Source):
         assert element is not None
         size = self.least_size(element)
         with self.unless_null(field, target, f"n * {size} > end - p" if size > 1 else "n > end - p", path):
+            self.charge("n", path)
             if element.kind in _BATCHED:
                 self.line(f"{target} = list(unpack_from(f'>{{n}}{FIXED[element.kind]}', b, p)); p += n * {size}")
             else:
@@ -335,6 +366,8 @@ class _EncoderSource(_Source):
             "encode_error": encode_error,
             "encode_uvarint": encode_uvarint,
             "put_records": put_records,
+            "put_shared": put_shared,
+            "SharedList": SharedList,
         }
         self.line("if out is None: out = bytearray()")
         self.line("parts = []")
@@ -474,8 +507,19 @@ class _EncoderSource(_Source):
             pack = self.constant("pack", _packer(FIXED[element.kind]))
             self.line(f"if {values}: out += {pack}({values})")
             return
+        if field.shared:
+            self.line(f"if {values}.__class__ is SharedList:")
+            encode_all = self.constant("encode_all", _ElementsSource(self.cls, self.version).compile_elements(field))
+            self.line(f"    out = put_shared(parts, out, {values}, {self.version}, {encode_all})")
+            self.line(f"    {values} = ()")
+        self.elements(field, values, or_none=bool(null))
+
+    def elements(self, field: Field, values: str, *, or_none: bool = False) -> None:
+        """Write the elements of an array, without their count."""
+        element = field.element
+        assert element is not None
         item = self.fresh("m")
-        with self.block(f"for {item} in {values}{' or ()' if null else ''}:"):
+        with self.block(f"for {item} in {values}{' or ()' if or_none else ''}:"):
             if element.struct is not None:
                 self.structure(element.struct, item)
             else:
@@ -494,6 +538,19 @@ class _EncoderSource(_Source):
         self.fixed("b", f"-1 if {inner} is None else 1")
         with self.block(f"if {inner} is not None:"):
             self.structure(field.struct, inner)
+
+
+class _ElementsSource(_EncoderSource):
+    """The function from the list of an array of structures to the encoding of its elements."""
+
+    def compile_elements(self, field: Field) -> Callable[[list[Any]], bytearray]:
+        self.names["encode_uvarint"] = encode_uvarint
+        self.line("out = bytearray()")
+        self.elements(field, "values")
+        self.flush()
+        self.line("return out")
+        function: Callable[[list[Any]], bytearray] = self.compile_function("encode_elements", "values")
+        return function
 
 
 def _packer(code: str) -> Callable[[list[Any]], bytes]:

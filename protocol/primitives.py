@@ -9,9 +9,10 @@ A flexible structure ends with tagged fields: their number, then (tag, size, val
 Whoever does not know a tag skips its value.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from protocol.schema import Buffer, Kind
+from protocol.schema import Buffer, Kind, SharedList
 
 FIXED: Final = {
     Kind.BOOL: "?",
@@ -28,6 +29,9 @@ FIXED: Final = {
 
 MAX_STRING_BYTES: Final = 32_767
 """Compact strings could be longer; Kafka refuses them at this length in every version."""
+
+MAX_TAGGED_FIELDS: Final = 128
+"""Of one structure. Kafka has no such limit; it declares at most a handful of tags anywhere."""
 
 COPIED_RECORDS_BYTES: Final = 1024
 """Up to here copying records into the surrounding bytes is cheaper than one more buffer for the socket."""
@@ -86,10 +90,18 @@ def read_tag(buffer: Buffer, position: int, end: int) -> tuple[int, int, int]:
     return tag, position, position + size
 
 
+def finish_tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Read on after the first byte of a number of tagged fields. Raises DecodeError above ``MAX_TAGGED_FIELDS``."""
+    count, position = finish_uvarint(buffer, position, first)
+    if count > MAX_TAGGED_FIELDS:
+        raise DecodeError(f"{count} tagged fields: at most {MAX_TAGGED_FIELDS} are accepted")
+    return count, position
+
+
 def skip_tags(buffer: Buffer, position: int, count: int, end: int) -> int:
     """Step over ``count`` tagged fields, where ``count`` is still the first byte of its varint."""
     if count > 0x7F:
-        count, position = finish_uvarint(buffer, position, count)
+        count, position = finish_tag_count(buffer, position, count)
     for _ in range(count):
         _, _, position = read_tag(buffer, position, end)
     return position
@@ -100,6 +112,11 @@ def bad_length(field: str, length: int, left: int) -> DecodeError:
     if length < 0:
         return DecodeError(f"{field} is null, which this version does not allow")
     return DecodeError(f"{field} has length {length} where {left} bytes are left")
+
+
+def too_many_elements(field: str) -> DecodeError:
+    """The error for a request whose arrays and tagged fields have more elements than it may have."""
+    return DecodeError(f"more elements than a request of this kind may have, counted up to {field}")
 
 
 def bad_tag(field: str) -> DecodeError:
@@ -120,3 +137,17 @@ def put_records(parts: list[Buffer], out: bytearray, records: Buffer | list[Buff
     parts.append(out)
     parts += buffers
     return bytearray()
+
+
+def put_shared(
+    parts: list[Buffer],
+    out: bytearray,
+    elements: SharedList[Any],
+    version: int,
+    encode_elements: Callable[[list[Any]], bytearray],
+) -> bytearray:
+    """Add the encoding of a list that several messages hold, made once; else as ``put_records``."""
+    encoded = elements.encodings.get(version)
+    if encoded is None:
+        encoded = elements.encodings[version] = bytes(encode_elements(elements))
+    return put_records(parts, out, encoded, len(encoded))

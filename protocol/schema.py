@@ -17,10 +17,10 @@ Classes are built by a metaclass of our own instead of ``dataclasses``, because 
 the start-up budget: ``__init__`` is compiled on the first construction, not at import.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, NoReturn, TypeAlias, dataclass_transform
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, dataclass_transform
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Records: TypeAlias = memoryview | bytes | bytearray | list[Buffer]
@@ -28,6 +28,25 @@ Records: TypeAlias = memoryview | bytes | bytearray | list[Buffer]
 
 ZERO_UUID: Final = bytes(16)
 """Kafka's sentinel for "no UUID" (``Uuid.ZERO_UUID``)."""
+
+OWN_TAGS: Final = 10_000
+"""The first tag of fields that Apache Kafka does not have, far above the tags that it gives out."""
+
+T = TypeVar("T")
+
+
+class SharedList(list[T]):
+    """A list that several messages hold. Its elements are encoded once per version, so they must not change any more.
+
+    Effective in fields that are declared ``shared``.
+    """
+
+    __slots__ = ("encodings",)
+
+    def __init__(self, elements: Iterable[T] = ()) -> None:
+        super().__init__(elements)
+        self.encodings: dict[int, bytes] = {}
+        """The encoding of all elements, by the version of the message."""
 
 
 class Kind(Enum):
@@ -94,6 +113,8 @@ class Field:
     """For ARRAY: the element's type; its name and versions are unused."""
     struct: "type[Message] | None" = None
     """For STRUCT: the structure's class."""
+    shared: bool = False
+    """For ARRAY of structures: whether the list may be a ``SharedList``."""
     name: str = ""
 
     def make_default(self) -> Any:
@@ -233,10 +254,13 @@ def array(
     nullable: str = "none",
     tag: int | None = None,
     tagged: str | None = None,
+    shared: bool = False,
 ) -> Any:
-    """A list of structures."""
+    """A list of structures; if ``shared``, a ``SharedList`` is encoded once for all messages that hold it."""
     element = _field(Kind.STRUCT, "0+", None, struct=cls)
-    return _field(Kind.ARRAY, versions, default, default_factory, nullable, tag, tagged, element=element)
+    field = _field(Kind.ARRAY, versions, default, default_factory, nullable, tag, tagged, element=element)
+    field.shared = shared
+    return field
 
 
 def array_of(

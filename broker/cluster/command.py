@@ -68,7 +68,7 @@ def cluster(
 
 def _run(directory: Path, brokers: int | None, port: int | None, settings: Sequence[str]) -> int:
     """Until a signal ends it."""
-    from broker.cluster.layout import LayoutError, free_ports, plan_layout, read_layout, write_layout
+    from broker.cluster.layout import LayoutError, free_ports, plan_layout, read_layout
     from broker.cluster.run import run_cluster
     from broker.storage.disk import AlreadyLocked, LocalDisk
 
@@ -79,7 +79,6 @@ def _run(directory: Path, brokers: int | None, port: int | None, settings: Seque
         lock = LocalDisk().lock(str(directory / ".lock"))
         layout = plan_layout(read_layout(directory), brokers=brokers, port=port, free_ports=lambda: free_ports(rng))
         _check_settings(settings, layout.broker_ports)
-        write_layout(directory, layout)
     except AlreadyLocked:
         return _complain(f"a cluster is running in {directory} already: `oncelog cluster --dir {directory} status`")
     except (LayoutError, OSError) as error:

@@ -1,7 +1,8 @@
 """The run of ``oncelog cluster``: from the first process to the last, in one event loop.
 
 A signal stops it in order; a second one kills everything at once. A start that fails, or that a signal interrupts, is
-taken back. What a user wants to know goes to standard output: addresses, orders, and processes that end by themselves.
+taken back, and its ports are not kept for the next start. Standard output gets what a user wants to know: addresses,
+orders, and processes that end by themselves.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import click
 
 from broker.cluster.cluster_settings import default_settings, settings_of
 from broker.cluster.control_socket import MemberStatus, serve_control
-from broker.cluster.layout import Layout
+from broker.cluster.layout import Layout, write_layout
 from broker.cluster.local_cluster import LocalCluster
 from broker.cluster.member_process import Refused
 from broker.supervisor import Supervisor
@@ -37,6 +38,7 @@ async def run_cluster(directory: Path, layout: Layout, given: Sequence[str]) -> 
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
+            write_layout(directory, layout)
             server = await serve_control(directory, cluster.obey, tasks.spawn)
             _introduce(cluster, count, given, asyncio.get_running_loop().time() - started)
             await asyncio.wait([stopping])

@@ -8,11 +8,14 @@ from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from broker.handlers.alter_configs import handle_alter_configs
 from broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
 from broker.handlers.api_versions import handle_api_versions
+from broker.handlers.create_acls import handle_create_acls
 from broker.handlers.create_partitions import handle_create_partitions
 from broker.handlers.create_topics import handle_create_topics
+from broker.handlers.delete_acls import handle_delete_acls
 from broker.handlers.delete_groups import handle_delete_groups
 from broker.handlers.delete_records import handle_delete_records
 from broker.handlers.delete_topics import handle_delete_topics
+from broker.handlers.describe_acls import handle_describe_acls
 from broker.handlers.describe_cluster import handle_describe_cluster
 from broker.handlers.describe_configs import handle_describe_configs
 from broker.handlers.describe_groups import handle_describe_groups
@@ -29,6 +32,7 @@ from broker.handlers.incremental_alter_configs import handle_incremental_alter_c
 from broker.handlers.init_producer_id import handle_init_producer_id
 from broker.handlers.join_group import handle_join_group
 from broker.handlers.leave_group import handle_leave_group
+from broker.handlers.list_config_resources import handle_list_config_resources
 from broker.handlers.list_groups import handle_list_groups
 from broker.handlers.list_offsets import handle_list_offsets
 from broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
@@ -56,11 +60,14 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_alter_configs,
         handle_alter_partition_reassignments,
         handle_api_versions,
+        handle_create_acls,
         handle_create_partitions,
         handle_create_topics,
+        handle_delete_acls,
         handle_delete_groups,
         handle_delete_records,
         handle_delete_topics,
+        handle_describe_acls,
         handle_describe_cluster,
         handle_describe_configs,
         handle_describe_groups,
@@ -77,6 +84,7 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
         handle_init_producer_id,
         handle_join_group,
         handle_leave_group,
+        handle_list_config_resources,
         handle_list_groups,
         handle_list_offsets,
         handle_list_partition_reassignments,

@@ -7,8 +7,9 @@ retry without end; so the coordinator says when it is time for INVALID_TOPIC_EXC
 Versions 4 and 5 are for brokers (KIP-890), for many transactions at once. With ``verify_only`` the leader of
 a partition asks whether a producer of the first protocol has added it; otherwise it adds it for a producer of the
 second, which has only sent its batch. The request needs CLUSTER_ACTION; what the producers may do the leader knows.
-While it waits it holds up nothing behind it: a broker may send markers over the same connection, and what it waits for
-may be one of them.
+A busy id is not waited for: one response carries the results of many ids, and one id whose markers cannot be written
+would hold up all others. The leader asks again for that id. While the request waits for replication it holds up nothing
+behind it: a broker may send markers over the same connection.
 
 All or nothing, for each transaction: if one partition cannot be added, it gets its error and the others
 OPERATION_NOT_ATTEMPTED.
@@ -166,7 +167,11 @@ def _add_or_verify(broker: "Broker", transaction: AddPartitionsToTxnTransaction)
     if transaction.verify_only:
         return _result(transaction, coordinator.verify_partitions(transactional_id, producer, frozenset(partitions)))
     answer = coordinator.add_partitions(
-        transactional_id, producer, frozenset(partitions), client_version=EPOCH_BUMP_VERSION
+        transactional_id,
+        producer,
+        frozenset(partitions),
+        client_version=EPOCH_BUMP_VERSION,
+        waits_while_busy=False,
     )
     return map_answer(answer, lambda error: _result(transaction, dict.fromkeys(partitions, error)))
 

@@ -2,6 +2,9 @@
 
 Only the controller decides; another broker answers NOT_CONTROLLER. The connection's next request need not wait.
 
+A broker that has lost the controller asks any other one, in a tagged field of our own, whether it has lost it, too.
+That changes nothing, whoever is the controller.
+
 Versions: 2 names topics by id; 3 tells the epoch of each replica, so that one that restarted is told apart (KIP-903).
 """
 
@@ -9,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from broker.control_plane import why_not_a_broker
 from broker.dispatch import Outcome, RequestContext, handles
+from coordinator.controller.cluster_image import NO_CONTROLLER
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
@@ -21,4 +26,7 @@ def handle_alter_partition(broker: "Broker", context: RequestContext, request: A
     error = why_not_a_broker(broker, context)
     if error:
         return AlterPartitionResponse(error_code=error)
+    if request.lost_controller_id != NO_CONTROLLER and broker.controller_link is not None:
+        contact = broker.controller_link.contact(request.lost_controller_id)
+        return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, controller_contact=contact)
     return broker.supervisor.spawn(broker.controller.alter_partition(request), "alter partitions")

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.network.heartbeats import is_heartbeat
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
@@ -36,6 +37,8 @@ _FIRST_VERSION_WITH_LEVEL_0: Final = 4
 def handle_api_versions(broker: "Broker", context: RequestContext, request: ApiVersionsRequest) -> Outcome:
     if context.api_version not in handle_api_versions.versions:
         return _only_itself(ErrorCode.UNSUPPORTED_VERSION)
+    if is_heartbeat(context.client_id):
+        context.connection.carries_heartbeats = True
     if context.api_version >= _FIRST_VERSION_WITH_SOFTWARE:
         if not _SOFTWARE.fullmatch(request.client_software_name):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)

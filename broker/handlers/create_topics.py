@@ -24,7 +24,7 @@ from protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.schema import ZERO_UUID
+from protocol.schema import ZERO_UUID, SharedList
 
 if TYPE_CHECKING:
     from broker.server import Broker
@@ -49,12 +49,29 @@ async def _create(broker: "Broker", context: RequestContext, request: CreateTopi
     topics = [_new_topic(topic) for topic in request.topics if topic.name not in errors]
     results = await broker.controller.create_topics(topics, validate_only=request.validate_only)
     plans = {topic.name: result for topic, result in zip(topics, results, strict=True)}
+    described = _TopicConfigs(broker)
     return CreateTopicsResponse(
         topics=[
-            _result(broker, context, name, errors.get(name) or plans[name], validate_only=request.validate_only)
+            _result(described, context, name, errors.get(name) or plans[name], validate_only=request.validate_only)
             for name in counts
         ]
     )
+
+
+class _TopicConfigs:
+    """The descriptions of the topics' configurations: topics that set the same share one, which is encoded once."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        self._described: dict[tuple[tuple[str, str], ...], SharedList[CreatableTopicConfigs]] = {}
+
+    def of(self, plan: TopicPlan) -> SharedList[CreatableTopicConfigs]:
+        overrides = tuple(sorted(plan.configs.items()))
+        described = self._described.get(overrides)
+        if described is None:
+            entries = ConfigDescription(self.broker).topic(plan.configs)
+            described = self._described[overrides] = SharedList(_config(entry) for entry in entries)
+        return described
 
 
 def _may_create(broker: "Broker", context: RequestContext, name: str) -> bool:
@@ -75,17 +92,17 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(
-    broker: "Broker", context: RequestContext, name: str, outcome: TopicPlan | ApiError, *, validate_only: bool
+    described: _TopicConfigs, context: RequestContext, name: str, outcome: TopicPlan | ApiError, *, validate_only: bool
 ) -> CreatableTopicResult:
     if isinstance(outcome, ApiError):
         return _refused(name, outcome)
     result = CreatableTopicResult(
         name=name, topic_id=ZERO_UUID if validate_only else outcome.assignment.topic_id, error_message=None
     )
-    if broker.authorizer.authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+    if described.broker.authorizer.authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
         result.num_partitions = outcome.partition_count
         result.replication_factor = outcome.replication_factor
-        result.configs = [_config(entry) for entry in ConfigDescription(broker).topic(outcome.configs)]
+        result.configs = described.of(outcome)
     else:
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return result

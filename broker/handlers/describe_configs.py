@@ -1,20 +1,25 @@
-"""DescribeConfigs (API key 32): the settings of topics, of this broker, and of all brokers.
+"""DescribeConfigs (API key 32): the settings of topics, of this broker and of all brokers, of groups and client metrics
+subscriptions (``broker.resource_settings``), and the levels of this broker's loggers.
 
 A broker answers for itself and for topics, from memory; for another broker, ask that one. Without keys, all settings
 are described. A resource that is named again is not described again: an answer would be thousands of times as large as
-its request.
+its request. Resources that set the same are described and encoded once.
 
 Versions: 1 says where a value comes from and, on request, what stands behind it; 3 adds types and, on request,
 documentation; 4 is flexible.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
-from broker.config_description import ConfigDescription, ConfigEntry
+from broker.config_description import ConfigDescription, ConfigEntry, ConfigSource
 from broker.config_requests import resource_of, why_not_allowed
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.log_levels import level_names
 from broker.security.authorizer import Operation
+from broker.settings import Setting
+from broker.topic_config import TOPIC_SETTINGS, effective_overrides
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.config_changes import ConfigResource, ResourceType
 from protocol.api_keys import ApiKey
@@ -27,6 +32,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from protocol.schema import SharedList
 
 if TYPE_CHECKING:
     from broker.server import Broker
@@ -42,29 +48,84 @@ def handle_describe_configs(broker: "Broker", context: RequestContext, request: 
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
     for asked in request.resources:
         resources.setdefault((asked.resource_type, asked.resource_name), asked)
-    return DescribeConfigsResponse(results=[_describe(broker, context, request, asked) for asked in resources.values()])
+    described = _Descriptions(broker, request)
+    return DescribeConfigsResponse(results=[_describe(described, context, asked) for asked in resources.values()])
+
+
+_Configs: TypeAlias = SharedList[DescribeConfigsResourceResult]
+
+
+class _Descriptions:
+    """What the resources of one request are described by: those that set the same share it, and it is encoded once."""
+
+    def __init__(self, broker: "Broker", request: DescribeConfigsRequest) -> None:
+        self.broker = broker
+        self._request = request
+        self._source = ConfigDescription(broker)
+        self._whole: dict[Hashable, dict[str, DescribeConfigsResourceResult]] = {}
+        self._chosen: dict[Hashable, _Configs] = {}
+
+    def of(self, resource: ConfigResource, keys: list[str] | None) -> _Configs:
+        """The settings that are asked for, in the order in which they are declared."""
+        overrides = _overrides(self.broker, resource)
+        same = (resource.type, resource.name if overrides is None else tuple(sorted(overrides.items())))
+        wanted = frozenset(keys or ())
+        chosen = self._chosen.get((same, wanted))
+        if chosen is None:
+            whole = self._whole.get(same)
+            if whole is None:
+                whole = self._whole[same] = self._describe(resource, overrides or {})
+            names = [key for key in whole if key in wanted] if wanted else whole
+            chosen = self._chosen[same, wanted] = SharedList(whole[key] for key in names)
+        return chosen
+
+    def _describe(
+        self, resource: ConfigResource, overrides: Mapping[str, str]
+    ) -> dict[str, DescribeConfigsResourceResult]:
+        if resource.type is ResourceType.BROKER_LOGGER:
+            return {name: _level(name, level) for name, level in level_names().items()}
+        if resource.type is ResourceType.TOPIC:
+            own = {key: self._source.topic_entry(key, overrides) for key in overrides if key in TOPIC_SETTINGS}
+            return self._inherited_by_topics | {key: _config(entry, self._request) for key, entry in own.items()}
+        entries = _entries(self._source, resource, overrides)
+        return {entry.key: _config(entry, self._request) for entry in entries}
+
+    @cached_property
+    def _inherited_by_topics(self) -> dict[str, DescribeConfigsResourceResult]:
+        return {key: _config(self._source.topic_entry(key, {}), self._request) for key in TOPIC_SETTINGS}
 
 
 def _describe(
-    broker: "Broker", context: RequestContext, request: DescribeConfigsRequest, asked: DescribeConfigsResource
+    described: _Descriptions, context: RequestContext, asked: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     resource_type, name = asked.resource_type, asked.resource_name
-    refused = why_not_allowed(broker, context, Operation.DESCRIBE_CONFIGS, resource_type, name)
+    refused = why_not_allowed(described.broker, context, Operation.DESCRIBE_CONFIGS, resource_type, name)
     if refused is not None:
         return _refused(asked, refused)
-    resource = resource_of(broker, resource_type, name)
+    resource = resource_of(described.broker, resource_type, name)
     if isinstance(resource, ApiError):
         return _refused(asked, resource)
-    wanted = asked.configuration_keys
-    configs = [_config(entry, request) for entry in _entries(broker, resource) if not wanted or entry.key in wanted]
+    configs = described.of(resource, asked.configuration_keys)
     return DescribeConfigsResult(error_message=None, resource_type=resource_type, resource_name=name, configs=configs)
 
 
-def _entries(broker: "Broker", resource: ConfigResource) -> Iterator[ConfigEntry]:
-    description = ConfigDescription(broker)
+def _overrides(broker: "Broker", resource: ConfigResource) -> Mapping[str, str] | None:
+    """What the description of a resource depends on; None for brokers and their loggers, which are few."""
     if resource.type is ResourceType.TOPIC:
-        return description.topic(broker.configs.topic_overrides(resource.name))
-    return description.broker() if resource.name else description.all_brokers()
+        return effective_overrides(resource.name, broker.configs.topic_overrides(resource.name))
+    if resource.type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+        return broker.configs.overrides(resource)
+    return None
+
+
+def _entries(
+    source: ConfigDescription, resource: ConfigResource, overrides: Mapping[str, str]
+) -> Iterator[ConfigEntry]:
+    if resource.type is ResourceType.GROUP:
+        return source.group(overrides)
+    if resource.type is ResourceType.CLIENT_METRICS:
+        return source.client_metrics(overrides)
+    return source.broker() if resource.name else source.all_brokers()
 
 
 def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -77,8 +138,17 @@ def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         is_sensitive=entry.is_sensitive,
         synonyms=[DescribeConfigsSynonym(name=each.key, value=each.value, source=each.source) for each in synonyms],
         config_type=entry.setting.kind,
-        documentation=entry.setting.doc if request.include_documentation else None,
+        documentation=_documentation(entry.setting) if request.include_documentation else None,
     )
+
+
+def _documentation(setting: Setting) -> str:
+    return f"{setting.doc} It has no effect here: {setting.unused}." if setting.unused else setting.doc
+
+
+def _level(logger_name: str, level: str) -> DescribeConfigsResourceResult:
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return DescribeConfigsResourceResult(name=logger_name, value=level, config_source=source)
 
 
 def _refused(asked: DescribeConfigsResource, error: ApiError) -> DescribeConfigsResult:

@@ -1,7 +1,9 @@
 """DescribeLogDirs (API key 35): what the data directory holds, and how full its volume is.
 
 A broker has one log directory. The offset lag of a partition is how far its log end is behind the high watermark that
-it knows of: zero on a leader. Partitions that are asked for and not here are left out, as in Kafka.
+it knows of: zero on a leader. While the volume is full, and writes are refused, the directory has KAFKA_STORAGE_ERROR
+beside its sizes, so that whoever looks at a cluster sees it. Partitions that are asked for and not here are left out,
+as in Kafka.
 
 Versions: 2 is flexible; 3 has a top-level error; 4 the volume's total and usable bytes; 5 says whether a directory is
 cordoned, which ours never is.
@@ -48,8 +50,13 @@ def _describe(broker: "Broker", request: DescribeLogDirsRequest) -> DescribeLogD
             topic.partitions.append(
                 DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size, offset_lag=lag)
             )
+    is_full = broker.log_manager.space.is_full
     return DescribeLogDirsResult(
-        log_dir=log_dir, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR if is_full else ErrorCode.NONE,
+        log_dir=log_dir,
+        topics=list(topics.values()),
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
     )
 
 

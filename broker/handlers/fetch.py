@@ -12,8 +12,9 @@ end. Its request also says what it has: that is how records become replicated.
 
 Versions: 4 is the first with aborted transactions; 5 has log start offsets; 7 sessions; 9 leader epochs (KIP-320); 10
 zstd; 11 racks; 12 is flexible and has diverging epochs; 13 names topics by id; 15 moves the replica id into a struct;
-16 answers the current leader (KIP-951); 17 has directory ids of KRaft, which are ignored. Before 6 clients do not know
-KAFKA_STORAGE_ERROR and are told NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
+16 answers the current leader (KIP-951); 17 has directory ids, 18 the follower's high watermark (KIP-1166): both are for
+replicas of KRaft's own log and are ignored. Before 6 clients do not know KAFKA_STORAGE_ERROR and get
+NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 16
 _LEADERSHIP_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-@handles(ApiKey.FETCH, versions="4-17")
+@handles(ApiKey.FETCH, versions="4-18", in_turn=True)
 def handle_fetch(broker: "Broker", context: RequestContext, request: FetchRequest) -> Outcome:
     replicas = broker.replica_manager
     now_ms = int(asyncio.get_running_loop().time() * 1000)
@@ -64,6 +65,7 @@ def handle_fetch(broker: "Broker", context: RequestContext, request: FetchReques
         sessions=replicas.fetch_sessions,
         shape=lambda fetch: _shape(broker, context, fetch),
         spawn=replicas.spawn,
+        memory=broker.response_memory,
     ).start()
 
 
@@ -71,6 +73,7 @@ def _params(broker: "Broker", context: RequestContext, request: FetchRequest) ->
     follower = replica_id(request)
     if follower >= 0:
         is_broker = broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        context.connection.is_replica_fetcher = is_broker
         return FetchParams(
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,

@@ -1,20 +1,35 @@
 """LeaderAndIsr (API key 4): the controller says which partitions this broker leads and which it follows.
 
-The work is in ``broker.replication.replica_manager``: every order is carried out before the answer, at least as far as
-that nobody is served under the former leadership any more.
+The work is in ``broker.replication.replica_manager``: every order is carried out before the response, at least as far
+as that nobody is served under the former leadership any more.
+
+A log is created with its topic's configuration, which is read from the metadata store first, in one bulk read for the
+whole request. Partitions that have a log here do not wait for that. If the store does not answer in time, the response
+is REQUEST_TIMED_OUT: the controller sends the request again. So it is if the read was overtaken by another order, which
+may have deleted what this one would create.
 
 Versions: 2 is for one life of the broker (STALE_BROKER_EPOCH) and groups by topic; 5 names topics by id in the answer.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
 
 from broker.control_plane import why_disobey
 from broker.dispatch import Outcome, RequestContext, handles
+from coordinator.metadata_store.store import StoreUnavailable
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+logger = logging.getLogger(__name__)
+
+_READ_SECONDS: Final = 1.0
+"""Shorter than the silence after which the controller suspects a broker that has an order to carry out."""
 
 
 @handles(ApiKey.LEADER_AND_ISR, versions="0-7")
@@ -22,4 +37,58 @@ def handle_leader_and_isr(broker: "Broker", context: RequestContext, request: Le
     error = why_disobey(broker, context, request.broker_epoch)
     if error:
         return LeaderAndIsrResponse(error_code=error)
-    return broker.replica_manager.apply_leader_and_isr(request)
+    without_log = broker.replica_manager.topics_without_log(request)
+    if not without_log:
+        return broker.replica_manager.apply_leader_and_isr(request)
+    return _apply_and_create(broker, context, request, without_log)
+
+
+async def _apply_and_create(
+    broker: "Broker", context: RequestContext, request: LeaderAndIsrRequest, without_log: Collection[str]
+) -> LeaderAndIsrResponse:
+    """Carry out what needs no new log, read the configurations of the other topics, and carry out the rest."""
+    replicas = broker.replica_manager
+    response = replicas.apply_leader_and_isr(_part(request, lambda topic: topic not in without_log))
+    if response.error_code:
+        return response
+    orders = replicas.orders_obeyed
+    if not await _read_configs(broker, without_log) or replicas.orders_obeyed != orders:
+        response.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+    error = why_disobey(broker, context, request.broker_epoch)
+    if error:
+        return LeaderAndIsrResponse(error_code=error)
+    rest = replicas.apply_leader_and_isr(_part(request, lambda topic: topic in without_log))
+    rest.partition_errors += response.partition_errors
+    rest.topics += response.topics
+    return rest
+
+
+async def _read_configs(broker: "Broker", topics: Collection[str]) -> bool:
+    """Whether the metadata store answered in time."""
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            await broker.configs.read_topics(sorted(topics))
+    except (StoreUnavailable, TimeoutError) as error:
+        logger.warning(
+            "The configurations of %d topics cannot be read, so none of their logs is created yet: %s",
+            len(topics),
+            error or "the metadata store does not answer",
+        )
+        return False
+    return True
+
+
+def _part(request: LeaderAndIsrRequest, wanted: Callable[[str], bool]) -> LeaderAndIsrRequest:
+    """The request as far as it is about wanted topics."""
+    return LeaderAndIsrRequest(
+        controller_id=request.controller_id,
+        is_k_raft_controller=request.is_k_raft_controller,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        type=request.type,
+        ungrouped_partition_states=[p for p in request.ungrouped_partition_states if wanted(p.topic_name)],
+        topic_states=[topic for topic in request.topic_states if wanted(topic.topic_name)],
+        live_leaders=request.live_leaders,
+        sequence=request.sequence,
+    )

@@ -13,16 +13,22 @@ A timestamp gives the first record at or after it; offset -1 if there is none th
 election, while the high watermark has not reached the epoch's start, the end that consumers saw before could seem to
 have gone back; latest and timestamps are then OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
 
+A search by time reads batches and walks records, and a request may ask for any number of searches, so this is sliced
+work (``broker.sliced_work``).
+
 Versions: 1 is the first with single offsets; 2 has isolation levels; 4 leader epochs; 6 is flexible; 10 has a time-out
 for tiered storage, which is not needed.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.dispatch import Outcome, RequestContext, handles
+from broker.dispatch import Later, Outcome, RequestContext, handles
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import Steps, new_budget
+from broker.storage.log_segment import ReadRequest
 from broker.storage.partition_log import PartitionLog
 from broker.storage.timestamp_search import FoundOffset
 from protocol.api_keys import ApiKey
@@ -34,6 +40,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.schema import Buffer, Message
 
 if TYPE_CHECKING:
     from broker.server import Broker
@@ -60,35 +67,54 @@ _READ_COMMITTED: Final = 1
 _NO_TIMESTAMP: Final = -1
 _NO_OFFSET: Final = -1
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
+_LOOKUP_UNITS: Final = 5
+"""What a partition costs, in the units of a ``WorkBudget``."""
 
 
 @handles(ApiKey.LIST_OFFSETS, versions="1-11")
 def handle_list_offsets(broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> Outcome:
     lookup = _Lookup(broker, context, request)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name, partitions=[lookup.find(topic.name, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    return broker.sliced_work.start(lookup.find_all(), lookup.budget, context.connection)
+
+
+class _Timestamp(NamedTuple):
+    """A partition whose log must be searched."""
+
+    partition: Partition
+    log: PartitionLog
+    timestamp: int
 
 
 class _Lookup:
     """The lookups of one request."""
 
-    __slots__ = ("_broker", "_context", "_duplicates", "_request")
+    __slots__ = ("_broker", "_context", "_duplicates", "_request", "budget")
 
     def __init__(self, broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> None:
         self._broker = broker
         self._context = context
         self._request = request
+        self.budget = new_budget()
         times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
         self._duplicates = {key for key, count in times.items() if count > 1}
 
-    def find(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        found = self._find(topic, asked)
+    def find_all(self) -> Steps[Message | Later | None]:
+        """Answer for one partition after the other; returns the response."""
+        response = ListOffsetsResponse()
+        for topic in self._request.topics:
+            answered = ListOffsetsTopicResponse(name=topic.name)
+            response.topics.append(answered)
+            for asked in topic.partitions:
+                self.budget.left -= _LOOKUP_UNITS
+                if self.budget.left <= 0:
+                    yield None
+                found = self._find(topic.name, asked)
+                if isinstance(found, _Timestamp):
+                    found = yield from self._search(found)
+                answered.partitions.append(self._response(asked, found))
+        return response
+
+    def _response(self, asked: ListOffsetsPartition, found: FoundOffset | ErrorCode) -> ListOffsetsPartitionResponse:
         if found is ErrorCode.OFFSET_NOT_AVAILABLE and (
             self._context.api_version < _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
         ):
@@ -102,7 +128,7 @@ class _Lookup:
             leader_epoch=found.leader_epoch,
         )
 
-    def _find(self, topic: str, asked: ListOffsetsPartition) -> FoundOffset | ErrorCode:
+    def _find(self, topic: str, asked: ListOffsetsPartition) -> "FoundOffset | ErrorCode | _Timestamp":
         if not self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if (topic, asked.partition_index) in self._duplicates:
@@ -115,31 +141,44 @@ class _Lookup:
         error = partition.check_leader_epoch(asked.current_leader_epoch)
         if error:
             return error
-        if partition.log is None or not (partition.is_leader or self._request.replica_id == _DEBUGGING_REPLICA):
+        if partition.log is None or not self._may_answer(partition):
             return partition.unavailable_error
         return self._look_up(partition, partition.log, asked.timestamp)
 
-    def _look_up(self, partition: Partition, log: PartitionLog, timestamp: int) -> FoundOffset | ErrorCode:
-        end_is_unknown = self._request.replica_id == _CONSUMER and not partition.end_is_settled
-        last_fetchable = self._last_fetchable_offset(log)
+    def _may_answer(self, partition: Partition) -> bool:
+        return partition.is_leader or self._request.replica_id == _DEBUGGING_REPLICA
+
+    def _look_up(
+        self, partition: Partition, log: PartitionLog, timestamp: int
+    ) -> "FoundOffset | ErrorCode | _Timestamp":
         match timestamp:
             case -1:
-                if end_is_unknown:
+                if self._end_is_unknown(partition):
                     return ErrorCode.OFFSET_NOT_AVAILABLE
-                return FoundOffset(_NO_TIMESTAMP, last_fetchable, partition.leader_epoch)
+                return FoundOffset(_NO_TIMESTAMP, self._last_fetchable_offset(log), partition.leader_epoch)
             case -2 | -4:
                 return _earliest(log)
             case -5 | -6:
                 return FoundOffset(_NO_TIMESTAMP, _NO_OFFSET, NO_EPOCH)
-            case -3:
-                found = log.max_timestamp_offset()
             case _:
-                found = log.offset_for_timestamp(timestamp)
-        if found is not None and found.offset < last_fetchable:
+                return _Timestamp(partition, log, timestamp)
+
+    def _search(self, asked: "_Timestamp") -> Generator[ReadRequest | None, Buffer | None, FoundOffset | ErrorCode]:
+        partition, log, timestamp = asked
+        if timestamp == MAX_TIMESTAMP:
+            found = yield from log.max_timestamp_offset(self.budget)
+        else:
+            found = yield from log.offset_for_timestamp(timestamp, self.budget)
+        if partition.log is not log or not self._may_answer(partition):
+            return partition.unavailable_error  # What was found may not be there any more.
+        if found is not None and found.offset < self._last_fetchable_offset(log):
             return found
-        if end_is_unknown:
+        if self._end_is_unknown(partition):
             return ErrorCode.OFFSET_NOT_AVAILABLE
         return FoundOffset(_NO_TIMESTAMP, _NO_OFFSET, NO_EPOCH)
+
+    def _end_is_unknown(self, partition: Partition) -> bool:
+        return self._request.replica_id == _CONSUMER and not partition.end_is_settled
 
     def _last_fetchable_offset(self, log: PartitionLog) -> int:
         if self._request.replica_id != _CONSUMER:

@@ -90,10 +90,12 @@ def _to_create(broker: "Broker", context: RequestContext, request: MetadataReque
         topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID
     )
     return [
-        name
-        for name in names
-        if name not in existing and topic_name.why_invalid(name) is None and _may_create(broker, context, name)
+        name for name in names if name not in existing and _is_creatable(name) and _may_create(broker, context, name)
     ]
+
+
+def _is_creatable(name: str) -> bool:
+    return topic_name.why_invalid(name) is None and name != topic_name.CLUSTER_METADATA_TOPIC_NAME
 
 
 def _may_create(broker: "Broker", context: RequestContext, name: str) -> bool:

@@ -17,6 +17,14 @@ producer's. Before the first batch of a transaction on a partition its coordinat
 belongs to it, or, from version 12 on, told to add it (``broker.replication.transaction_verification``). While the
 coordinator cannot say, this handler is a coroutine, and nothing of the connection overtakes it.
 
+A request may name any number of partitions, and a batch may hold any amount of records to walk. So this is sliced work
+(``broker.sliced_work``): batch after batch, with a pause whenever the budget of a slice is used up. After a pause the
+partition is looked up again. The batches of a transaction are all walked first; then they are verified and appended in
+one step, ``_PART_SIZE`` partitions at a time.
+
+A partition that a request names more than once is appended once, and answered once, with the batch that comes last: so
+does Kafka.
+
 Internal topics are written by their coordinators only: INVALID_TOPIC_EXCEPTION. (Kafka makes an exception for a client
 that calls itself ``__admin_client``; here nobody is believed.)
 
@@ -27,32 +35,52 @@ its partitions to the transaction, and may be answered with CONCURRENT_TRANSACTI
 (KIP-890); 13 has topic ids for names (KIP-516), of which an unknown one is UNKNOWN_TOPIC_ID.
 """
 
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from broker.dispatch import CloseConnection, Later, Outcome, RequestContext, handles
 from broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from broker.replication.leader_hint import leader_hint
+from broker.replication.partition import Partition
 from broker.replication.transaction_verification import Errors, Pending
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import Steps, new_budget
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendOrigin
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from protocol.records.compression import Compression
-from protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT, BatchHeader
-from protocol.records.validation import conform_to_topic, validate_produced
-from protocol.schema import ZERO_UUID
+from protocol.records.record_batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from protocol.records.record_walk import RecordRules
+from protocol.records.validation import (
+    BatchRules,
+    Conformed,
+    RejectedRecords,
+    conform_batch,
+    counts_too_many,
+    validate_header,
+)
+from protocol.schema import ZERO_UUID, Message
 
 if TYPE_CHECKING:
     from broker.server import Broker
@@ -69,7 +97,28 @@ _ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
 _PRODUCER: Final = slice(43, 53)
 """Where a batch has its producer id and epoch."""
 
-_NO_ERRORS: Final[Errors] = {}
+_PART_SIZE: Final = 64
+"""Partitions of a transactional request that are verified and appended in one step."""
+_LARGE: Final = 1_000
+"""A request with more partitions is not even looked through in the turn of the loop in which it was decoded."""
+_LOOKUP_UNITS: Final = 4
+_APPEND_UNITS: Final = 50
+"""What a batch that is refused or appended costs, in the units of a ``WorkBudget``."""
+
+_Judged: TypeAlias = Conformed | ErrorCode | RejectedRecords
+"""A batch as it will be stored, or why it is not."""
+
+
+_NOTHING_JUDGED: Final[dict[tuple[str, int], _Judged]] = {}
+
+
+class _Unwalked(NamedTuple):
+    """A batch with a valid header whose records must be walked."""
+
+    batch: memoryview
+    header: BatchHeader
+    rules: BatchRules
+
 
 _CODECS: Final = {
     "uncompressed": Compression.NONE,
@@ -101,138 +150,346 @@ def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> P
 
 @handles(ApiKey.PRODUCE, versions="3-13", advertised="0-13", error_response=error_response)
 def handle_produce(broker: "Broker", context: RequestContext, request: ProduceRequest) -> Outcome:
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return _produce(broker, context, request, has_one_batch=True)
+    if sum([len(topic.partition_data) for topic in topics]) > _LARGE:
+        return _produce_large(broker, context, request)
+    _merge_duplicates(request)
+    return _produce(broker, context, request)
+
+
+async def _produce_large(broker: "Broker", context: RequestContext, request: ProduceRequest) -> Message | Later | None:
+    await broker.sliced_work.run(_pause_after(_merge_duplicates, request), new_budget(), context.connection)
+    outcome = _produce(broker, context, request)
+    return await outcome if isinstance(outcome, Coroutine) else outcome
+
+
+def _pause_after(step: Callable[[ProduceRequest], None], request: ProduceRequest) -> Steps[None]:
+    step(request)
+    yield None
+
+
+def _produce(
+    broker: "Broker", context: RequestContext, request: ProduceRequest, *, has_one_batch: bool = False
+) -> Outcome:
     refusal = _refusal(broker, context, request)
     if refusal:
         return _answered(broker, context, request, _refused(request, refusal))
     if context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
         for topic in request.topic_data:
             topic.name = broker.replica_manager.topic_name(topic.topic_id) or ""
-    transactional_id = request.transactional_id
-    if transactional_id is None:
-        return _append(broker, context, request, _NO_ERRORS)
-    may_write = partial(_may_write, broker, context)
-    verdict = broker.transaction_verifier.verify_produce(transactional_id, request, context.api_version, may_write)
-    if isinstance(verdict, dict):
-        return _append(broker, context, request, verdict)
-    return _append_when_verified(broker, context, request, verdict)
+    appends = _Appends(broker, context, request)
+    if request.transactional_id is None:
+        steps = appends.append_one() if has_one_batch else appends.append_all()
+        if steps is None:
+            return appends.outcome()
+        return broker.sliced_work.start(steps, appends.budget, context.connection)
+    return _produce_in_transaction(broker, context, request, appends)
+
+
+def _produce_in_transaction(
+    broker: "Broker", context: RequestContext, request: ProduceRequest, appends: "_Appends"
+) -> Outcome:
+    parts = list(_parts(request))
+    if len(parts) != 1:
+        return _append_parts(broker, context, parts, appends)
+    judging = broker.sliced_work.start(appends.judge(request), appends.budget, context.connection)
+    if judging is not None:
+        return _append_when_judged(judging, request, appends)
+    verdict = appends.verify(request)
+    if isinstance(verdict, Pending):
+        return _append_when_verified(verdict, request, appends)
+    appends.append_judged(request, verdict)
+    return appends.outcome()
 
 
 async def _append_when_verified(
-    broker: "Broker", context: RequestContext, request: ProduceRequest, pending: Pending
+    pending: Pending, request: ProduceRequest, appends: "_Appends"
 ) -> ProduceResponse | Later | None:
     errors = await pending.decided()
-    return _append(broker, context, request, errors)
+    appends.append_judged(request, errors)
+    return appends.outcome()
 
 
-def _append(
-    broker: "Broker", context: RequestContext, request: ProduceRequest, unverified: Errors
+async def _append_when_judged(
+    judging: Coroutine[Any, Any, None], request: ProduceRequest, appends: "_Appends"
 ) -> ProduceResponse | Later | None:
-    appends = _Appends(broker, context, request, unverified)
-    response = appends.run()
-    response.throttle_time_ms = broker.quotas.record_produce(context, appends.size)
-    if not appends.unacknowledged:
-        return _answered(broker, context, request, response)
-    delayed = DelayedProduce(
-        response, acks=request.acks, complete=lambda response: _with_leaders(broker, context, response)
-    )
-    return delayed.start(appends.unacknowledged, request.timeout_ms)
+    await judging
+    appends.append_judged(request, await appends.verified(request))
+    return appends.outcome()
+
+
+async def _append_parts(
+    broker: "Broker", context: RequestContext, parts: list[ProduceRequest], appends: "_Appends"
+) -> ProduceResponse | Later | None:
+    for part in parts:
+        await broker.sliced_work.run(appends.judge(part), appends.budget, context.connection)
+        appends.append_judged(part, await appends.verified(part))
+    return appends.outcome()
+
+
+def _merge_duplicates(request: ProduceRequest) -> None:
+    """Leave each partition one batch, the last one."""
+    topics = request.topic_data
+    if len({(topic.name, topic.topic_id) for topic in topics}) == len(topics) and all(
+        len({data.index for data in topic.partition_data}) == len(topic.partition_data) for topic in topics
+    ):
+        return
+    merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
+    for topic in topics:
+        partitions = merged.setdefault((topic.name, topic.topic_id), {})
+        for data in topic.partition_data:
+            partitions[data.index] = data
+    request.topic_data = [
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(partitions.values()))
+        for (name, topic_id), partitions in merged.items()
+    ]
+
+
+def _parts(request: ProduceRequest) -> Iterator[ProduceRequest]:
+    """The request itself, or as several ones of few partitions."""
+    if sum([len(topic.partition_data) for topic in request.topic_data]) <= _PART_SIZE:
+        yield request
+        return
+    for topic in request.topic_data:
+        for start in range(0, len(topic.partition_data), _PART_SIZE):
+            data = topic.partition_data[start : start + _PART_SIZE]
+            part = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=data)
+            yield ProduceRequest(
+                transactional_id=request.transactional_id,
+                acks=request.acks,
+                timeout_ms=request.timeout_ms,
+                topic_data=[part],
+            )
 
 
 class _Appends:
     """The appends of one request."""
 
-    __slots__ = ("_broker", "_context", "_now_ms", "_request", "_unverified", "size", "unacknowledged")
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_judged",
+        "_now_ms",
+        "_request",
+        "_responses",
+        "_size",
+        "_unacknowledged",
+        "budget",
+    )
 
-    def __init__(self, broker: "Broker", context: RequestContext, request: ProduceRequest, unverified: Errors) -> None:
-        self._unverified = unverified
+    def __init__(self, broker: "Broker", context: RequestContext, request: ProduceRequest) -> None:
         self._broker = broker
         self._context = context
         self._request = request
         self._now_ms = broker.wall_clock()
-        self.size = 0
-        self.unacknowledged: list[Unacknowledged] = []
+        self._size = 0
+        self._responses: list[TopicProduceResponse] = []
+        self._unacknowledged: list[Unacknowledged] = []
+        self._judged: dict[tuple[str, int], _Judged] = _NOTHING_JUDGED
+        self.budget = new_budget()
 
-    def run(self) -> ProduceResponse:
-        responses = []
+    def outcome(self) -> ProduceResponse | Later | None:
+        """The response, once everything is appended, or a future of it."""
+        broker, context = self._broker, self._context
+        response = ProduceResponse(
+            responses=self._responses, throttle_time_ms=broker.quotas.record_produce(context, self._size)
+        )
+        if not self._unacknowledged:
+            return _answered(broker, context, self._request, response)
+        delayed = DelayedProduce(
+            response, acks=self._request.acks, complete=lambda response: _with_leaders(broker, context, response)
+        )
+        return delayed.start(self._unacknowledged, self._request.timeout_ms)
+
+    # One batch after the other
+
+    def append_one(self) -> Steps[Message | Later | None] | None:
+        """Judge and append the only batch, as most requests have one; if it must be walked, the rest of the work."""
+        topic = self._request.topic_data[0]
+        data, name, topic_id = topic.partition_data[0], topic.name, topic.topic_id
+        partition = self._topic_error(name) or self._led(name, topic_id, data.index)
+        if isinstance(partition, ErrorCode):
+            response = _error(data.index, partition)
+        else:
+            judged = self._judge(data, partition)
+            if isinstance(judged, _Unwalked):
+                return self._append_walked(topic, data.index, judged)
+            response = self._append(partition, data.index, judged)
+        self._responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[response]))
+        return None
+
+    def _append_walked(self, topic: TopicProduceData, index: int, unwalked: _Unwalked) -> Steps[Message | Later | None]:
+        judged = yield from conform_batch(*unwalked, self.budget)
+        response = self._append(self._led(topic.name, topic.topic_id, index), index, judged)
+        self._responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[response])
+        )
+        return self.outcome()
+
+    def append_all(self) -> Steps[Message | Later | None]:
+        """Judge and append batch after batch; returns the outcome."""
+        budget = self.budget
         for topic in self._request.topic_data:
             name, topic_id = topic.name, topic.topic_id
-            error = self._topic_error(name, topic_id)
-            partitions = [
-                _error(data.index, error) if error else self._append(name, topic_id, data)
-                for data in topic.partition_data
-            ]
-            responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions))
-        return ProduceResponse(responses=responses)
+            response = TopicProduceResponse(name=name, topic_id=topic_id)
+            self._responses.append(response)
+            responses, error = response.partition_responses, self._topic_error(name)
+            for data in topic.partition_data:
+                if budget.left <= 0:
+                    yield None
+                budget.left -= _LOOKUP_UNITS
+                index = data.index
+                partition = error or self._led(name, topic_id, index)
+                if isinstance(partition, ErrorCode):
+                    responses.append(_error(index, partition))
+                    continue
+                judged = self._judge(data, partition)
+                if isinstance(judged, _Unwalked):
+                    judged = yield from conform_batch(*judged, self.budget)
+                    partition = self._led(name, topic_id, index)
+                responses.append(self._append(partition, index, judged))
+        return self.outcome()
 
-    def _topic_error(self, name: str, topic_id: bytes) -> ErrorCode:
+    # In a transaction
+
+    def judge(self, request: ProduceRequest) -> Steps[None]:
+        """Judge all batches of a part of the request, and keep them for ``append_judged``."""
+        self._judged = {}
+        for topic in request.topic_data:
+            name, topic_id = topic.name, topic.topic_id
+            error = self._topic_error(name)
+            for data in topic.partition_data:
+                if self.budget.left <= 0:
+                    yield None
+                self.budget.left -= _LOOKUP_UNITS
+                partition = error or self._led(name, topic_id, data.index)
+                judged = partition if isinstance(partition, ErrorCode) else self._judge(data, partition)
+                if isinstance(judged, _Unwalked):
+                    judged = yield from conform_batch(*judged, self.budget)
+                self._judged[name, data.index] = judged
+
+    def verify(self, request: ProduceRequest) -> Errors | Pending:
+        """What its coordinator says of a part of the request."""
+        verifier, transactional_id = self._broker.transaction_verifier, request.transactional_id
+        assert transactional_id is not None
+        may_write = partial(_may_write, self._broker, self._context)
+        return verifier.verify_produce(transactional_id, request, self._context.api_version, may_write)
+
+    async def verified(self, request: ProduceRequest) -> Errors:
+        verdict = self.verify(request)
+        return await verdict.decided() if isinstance(verdict, Pending) else verdict
+
+    def append_judged(self, request: ProduceRequest, unverified: Errors) -> None:
+        """Append what was judged to be right and is not unverified: in the same step as the verification."""
+        for topic in request.topic_data:
+            name, responses = topic.name, self._responses_of(topic)
+            for data in topic.partition_data:
+                index = data.index
+                judged = self._judged[name, index]
+                if isinstance(judged, ErrorCode):
+                    responses.append(_error(index, judged))
+                    continue
+                partition = self._led(name, topic.topic_id, index)
+                if isinstance(partition, Partition) and not isinstance(judged, RejectedRecords):
+                    partition = unverified.get(partition.topic_partition) or partition
+                responses.append(self._append(partition, index, judged))
+
+    # One batch
+
+    def _responses_of(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
+        """The responses of a topic, which may come in parts."""
+        last = self._responses[-1] if self._responses else None
+        if last is None or (last.name, last.topic_id) != (topic.name, topic.topic_id):
+            last = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+            self._responses.append(last)
+        return last.partition_responses
+
+    def _topic_error(self, name: str) -> ErrorCode:
         if not name and self._context.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if not self._broker.authorizer.authorize(self._context, Operation.WRITE, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return ErrorCode.INVALID_TOPIC_EXCEPTION if name in INTERNAL_TOPICS else ErrorCode.NONE
 
-    def _append(self, topic: str, topic_id: bytes, data: PartitionProduceData) -> PartitionProduceResponse:
-        partition = self._broker.replica_manager.led_partition((topic, data.index))
+    def _led(self, topic: str, topic_id: bytes, index: int) -> Partition | ErrorCode:
+        partition = self._broker.replica_manager.led_partition((topic, index))
         if isinstance(partition, ErrorCode):
-            return _error(data.index, partition)
+            return partition
         if topic_id is not ZERO_UUID and topic_id != partition.topic_id != ZERO_UUID:
-            return _error(data.index, ErrorCode.UNKNOWN_TOPIC_ID)  # Another topic of the same name.
-        log = partition.led_log
-        assert log is not None
-        valid = self._validated(data, log.config)
-        if isinstance(valid, ErrorCode):
-            return _error(data.index, valid)
-        if self._unverified and (error := self._unverified.get(partition.topic_partition)):
-            return _error(data.index, error)
-        batch, header = valid
+            return ErrorCode.UNKNOWN_TOPIC_ID  # Another topic of the same name.
+        return partition
+
+    def _append(self, partition: Partition | ErrorCode, index: int, judged: _Judged) -> PartitionProduceResponse:
+        if isinstance(partition, ErrorCode):
+            return _error(index, partition)
+        if isinstance(judged, ErrorCode):
+            return _error(index, judged)
+        if isinstance(judged, RejectedRecords):
+            assert partition.led_log is not None
+            return _rejected(index, judged, partition.led_log.log_start_offset)
+        batch, header = judged
+        self.budget.left -= _APPEND_UNITS
         acks = self._request.acks
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if isinstance(info, ErrorCode):
-            return _error(data.index, info)
-        self.size += header.size
+            return _error(index, info)
+        self._size += header.size
         response = PartitionProduceResponse(
-            index=data.index,
+            index=index,
             base_offset=info.base_offset,
             log_append_time_ms=info.log_append_time,
             log_start_offset=info.log_start_offset,
         )
         end_offset = info.last_offset + 1
         if acks != _NO_ACKS and not partition.is_acknowledged(end_offset, acks):
-            self.unacknowledged.append(Unacknowledged(partition, end_offset, response))
+            self._unacknowledged.append(Unacknowledged(partition, end_offset, response))
         return response
 
-    def _validated(self, data: PartitionProduceData, config: LogConfig) -> tuple[memoryview, BatchHeader] | ErrorCode:
-        """The batch as it will be stored, and its header."""
+    def _judge(self, data: PartitionProduceData, partition: Partition) -> _Judged | _Unwalked:
+        """Judge a batch by its header, and find out whether that is enough."""
+        assert partition.led_log is not None
+        config = partition.led_log.config
         records = data.records
         if records is not None and (not isinstance(records, memoryview) or records.readonly):
             # Not from a socket, whose frames are ours to write to.
             records = memoryview(bytearray(b"".join(records) if isinstance(records, list) else records))
-        settings = self._broker.config
-        log_append_time = config.timestamp_type == "LogAppendTime"
-        header = validate_produced(
+        header = validate_header(
             records,
             max_message_bytes=config.max_message_bytes,
-            now_ms=self._now_ms,
-            timestamp_before_max_ms=config.timestamp_before_max_ms,
-            timestamp_after_max_ms=config.timestamp_after_max_ms,
-            compacted=config.compacts,
-            full=settings.oncelog_validate_records == "full",
-            max_decompressed_bytes=settings.oncelog_max_decompressed_bytes,
-            log_append_time=log_append_time,
             allow_zstd=self._context.api_version >= _FIRST_VERSION_WITH_ZSTD,
         )
-        if isinstance(header, ErrorCode):
+        if not isinstance(header, BatchHeader):
             return header
         assert records is not None
-        if not log_append_time and config.compression_type == "producer":
-            return records, header
-        return conform_to_topic(
+        if (
+            config.compression_type != "producer"
+            or config.timestamp_type == "LogAppendTime"
+            or config.compacts
+            or self._broker.config.oncelog_validate_records == "full"
+            or (header.attributes & COMPRESSION_MASK and counts_too_many(header))
+        ):
+            return _Unwalked(records, header, self._rules(config))
+        earliest, latest = self._now_ms - config.timestamp_before_max_ms, self._now_ms + config.timestamp_after_max_ms
+        if not earliest <= header.max_timestamp <= latest and header.max_timestamp != NO_TIMESTAMP:
+            return ErrorCode.INVALID_TIMESTAMP
+        return records, header
+
+    def _rules(self, config: LogConfig) -> BatchRules:
+        settings, now_ms = self._broker.config, self._now_ms
+        most = settings.oncelog_record_max_headers
+        if config.timestamp_type == "LogAppendTime":
+            records = RecordRules(needs_keys=config.compacts, max_headers=most)
+        else:
+            earliest, latest = now_ms - config.timestamp_before_max_ms, now_ms + config.timestamp_after_max_ms
+            records = RecordRules(earliest, latest, needs_keys=config.compacts, max_headers=most)
+        return BatchRules(
             records,
-            header,
-            compression=_CODECS.get(config.compression_type),
-            log_append_time_ms=self._now_ms if log_append_time else None,
             max_message_bytes=config.max_message_bytes,
             max_decompressed_bytes=settings.oncelog_max_decompressed_bytes,
+            compression=_CODECS.get(config.compression_type),
+            log_append_time_ms=now_ms if config.timestamp_type == "LogAppendTime" else None,
         )
 
 
@@ -285,6 +542,22 @@ def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
 def _error(index: int, error: ErrorCode) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index, error_code=error, base_offset=_UNKNOWN_OFFSET, error_message=_MESSAGES.get(error)
+    )
+
+
+def _rejected(index: int, rejected: RejectedRecords, log_start_offset: int) -> PartitionProduceResponse:
+    """A batch that is refused as a whole, and which of its records are the reason (KIP-467)."""
+    noun = "record error" if rejected.total == 1 else "record errors"
+    return PartitionProduceResponse(
+        index=index,
+        error_code=rejected.error,
+        base_offset=_UNKNOWN_OFFSET,
+        log_start_offset=log_start_offset,
+        error_message=f"{rejected.total} {noun}, the first: {rejected.record_errors[0].message}",
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+            for batch_index, message in rejected.record_errors
+        ],
     )
 
 

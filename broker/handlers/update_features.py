@@ -4,9 +4,11 @@ Only the controller answers, and only who may alter the cluster is served. When 
 uses the new levels; the others are told by the metadata store, and clients by their next ApiVersions. A feature that is
 named twice counts with what was said last. The time-out is not needed.
 
-Versions: 0 has "allow downgrade" for a safe downgrade; 1 has upgrade types and ``validate_only``. In both every feature
-succeeds or fails on its own, as in Apache Kafka 3.9. 2 answers no results: all features change or none does, and the
-first error is that of the request, as in Apache Kafka 4.
+All features change or none does, in every version, as in Apache Kafka 4: the first error is that of the request, and
+then there are no results.
+
+Versions: 0 has "allow downgrade" for a safe downgrade; 1 has upgrade types and ``validate_only``. Both name every
+feature in the response of an update that succeeded; 2 names none.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -40,21 +42,15 @@ def handle_update_features(broker: "Broker", context: RequestContext, request: U
 
 async def _update(broker: "Broker", version: int, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     updates = list({key.feature: _update_of(key, version) for key in request.feature_updates}.values())
-    all_or_nothing = version >= _FIRST_VERSION_WITHOUT_RESULTS
-    errors = await broker.controller.update_features(
-        updates, all_or_nothing=all_or_nothing, validate_only=request.validate_only
-    )
+    errors = await broker.controller.update_features(updates, validate_only=request.validate_only)
     if NOT_CONTROLLER in errors:  # Then all are.
         return _refused(NOT_CONTROLLER)
-    if not all_or_nothing:
-        return UpdateFeaturesResponse(
-            results=[
-                UpdatableFeatureResult(feature=update.feature, error_code=error.code, error_message=error.message)
-                for update, error in zip(updates, errors, strict=True)
-            ]
-        )
     first = next((error for error in errors if error != NO_ERROR), None)
-    return UpdateFeaturesResponse() if first is None else _refused(_of_the_whole_request(first))
+    if first is not None:
+        return _refused(_of_the_whole_request(first))
+    if version >= _FIRST_VERSION_WITHOUT_RESULTS:
+        return UpdateFeaturesResponse()
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=update.feature) for update in updates])
 
 
 def _update_of(key: FeatureUpdateKey, version: int) -> FeatureUpdate:

@@ -1,15 +1,18 @@
 """UpdateMetadata (API key 6): the controller says who is alive and who leads what.
 
 Versions: 0 has one address for each broker, 1 several, 3 names their listeners; before 3 a listener is called by its
-security protocol. 5 is for one life of the broker (STALE_BROKER_EPOCH) and groups partitions by topic; 7 has topic ids.
+security protocol, and a request with one that has no name here is INVALID_REQUEST and changes nothing. 5 is for one
+incarnation of the broker (STALE_BROKER_EPOCH) and groups partitions by topic; 7 has topic ids.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 from broker.control_plane import why_disobey
 from broker.dispatch import Outcome, RequestContext, handles
 from coordinator.metadata_store.znodes import SecurityProtocol
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -21,6 +24,8 @@ from protocol.messages.update_metadata import (
 if TYPE_CHECKING:
     from broker.server import Broker
 
+logger = logging.getLogger(__name__)
+
 _FIRST_VERSION_WITH_ENDPOINTS = 1
 _FIRST_VERSION_WITH_LISTENER_NAMES = 3
 _FIRST_VERSION_WITH_TOPICS = 5
@@ -28,11 +33,29 @@ _FIRST_VERSION_WITH_TOPICS = 5
 
 @handles(ApiKey.UPDATE_METADATA, versions="0-8")
 def handle_update_metadata(broker: "Broker", context: RequestContext, request: UpdateMetadataRequest) -> Outcome:
-    error = why_disobey(broker, context, request.broker_epoch)
+    error = why_disobey(broker, context, request.broker_epoch) or _why_unnamed(request, context.api_version)
     if not error:
         _bring_up_to_date(request, context.api_version)
         error = broker.metadata.apply_update_metadata(request)
     return UpdateMetadataResponse(error_code=error)
+
+
+def _why_unnamed(request: UpdateMetadataRequest, version: int) -> ErrorCode:
+    """Return NONE if every endpoint names its listener, or has a security protocol that names it."""
+    if version >= _FIRST_VERSION_WITH_LISTENER_NAMES:
+        return ErrorCode.NONE
+    known = frozenset(SecurityProtocol)
+    for broker in request.live_brokers:
+        for endpoint in broker.endpoints:
+            if endpoint.security_protocol not in known:
+                logger.warning(
+                    "Refused UpdateMetadata of controller %d: security protocol %d of broker %d is not known",
+                    request.controller_id,
+                    endpoint.security_protocol,
+                    broker.id,
+                )
+                return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 def _bring_up_to_date(request: UpdateMetadataRequest, version: int) -> None:

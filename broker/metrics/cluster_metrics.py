@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Metric
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
 from coordinator.controller.cluster_image import ClusterImage
 from coordinator.group.state import GroupState
+from coordinator.metadata_store.session_health import SessionState
 
 if TYPE_CHECKING:
     from broker.server import Broker
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller"
+_SESSION: Final = "kafka_server_sessionexpirelistener"
 _GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 
 
@@ -31,6 +33,32 @@ def controller_metrics(broker: "Broker") -> Iterator[Metric]:
         ("offlinepartitionscount", "Partitions of the cluster without a live leader.", offline),
     ):
         yield GaugeMetricFamily(f"{_CONTROLLER}_{name}", doc, value=value)
+    malformed = len(broker.controller.malformed_znodes)
+    yield GaugeMetricFamily("oncelog_malformed_znodes", "Znodes that this broker cannot decode.", value=malformed)
+
+
+def session_metrics(broker: "Broker") -> Iterator[Metric]:
+    """The session with ZooKeeper; nothing on a broker with the embedded store."""
+    if broker.config.is_embedded:
+        return
+    health, state = broker.session_health, broker.session_health.state
+    states = GaugeMetricFamily(
+        f"{_SESSION}_sessionstate",
+        "1 for the state of the session with ZooKeeper, 0 for the others.",
+        labels=("state",),
+    )
+    for known in SessionState:
+        states.add_metric((known.name,), int(known is state))
+    yield states
+    yield CounterMetricFamily(f"{_SESSION}_zookeeperexpires", "Sessions that ended.", value=health.expirations)
+    yield CounterMetricFamily(
+        f"{_SESSION}_zookeeperdisconnects", "Lost connections to ZooKeeper.", value=health.disconnections
+    )
+    yield GaugeMetricFamily(
+        "oncelog_zookeeper_last_contact_seconds",
+        "Seconds since the broker sent the last request that ZooKeeper answered.",
+        value=health.seconds_since_contact,
+    )
 
 
 def feature_metrics(broker: "Broker") -> Iterator[Metric]:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Metric
 from prometheus_client.gc_collector import GCCollector
-from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics
+from broker.metrics.cleaner_metrics import cleaner_metrics
+from broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics, session_metrics
 from broker.metrics.exposition import CONTENT_TYPE, write_families
 from broker.metrics.http_endpoint import HttpEndpoint, Page
 from broker.metrics.loop_lag import BOUNDS, LoopLag
@@ -29,6 +30,7 @@ from broker.metrics.transaction_metrics import transaction_metrics, verification
 from broker.network.socket_server import SocketServer
 from broker.settings import ConfigError
 from broker.supervisor import Supervisor
+from coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
 
 if TYPE_CHECKING:
     from broker.dispatch import Dispatcher
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_KEEPS_FAILING: Final = 2
+"""Failures in a row of a background task that are shown beside ``ready``."""
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>\d{1,5})")
 
 
@@ -80,9 +84,8 @@ class Monitor:
 
         async def ready() -> Page:
             reason = why_not_ready(broker)
-            if reason is not None:
-                return Page(f"{reason}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
-            return Page(b"ready\n")
+            status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
+            return Page("".join(f"{line}\n" for line in (reason or "ready", *warnings(broker))).encode(), status)
 
         self._endpoint.pages = {"/metrics": metrics, "/ready": ready}
 
@@ -108,6 +111,7 @@ def broker_families(broker: "Broker") -> Iterator[Metric]:
     replicas = broker.replica_manager
     return chain(
         controller_metrics(broker),
+        session_metrics(broker),
         feature_metrics(broker),
         group_metrics(broker),
         transaction_metrics(broker.transaction_coordinator, broker.wall_clock()),
@@ -115,13 +119,57 @@ def broker_families(broker: "Broker") -> Iterator[Metric]:
         replica_metrics(replicas),
         topic_metrics(replicas),
         log_metrics(replicas),
+        cleaner_metrics(broker.log_manager),
+        task_metrics(broker.supervisor),
+        storage_metrics(broker),
     )
+
+
+def task_metrics(supervisor: Supervisor) -> Iterator[Metric]:
+    """How the broker's background tasks fare. A task has its row from its start on."""
+    failures = CounterMetricFamily(
+        "oncelog_background_task_failures", "Unexpected exceptions of a background task.", labels=("task",)
+    )
+    failing = GaugeMetricFamily(
+        "oncelog_background_task_failing", "1 while the last attempt of a background task failed.", labels=("task",)
+    )
+    for name, count in supervisor.failures.items():
+        failures.add_metric((name,), count)
+        failing.add_metric((name,), int(name in supervisor.failing))
+    yield from (failures, failing)
+
+
+def storage_metrics(broker: "Broker") -> Iterator[Metric]:
+    """Whether the data directory takes writes (Kafka: LogManager)."""
+    yield GaugeMetricFamily(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "1 while the disk of the data directory is full.",
+        value=int(broker.log_manager.space.is_full),
+    )
+
+
+def warnings(broker: "Broker") -> list[str]:
+    """What should be looked at on a broker although it serves: one sentence each."""
+    return [*_of_the_store(broker)] + [
+        f"background task '{name}' keeps failing ({failing.attempts} times in a row): {failing.error}"
+        for name, failing in broker.supervisor.failing.items()
+        if failing.attempts >= _KEEPS_FAILING
+    ]
+
+
+def _of_the_store(broker: "Broker") -> Iterator[str]:
+    health = broker.session_health
+    if health.state is not SessionState.CONNECTED:
+        seconds = health.seconds_since_contact
+        yield f"the metadata store (ZooKeeper) has not answered for {seconds:.0f} s: {WITHOUT_ZOOKEEPER}"
 
 
 def why_not_ready(broker: "Broker") -> str | None:
     """Why clients should not be sent to a broker, or None."""
     if broker.failure.done():
         return f"the broker cannot go on: {broker.failure.result()}"
+    if broker.log_manager.space.is_full:
+        return f"the disk of {broker.log_manager.log_dir} is full: writes are refused"
     if broker.metadata.image.controller_id not in broker.metadata.image.brokers:
         return "no controller is known"
     if broker.broker_id not in broker.metadata.image.brokers:

@@ -1,16 +1,26 @@
-"""One client's connection: requests in, answers out, both in order.
+"""One client's connection: requests in, responses out, both in order.
 
 Request n+1 begins when request n is answered or has had all its effects: a handler that returns a future has had them,
-one that returns a coroutine has not, and the connection waits for it (``broker.dispatch``). Answers leave in the order
-of the requests, whatever the order in which they become known. All the requests that one read brings are begun in one
-turn of the loop, and what can be answered at once leaves in one write. There is no task per request.
+one that returns a coroutine has not, and the connection waits for it (``broker.dispatch``). Responses leave in the
+order of the requests, whatever the order in which they become known. What can be answered at once leaves in one write.
+There is no task per request.
 
-What a client can make us hold is bounded. At most so many requests and so many of their bytes are received or begun
-and not answered; then the connection is not read. While the client does not read its answers, no further request is
-begun.
+A connection begins a slice of its requests in one turn of the loop (``_SLICE``); then the others have their turn.
+
+What a client can make the broker hold is bounded:
+
+* At most so many requests and so many of their bytes are received or begun and not answered; then the connection is
+  not read.
+* While the client does not read its responses, no further request is begun.
+* Responses that are ready, but wait for an earlier one, are counted; above ``_MAX_READY_BYTES`` no further request is
+  begun.
+* A request whose response may be large (``in_turn`` in ``broker.dispatch``: a fetch) is begun when it is the first that
+  is not answered. So a connection holds one such response, however many were asked for, and ``ResponseMemory`` bounds
+  what all connections hold of them. Replica fetchers are excepted: a partition that comes to a follower is asked for
+  at once, by a fetch that overtakes the one that waits.
 
 A malformed request ends the connection with one log line, when its turn comes: the requests before it are done, and
-their answers leave.
+their responses leave.
 """
 
 import asyncio
@@ -21,12 +31,17 @@ from typing import Final, Protocol, cast
 
 from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
 from broker.network.frames import FrameReader
+from broker.network.response_memory import ResponseMemory
 from broker.supervisor import Supervisor
 from protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
-_WRITE_HIGH_WATER: Final = 1 << 20
+_WRITE_HIGH_WATER: Final = 128 * 1024
+_MAX_READY_BYTES: Final = 1 << 20
+_SLICE: Final = 64
+"""Begun in one turn of the loop: so many requests of up to 4 KiB, or fewer larger ones."""
+_SLICE_SHIFT: Final = 12
 _SEND_ABOVE: Final = 256 * 1024
 _JOIN_BELOW: Final = 16 * 1024
 """Copying so little together costs less than handing over many buffers."""
@@ -51,15 +66,23 @@ class Owner(Protocol):
 
     def connection_lost(self, connection: "Connection") -> None: ...
 
+    def adopt_heartbeats(self, transport: asyncio.Transport) -> bool:
+        """Answer heartbeats in place of the connection, which has then ended; False if the connection has to."""
+
+    @property
+    def response_memory(self) -> ResponseMemory: ...
+
 
 class _Slot:
     """The place of one answer among those that wait to leave."""
 
-    __slots__ = ("answer", "closes", "later", "size")
+    __slots__ = ("answer", "closes", "later", "ready_bytes", "size")
 
     def __init__(self, answer: Answer | None = None, *, size: int = 0, closes: bool = False) -> None:
         self.answer = answer
         self.size = size
+        """Bytes of the request, while it is not answered."""
+        self.ready_bytes = 0 if answer is None else sum(map(len, answer))
         self.closes = closes
         """The connection ends when this slot's turn comes."""
         self.later: Later | None = None
@@ -81,18 +104,25 @@ class Connection(asyncio.BufferedProtocol):
         "_owner",
         "_reader",
         "_reading_paused",
+        "_ready_bytes",
+        "_resting",
+        "_slice",
         "_slots",
+        "_stalled_bytes",
         "_supervisor",
         "_transport",
         "_writing_paused",
         "bytes_in",
         "bytes_out",
+        "descriptor",
         "info",
         "last_activity",
     )
 
     _transport: asyncio.Transport
     info: ConnectionInfo
+    descriptor: int
+    """The system's number of the socket; -1 in a simulation."""
 
     def __init__(
         self,
@@ -116,11 +146,18 @@ class Connection(asyncio.BufferedProtocol):
         """Begun, not answered, in order."""
         self._bytes = 0
         """The size of what is in both."""
+        self._ready_bytes = 0
+        """The size of the responses in slots."""
+        self._slice = _SLICE
+        self._resting = False
+        """The slice of this turn is used up."""
         self._blocked = False
         """A coroutine of this connection runs: nothing begins before it is done."""
         self._closing = False
         self._reading_paused = False
         self._writing_paused = False
+        self._stalled_bytes = 0
+        """What the transport holds for a client that does not read, as it was last looked at."""
         self.last_activity = self._loop.time()
         self.bytes_in = 0
         self.bytes_out = 0
@@ -130,6 +167,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by class.
+        socket = transport.get_extra_info("socket")
+        self.descriptor = -1 if socket is None else socket.fileno()
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         self.info = ConnectionInfo(client_host=peer[0], client_port=peer[1], listener_name=self._listener_name)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
@@ -138,11 +177,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
+        self.info.is_open = False
         self._frames.clear()
         for slot in self._slots:
             if slot.later is not None:
                 slot.later.cancel()
         self._slots.clear()
+        self._count_stalled(0)
         self._owner.connection_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -161,10 +202,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writing_paused = True
+        self._count_stalled(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._writing_paused = False
+        self._count_stalled(0)
+        self.last_activity = self._loop.time()
         self._process()
+
+    def note_reading(self) -> None:
+        """Look how far a client is that has not read its responses; to read some of them is activity."""
+        if self._writing_paused:
+            size = self._transport.get_write_buffer_size()
+            if size != self._stalled_bytes:
+                self._count_stalled(size)
+                self.last_activity = self._loop.time()
+
+    def _count_stalled(self, size: int) -> None:
+        memory = self._owner.response_memory
+        memory.release(self._stalled_bytes)
+        memory.hold(size)
+        self._stalled_bytes = size
 
     # Requests and answers
 
@@ -173,8 +231,14 @@ class Connection(asyncio.BufferedProtocol):
         out: Answer = []
         unsent = 0
         frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
-        while frames and not self._blocked and not self._writing_paused and not self._closing:
-            frame = frames.popleft()
+        while frames and not (self._blocked or self._writing_paused or self._resting or self._closing):
+            frame = frames[0]
+            if slots and self._must_wait(frame):
+                break
+            del frames[0]
+            self._slice -= 1 + (len(frame) >> _SLICE_SHIFT)
+            if self._slice <= 0:
+                self._rest()
             try:
                 answer = dispatch(frame, info)
             except CloseConnection as error:
@@ -191,11 +255,33 @@ class Connection(asyncio.BufferedProtocol):
                     self._send(out)
                     out, unsent = [], 0
             elif answer:
-                slots.append(_Slot(answer))
+                slot = _Slot(answer)
+                slots.append(slot)
+                self._ready_bytes += slot.ready_bytes
         self._send(out)
         if self._reader.refusal and not frames:
             self._close_after_answers(self._reader.refusal)
+        if info.carries_heartbeats and not (frames or slots or self._closing):
+            info.carries_heartbeats = False
+            self._closing = self._owner.adopt_heartbeats(self._transport)
         self._pace_reading()
+
+    def _must_wait(self, frame: memoryview) -> bool:
+        """Whether a request may not begin while earlier ones are not answered, or so much is ready behind them."""
+        if self._ready_bytes >= _MAX_READY_BYTES:
+            return True
+        return self._dispatcher.is_in_turn(frame) and not self.info.is_replica_fetcher
+
+    def _rest(self) -> None:
+        """Begin no more in this turn of the loop."""
+        self._resting = True
+        self._loop.call_soon(self._next_slice)
+
+    def _next_slice(self) -> None:
+        self._resting = False
+        self._slice = _SLICE
+        if self._frames:
+            self._process()
 
     def _wait(self, request: Unfinished, size: int) -> None:
         slot = _Slot(size=size)
@@ -229,6 +315,8 @@ class Connection(asyncio.BufferedProtocol):
             slot.answer, slot.closes = [], True
             self._stop_reading(str(error))
         if self._slots:  # Otherwise the connection was lost meanwhile.
+            slot.ready_bytes = sum(map(len, slot.answer))
+            self._ready_bytes += slot.ready_bytes
             self.last_activity = self._loop.time()
             self._send_ready()
             self._process()
@@ -239,6 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         while slots and slots[0].answer is not None:
             slot = slots.popleft()
             self._bytes -= slot.size
+            self._ready_bytes -= slot.ready_bytes
             out += slot.answer or ()
             if slot.closes:
                 self._send(out)
@@ -278,8 +367,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way; those that came before a malformed one do not keep a connection for ever."""
-        return self._closing or (not self._slots and not self._frames)
+        """Whether nothing is under way that this broker owes.
+
+        Requests that came before a malformed one do not keep a connection for ever, nor do responses that the client
+        does not read.
+        """
+        return self._closing or self._writing_paused or (not self._slots and not self._frames)
 
     def close(self) -> None:
         """End the connection once what is written has left."""

@@ -9,17 +9,27 @@ and then says how much came (``buffer_updated``), which gives two ways:
 * A frame that has begun but is not complete gets a buffer of its own, and the rest of it is received there directly.
 
 So a view of a frame never sees a buffer that is used again, and a large produce is copied at most for the part of it
-that came together with the end of the frame before. A frame's own buffer grows as its bytes arrive: whoever claims
-100 MiB and sends nothing costs one step of growth, not 100 MiB.
+that came together with the end of the frame before. A frame's own buffer grows with what has arrived, fourfold at most
+and by 1 MiB at most: a connection that announces 100 MiB and sends five bytes costs a few KiB. A connection that has
+sent a large frame gets as much for its next one at once, up to 1 MiB, so that large produces are received in few reads.
+
+A frame is refused by its size and, if it is a request, by the most that its API may have (``request_limits``): both are
+known when its first six bytes are there.
 """
 
 from struct import Struct
 from typing import Final
 
+from broker.network.request_limits import limit_of
+from protocol.api_keys import ApiKey
+
 _SIZE: Final = Struct(">i")
 SCRATCH_SIZE: Final = 64 * 1024
+_FIRST_BUFFER: Final = 4 * 1024
+_GROWTH_FACTOR: Final = 4
 _GROWTH: Final = 1 << 20
 _ZEROS: Final = memoryview(bytes(_GROWTH))
+_API_KEY: Final = Struct(">h")
 
 
 def new_scratch() -> bytearray:
@@ -30,17 +40,29 @@ def new_scratch() -> bytearray:
 class FrameReader:
     """The receiving side of one connection."""
 
-    __slots__ = ("_frame", "_max_size", "_prefix", "_received", "_scratch", "_size", "_view", "refusal")
+    __slots__ = (
+        "_first_buffer",
+        "_frame",
+        "_max_size",
+        "_prefix",
+        "_received",
+        "_scratch",
+        "_size",
+        "_view",
+        "refusal",
+    )
 
     def __init__(self, max_size: int, scratch: bytearray) -> None:
         self._max_size = max_size
         self._scratch = memoryview(scratch)
         self._prefix = b""
-        """The first bytes of a size that has not come whole."""
+        """The first bytes of a frame whose size, or API key, has not come whole."""
         self._frame: bytearray | None = None
         self._size = self._received = 0
         """Of ``_frame``: what it will hold, and what it holds."""
         self._view = self._scratch
+        self._first_buffer = _FIRST_BUFFER
+        """What the next frame gets at once: as much as this connection has sent in one frame."""
         self.refusal = ""
         """Why nothing more can be read: a size that no frame may have. The frames before it are good."""
 
@@ -54,7 +76,8 @@ class FrameReader:
             return self._scratch[kept:]
         self._view.release()
         if self._received == len(self._frame):
-            more = _ZEROS[: min(self._size - self._received, _GROWTH)]
+            growth = min((_GROWTH_FACTOR - 1) * max(self._received, _FIRST_BUFFER), _GROWTH)
+            more = _ZEROS[: min(self._size - self._received, growth)]
             try:
                 self._frame += more
             except BufferError:  # A transport that still holds the last view.
@@ -73,6 +96,7 @@ class FrameReader:
         self._received += count
         if self._received < self._size:
             return []
+        self._first_buffer = min(max(self._first_buffer, self._size), _GROWTH)
         view, self._frame, self._view = self._view, None, self._scratch
         return [view]
 
@@ -89,6 +113,8 @@ class FrameReader:
                 break
             start = position + 4
             if size > end - start:
+                if end - start < _API_KEY.size <= size:
+                    break
                 self._begin(size, scratch[start:end])
                 end = position
                 break
@@ -102,7 +128,21 @@ class FrameReader:
         return [whole[start:stop] for start, stop in spans]
 
     def _begin(self, size: int, first: memoryview) -> None:
+        """Take the first bytes of a frame that has not come whole, or refuse it."""
+        if size > SCRATCH_SIZE:  # Any request may have that much.
+            api_key = _API_KEY.unpack_from(first)[0]
+            most = limit_of(api_key).max_bytes
+            if size > most:
+                self.refusal = f"a request of {size} bytes for {_api_name(api_key)}: at most {most} are accepted"
+                return
         self._size, self._received = size, len(first)
-        self._frame = bytearray(min(size, max(_GROWTH, len(first))))
+        self._frame = bytearray(min(size, max(self._first_buffer, len(first))))
         self._frame[: len(first)] = first
         self._view = memoryview(self._frame)
+
+
+def _api_name(api_key: int) -> str:
+    try:
+        return ApiKey(api_key).name
+    except ValueError:
+        return f"API key {api_key}"

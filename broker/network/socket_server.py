@@ -3,12 +3,16 @@
 Binding and serving are two steps, because a broker tells the cluster its ports before it is ready to serve.
 
 Connections beyond ``max.connections`` or ``max.connections.per.ip`` are closed as soon as they are accepted: an asyncio
-server cannot stop accepting as Kafka does. Those without a request for ``connections.max.idle.ms`` are closed by a
-sweep. When the server stops it takes no new request, lets what is written leave for a moment, and then cuts.
+server cannot stop accepting as Kafka does. So are those whose descriptor is one of the last of the process: logs must
+be able to roll when there are many connections, so the last quarter of the descriptors is kept back for them. Those
+without a request for ``connections.max.idle.ms`` are closed by a sweep. When the server stops it takes no new request,
+lets what is written leave for a moment, and then cuts.
 """
 
 import asyncio
 import logging
+import resource
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,6 +24,8 @@ from broker.dispatch import Dispatcher
 from broker.listeners import Listener
 from broker.network.connection import Connection
 from broker.network.frames import new_scratch
+from broker.network.heartbeats import Heartbeats
+from broker.network.response_memory import ResponseMemory
 from broker.settings import ConfigError
 from broker.supervisor import Supervisor
 
@@ -27,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _SWEEPS_PER_IDLE_TIME: Final = 10
 _STOP_SECONDS: Final = 1.0
+_MOST_KEPT_BACK: Final = 10_000
 _COMPANIONS: Final = {"localhost": ("127.0.0.1", "::1"), "": ("0.0.0.0", "::")}
 """Hosts that mean one address of each IP version. They share a port; the second is opened if the machine has it."""
 
@@ -48,7 +55,9 @@ class Traffic:
 class SocketServer:
     """Implements ``connection.Owner``."""
 
-    def __init__(self, config: BrokerConfig, supervisor: Supervisor) -> None:
+    def __init__(self, config: BrokerConfig, supervisor: Supervisor, heartbeats: Heartbeats | None = None) -> None:
+        """``heartbeats`` answers those of other brokers; None: the connections do."""
+        self._heartbeats = heartbeats
         self._config = config
         self._supervisor = supervisor
         self._dispatcher: Dispatcher | None = None
@@ -56,11 +65,19 @@ class SocketServer:
         self._connections: dict[Connection, None] = {}
         self._ended: dict[str, Traffic] = {}
         """By listener: the traffic of the connections that are gone, and how many there ever were."""
+        self._first_kept_back = first_descriptor_kept_back(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        """The system gives out the lowest descriptor that is free, so this one says how many are in use."""
         self._per_ip: Counter[str] = Counter()
         self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
         self._scratch = new_scratch()
+        self.response_memory = ResponseMemory(config.oncelog_responses_max_bytes)
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_lost: asyncio.Event | None = None
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Go by other limits from now on. Connections that there are stay, as in Kafka."""
+        self._config = config
+        self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
 
     @property
     def connection_count(self) -> int:
@@ -117,21 +134,38 @@ class SocketServer:
 
     # connection.Owner
 
+    def adopt_heartbeats(self, transport: asyncio.Transport) -> bool:
+        return self._heartbeats is not None and self._heartbeats.adopt(transport)
+
     def connection_made(self, connection: Connection) -> bool:
         host, name = connection.info.client_host, connection.info.listener_name
         self._connections[connection] = None
         self._ended[name].accepted += 1
         self._per_ip[host] += 1
         if len(self._connections) > self._config.max_connections:
-            logger.warning("Refused a connection of %s on %s: max.connections is reached", host, name)
+            logger.warning("Refused the connection of %s: max.connections is reached", connection.info)
+            return False
+        if connection.descriptor >= self._first_kept_back:
+            logger.warning(
+                "Refused the connection of %s: %d files are open, the others are kept for logs; raise ulimit -n",
+                connection.info,
+                self._first_kept_back,
+            )
             return False
         if self._per_ip[host] > self._per_ip_limits.get(host, self._config.max_connections_per_ip):
-            logger.warning("Refused a connection of %s on %s: max.connections.per.ip is reached", host, name)
+            logger.warning("Refused the connection of %s: max.connections.per.ip is reached", connection.info)
             return False
+        logger.debug("Accepted the connection of %s", connection.info)
         return True
 
     def connection_lost(self, connection: Connection) -> None:
         del self._connections[connection]
+        logger.debug(
+            "The connection of %s has ended: %d bytes received, %d sent",
+            connection.info,
+            connection.bytes_in,
+            connection.bytes_out,
+        )
         self._ended[connection.info.listener_name].add(connection)
         host = connection.info.client_host
         self._per_ip[host] -= 1
@@ -150,6 +184,7 @@ class SocketServer:
     def _sweep(self) -> None:
         oldest = asyncio.get_running_loop().time() - self._config.connections_max_idle_ms / 1000
         for connection in list(self._connections):
+            connection.note_reading()
             if connection.last_activity <= oldest and connection.is_idle:
                 logger.info("Closing the idle connection of %s", connection.info)
                 connection.abort()
@@ -186,6 +221,13 @@ class _Refused(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
+
+
+def first_descriptor_kept_back(limit: int) -> int:
+    """The lowest descriptor that no connection of a client may have, of ``limit`` that the process may open."""
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return limit - min(limit // 4, _MOST_KEPT_BACK)
 
 
 def parse_per_ip_limits(text: str) -> dict[str, int]:

@@ -5,15 +5,23 @@ A fetch waits until `min_bytes` can be seen at its isolation level, until someth
 the session, the session tells the fetch. Waking is deferred to the end of the loop's turn, so that many appends of one
 turn are one answer, and no producer pays for the reads of those who wait for its records.
 
+A response gets what ``ResponseMemory`` grants at the moment when it is read, and is counted there until it has been
+handed to its connection. A fetch that comes, or is woken, when others have read much in this turn of the loop reads in
+the next turn.
+
 Bytes are counted, not read, while waiting. An append that became visible adds its size; any other move of the visible
 end (a transaction that ended, a follower that caught up) counts anew, by the log's index. Each partition counts at most
 its own maximum.
+
+A fetch is registered with its session before it reads. A follower's fetch can advance a high watermark, and whoever
+waited for that may append to a partition that this fetch has already visited: it then reads again in the same turn.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from broker.network.response_memory import ResponseMemory
 from broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
 from broker.replication.fetch_session import NO_SESSION, FetchContext, FetchKind, FetchPosition, FetchSessionCache
 from broker.replication.partition import Spawn
@@ -33,7 +41,11 @@ class DelayedFetch:
         "_available",
         "_context",
         "_future",
+        "_held",
+        "_hinted",
         "_loop",
+        "_memory",
+        "_min_bytes",
         "_params",
         "_reader",
         "_sessions",
@@ -52,6 +64,7 @@ class DelayedFetch:
         sessions: FetchSessionCache,
         shape: Shape,
         spawn: Spawn,
+        memory: ResponseMemory,
     ) -> None:
         self._context = context
         self._params = params
@@ -59,33 +72,87 @@ class DelayedFetch:
         self._sessions = sessions
         self._shape = shape
         self._spawn = spawn
+        self._memory = memory
+        self._held = 0
+        """Bytes that were read and are not handed over, as ``_memory`` counts them."""
+        self._min_bytes = min(params.min_bytes, memory.grant(params.max_bytes))
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[FetchResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._available = 0
         """Visible bytes of all partitions, as far as they are counted."""
         self._woken = False
+        self._hinted = False
+        """Whether something changed during the first read that the client should hear of soon."""
 
     def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
-        """The answer, or a future of it."""
+        """Return the response, or a future of it."""
+        self._context.session.waiting = self
+        if self._memory.turn_is_spent:
+            self._loop.call_soon(self._begin_late)
+            return self._promise()
         try:
-            attempt = self._reader.read(self._context)
+            attempt = self._read()
             if not attempt.cold and self._is_enough(attempt):
+                self._unpark()
                 return self._answer()
         except Exception:
+            self._unpark()
             self._give_up()
             raise
+        self._promise()
+        self._go_on(attempt)
+        assert self._future is not None
+        return self._future
+
+    def _promise(self) -> "asyncio.Future[FetchResponse]":
         self._future = self._loop.create_future()
         self._future.add_done_callback(self._settled)
+        return self._future
+
+    def _begin_late(self) -> None:
+        """Read for the first time, in a later turn than the request came."""
+        future = self._future
+        assert future is not None
+        if future.done() or self._woken:  # Cancelled, or `_wake` is scheduled.
+            return
+        if self._memory.turn_is_spent:
+            self._loop.call_soon(self._begin_late)
+            return
+        try:
+            attempt = self._read()
+            if attempt.cold or not self._is_enough(attempt):
+                self._go_on(attempt)
+            else:
+                self._unpark()
+                self._hold(attempt.size)
+                future.set_result(self._answer())
+        except Exception as error:
+            self._unpark()
+            future.set_exception(error)
+
+    def _go_on(self, attempt: Attempt) -> None:
+        """Wait after the first read: for the disk, or for more records."""
+        assert self._future is not None
         if attempt.cold:
+            self._unpark()
+            self._hold(attempt.size)
             self._spawn(self._answer_cold(self._future, attempt), "fetch of cold data")
         else:
             self._park(attempt)
-        return self._future
+
+    def _read(self) -> Attempt:
+        attempt = self._reader.read(self._context, self._memory.grant(self._params.max_bytes))
+        self._memory.spend(attempt.size)
+        return attempt
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._memory.hold(size)
 
     def _is_enough(self, attempt: Attempt) -> bool:
         return (
-            attempt.size >= self._params.min_bytes
+            attempt.size >= self._min_bytes
             or attempt.must_tell
             or self._params.max_wait_ms <= 0
             or attempt.refused == len(self._context.session.positions)
@@ -99,12 +166,16 @@ class DelayedFetch:
             # What was read is not kept: its partition is still dirty, so that it will be read again.
             reply = context.replies.pop(position, None)
             if reply is not None and reply.records and position.watched is not None:
-                position.available = min(len(reply.records), position.max_bytes)
+                self._available -= position.available
+                # What was appended since the visit is counted already.
+                position.available = max(position.available, min(len(reply.records), position.max_bytes))
                 position.seen_end = position.watched.visible_end(self._params.isolation)
                 self._available += position.available
-        context.session.waiting = self
+        if self._woken:
+            self._loop.call_soon(self._wake)
+            return
         self._timer = self._loop.call_later(self._params.max_wait_ms / 1000, self._wake)
-        if attempt.has_news:
+        if attempt.has_news or self._hinted:
             self.hinted()
 
     def progressed(self, position: FetchPosition, base_offset: int, size: int) -> None:
@@ -114,7 +185,7 @@ class DelayedFetch:
         end = position.watched.visible_end(self._params.isolation)
         if end <= position.seen_end:
             return
-        if self._params.min_bytes > 1:
+        if self._min_bytes > 1:
             self._available -= position.available
             if position.seen_end == base_offset:
                 position.available = min(position.available + size, position.max_bytes)
@@ -123,18 +194,21 @@ class DelayedFetch:
                 position.available = min(size, position.max_bytes)
             self._available += position.available
             position.seen_end = end
-        if self._params.min_bytes <= 1 or self._available >= self._params.min_bytes:
+        if self._min_bytes <= 1 or self._available >= self._min_bytes:
             self.disturbed()
 
     def disturbed(self) -> None:
         """Answer at the end of this turn."""
         if not self._woken:
             self._woken = True
-            self._loop.call_soon(self._wake)
+            if self._future is not None:  # Else the first read goes on, and `_park` sees to it.
+                self._loop.call_soon(self._wake)
 
     def hinted(self) -> None:
         """Answer soon: a follower's high watermark may travel with the next records, but not wait for them long."""
-        assert self._timer is not None
+        if self._timer is None:
+            self._hinted = True
+            return
         if not self._woken and self._timer.when() > self._loop.time() + _SOON_SECONDS:
             self._timer.cancel()
             self._timer = self._loop.call_later(_SOON_SECONDS, self._wake)
@@ -144,8 +218,12 @@ class DelayedFetch:
         future = self._future
         if future is None or future.done():
             return
+        if self._memory.turn_is_spent:
+            self._loop.call_soon(self._wake)
+            return
         try:
-            attempt = Attempt() if self._context.overtaken else self._reader.read(self._context)
+            attempt = Attempt() if self._context.overtaken else self._read()
+            self._hold(attempt.size)
             if attempt.cold:
                 self._spawn(self._answer_cold(future, attempt), "fetch of cold data")
             else:
@@ -189,6 +267,8 @@ class DelayedFetch:
     def _settled(self, future: "asyncio.Future[FetchResponse]") -> None:
         """Answered, or cancelled because the connection has gone."""
         self._unpark()
+        if self._held:  # The connection writes the response in this turn.
+            self._loop.call_soon(self._memory.release, self._held)
         if future.cancelled() or future.exception() is not None:
             self._give_up()
 

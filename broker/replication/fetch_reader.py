@@ -91,10 +91,10 @@ class FetchReader:
         self._authorized: dict[str, bool] = {}
         self._is_for_follower = self._notes_follower = params.replica_id >= 0
 
-    def read(self, context: FetchContext) -> Attempt:
-        """Visit the dirty partitions until the fetch is full; the replies go into the context."""
+    def read(self, context: FetchContext, max_bytes: int) -> Attempt:
+        """Visit the dirty partitions until there are ``max_bytes``; the replies go into the context."""
         attempt = Attempt()
-        session, left = context.session, self._params.max_bytes
+        session, left = context.session, max_bytes
         # Fetches without a session are told of all their partitions; of a follower's request all must be noted.
         stops_when_full = context.kind is FetchKind.INCREMENTAL and not self._notes_follower
         for position in list(session.dirty):

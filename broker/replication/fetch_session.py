@@ -20,6 +20,10 @@ Invariants:
 The cache holds a bounded number of sessions. A new one may evict: the least recently used if that was idle for longer
 than `EVICTION_MS`; else the smallest of those that exist for longer than that; a follower's (privileged) session also
 the smallest of any consumer's.
+
+The partitions of a session are what its client names, whether they exist or not, so memory is bounded, too: what all
+kept sessions may cost together (``MAX_COST_BYTES``). A session that finds no room, or grows beyond it, is not kept: its
+client goes on with full fetches, as every client can.
 """
 
 from collections import OrderedDict
@@ -40,6 +44,10 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 """The epoch of a request that wants no session, or closes its own."""
 EVICTION_MS: Final = 120_000
+MAX_COST_BYTES: Final = 128 << 20
+"""Of all kept sessions together: more than 300,000 partitions."""
+_POSITION_BYTES: Final = 400
+"""What a position costs beside the name of its topic."""
 _MAX_INT32: Final = 2**31 - 1
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
@@ -177,6 +185,7 @@ class FetchSession:
     __slots__ = (
         "answered_ms",
         "attended_ms",
+        "cost_bytes",
         "created_ms",
         "dirty",
         "epoch",
@@ -197,6 +206,8 @@ class FetchSession:
         self.replica_epoch = replica_epoch
         self.privileged = replica_id >= 0
         self.uses_topic_ids = uses_topic_ids
+        self.cost_bytes = 0
+        """Of memory, estimated from the positions."""
         self.created_ms = 0
         self.last_used_ms = 0
         self.answered_ms = NEVER
@@ -221,6 +232,7 @@ class FetchSession:
                     name = topic_name(topic.topic_id) if by_id else topic.topic
                     topic_id = topic.topic_id if by_id else ZERO_UUID
                     position = self.positions[key] = FetchPosition(self, name, topic_id, requested)
+                    self.cost_bytes += _cost_bytes(key)
                 else:
                     position.update(requested)
                 self.dirty[position] = None
@@ -237,6 +249,7 @@ class FetchSession:
         position = self.positions.pop(key, None)
         if position is not None:
             self.dirty.pop(position, None)
+            self.cost_bytes -= _cost_bytes(key)
             position.unwatch()
 
     def progressed(self, position: FetchPosition, base_offset: int, size: int) -> None:
@@ -278,6 +291,10 @@ class FetchSession:
         self.dirty.clear()
         if self.waiting is not None:
             self.waiting.disturbed()
+
+
+def _cost_bytes(key: PartitionKey) -> int:
+    return _POSITION_BYTES + len(key[0])
 
 
 TopicName: TypeAlias = Callable[[bytes], str | None]
@@ -324,8 +341,11 @@ class FetchContext:
 class FetchSessionCache:
     """The sessions of this broker, by id."""
 
-    def __init__(self, *, slots: int, rng: Random) -> None:
+    def __init__(self, *, slots: int, rng: Random, max_cost_bytes: int = MAX_COST_BYTES) -> None:
         self._slots = slots
+        self._max_cost_bytes = max_cost_bytes
+        self.cost_bytes = 0
+        """Of all kept sessions."""
         self._rng = rng
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """Least recently used first."""
@@ -377,7 +397,12 @@ class FetchSessionCache:
         session.epoch = next_epoch(session.epoch)
         if session.waiting is not None:
             session.waiting.disturbed()
+        cost_before = session.cost_bytes
         session.update(request, topic_name)
+        self.cost_bytes += session.cost_bytes - cost_before
+        if session.cost_bytes > cost_before and self.cost_bytes > self._max_cost_bytes:
+            self.remove(session.id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.privileged and session.replica_epoch != replica_epoch(request):
             session.live_again(replica_epoch(request))
         if not session.positions:
@@ -391,17 +416,23 @@ class FetchSessionCache:
 
     def keep(self, session: FetchSession, now_ms: int) -> bool:
         """Give the session of a full fetch an id, if there is room for it; else it ends with its request."""
-        if len(self._sessions) >= self._slots and not self._evict_for(session, now_ms):
-            return False
+        while not self._has_room_for(session):
+            if not self._evict_for(session, now_ms):
+                return False
+        self.cost_bytes += session.cost_bytes
         session.id = self._new_id()
         session.epoch = next_epoch(INITIAL_EPOCH)
         session.created_ms = session.last_used_ms = now_ms
         self._sessions[session.id] = session
         return True
 
+    def _has_room_for(self, session: FetchSession) -> bool:
+        return len(self._sessions) < self._slots and self.cost_bytes + session.cost_bytes <= self._max_cost_bytes
+
     def remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self.cost_bytes -= session.cost_bytes
             session.close()
 
     def close(self) -> None:

@@ -112,8 +112,10 @@ class FollowedPartition:
         if error:
             return error
         if reply.diverging_epoch is not None:
-            self._truncate_to(_common_end(self.log, reply.diverging_epoch))
-            return ErrorCode.KAFKA_STORAGE_ERROR if self.log.failed else ErrorCode.NONE
+            end = _common_end(self.log, reply.diverging_epoch)
+            self._truncate_to(end)
+            is_refused = self.log.failed or self.log.log_end_offset > end
+            return ErrorCode.KAFKA_STORAGE_ERROR if is_refused else ErrorCode.NONE
         records = reply.records
         assert not isinstance(records, list)  # That is for answers to be sent.
         error = self.partition.append_as_follower(

@@ -2,16 +2,19 @@
 
 A leader never changes an ISR by itself. It makes an `IsrProposal`, and until that is decided it counts with both, the
 old ISR and the new one. Proposals of one turn of the loop, and all that come up while an answer is awaited, travel
-together: one request is under way at a time.
+together, at most ``MOST_PARTITIONS`` in a request: no number of partitions makes a request that the controller refuses.
+One request is under way at a time.
 
-A request that is not answered, or not by the controller, is repeated for as long as its proposals are still wanted;
-asking twice does no harm, since the controller answers a change that is already made as if it made it. A proposal is
-withdrawn when a LeaderAndIsr says something newer: whatever is answered to it then means nothing (KAFKA-12686).
+A request that is not answered, or not by the controller, is repeated for as long as its proposals are still wanted:
+ever less often, but soon when another broker has become the controller. Asking twice does no harm, since the controller
+answers a change that is already made as if it made it. A proposal is withdrawn when a LeaderAndIsr says something
+newer: whatever is answered to it then means nothing (KAFKA-12686).
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final, TypeAlias
 
 from coordinator.controller.cluster_image import NO_CONTROLLER
@@ -30,7 +33,14 @@ from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+MOST_PARTITIONS: Final = 500
+"""In one request."""
 _RETRY_SECONDS: Final = 0.05
+"""After which it is asked again, or looked whether there is another controller."""
+_MOST_PAUSES: Final = 16
+"""Of ``_RETRY_SECONDS``, between two requests to a controller that does not decide."""
+_LOG_SECONDS: Final = 5.0
+"""Between two lines that say so."""
 _DECIDED: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -100,6 +110,10 @@ class AlterPartitionSender:
         """Whether a request, or its repetition, or the beginning of one, is under way."""
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._asked_controller = NO_CONTROLLER
+        self._pauses = 0
+        """Before the controller that was asked last is asked again; 0 if it decided."""
+        self._next_log = 0.0
 
     def submit(self, proposal: IsrProposal) -> None:
         """Ask the controller; ``proposal.on_decided`` is called once, unless the proposal is withdrawn before."""
@@ -116,15 +130,18 @@ class AlterPartitionSender:
 
     def _send(self) -> None:
         self._busy = False
-        proposals = [proposal for proposal in self._waiting if not proposal.withdrawn]
-        self._waiting.clear()
-        if not proposals or self._stopped:
+        self._waiting = {proposal: None for proposal in self._waiting if not proposal.withdrawn}
+        if not self._waiting or self._stopped:
             return
         self._busy = True
         controller_id = self._controller_id()
         if controller_id == NO_CONTROLLER:
-            self._repeat(proposals)
+            self._repeat()
             return
+        proposals = list(islice(self._waiting, MOST_PARTITIONS))
+        for proposal in proposals:
+            del self._waiting[proposal]
+        self._asked_controller = controller_id
         request = _request(self._broker_id, self._broker_epoch(), proposals)
         self._channel.send(controller_id, request, lambda response: self._take(proposals, response))
 
@@ -133,9 +150,12 @@ class AlterPartitionSender:
             return
         error = error_of(response.error_code) if isinstance(response, AlterPartitionResponse) else None
         if not isinstance(response, AlterPartitionResponse) or error:
-            logger.info("The controller did not decide on %d changes of ISRs: %s", len(proposals), error)
-            self._repeat(proposals)
+            self._waiting = dict.fromkeys(proposals) | self._waiting
+            self._log_refusal(error)
+            self._pauses = min(max(2 * self._pauses, 1), _MOST_PAUSES)
+            self._repeat(self._pauses)
             return
+        self._pauses = 0
         answers = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
@@ -147,13 +167,28 @@ class AlterPartitionSender:
             elif not proposal.withdrawn:
                 proposal.on_decided(proposal, answer)
         if undecided:
-            self._repeat(undecided)
+            self._waiting |= dict.fromkeys(undecided)  # Behind the others, which may be decided.
+            self._repeat()
         else:
             self._send()
 
-    def _repeat(self, proposals: list[IsrProposal]) -> None:
-        self._waiting = dict.fromkeys(proposals) | self._waiting
-        self._timer = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._send)
+    def _repeat(self, pauses: int = 1) -> None:
+        """Send after so many pauses, or after one if there is another controller by then."""
+        self._timer = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._end_pause, pauses - 1)
+
+    def _end_pause(self, pauses: int) -> None:
+        if pauses and self._controller_id() == self._asked_controller:
+            self._repeat(pauses)
+        else:
+            self._send()
+
+    def _log_refusal(self, error: ErrorCode | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._next_log:
+            self._next_log = now + _LOG_SECONDS
+            reason = "no response" if error is None else error.name
+            controller_id, count = self._asked_controller, len(self._waiting)
+            logger.info("Controller %d did not decide on %d changes of ISRs: %s", controller_id, count, reason)
 
 
 def _request(broker_id: int, broker_epoch: int, proposals: list[IsrProposal]) -> AlterPartitionRequest:

@@ -27,6 +27,7 @@ Invariants:
 """
 
 import logging
+from functools import partial
 from typing import Final, NamedTuple
 
 from broker.replication.fetch_session import FetchIsolation, FetchPosition
@@ -227,10 +228,9 @@ class Partition:
     def follower_fetched(
         self, replica_id: int, *, end: int, log_start_offset: int, broker_epoch: int, knows_epoch: bool
     ) -> ErrorCode:
-        """A follower that is not diverged fetches from ``end`` on: so far it has the log.
+        """Note that a follower, which is not diverged, has the log up to ``end``, where it fetches.
 
-        ``knows_epoch``: whether it named this leader's epoch; then it may know of an assignment that is newer.
-        """
+        ``knows_epoch``: whether it named this leader's epoch; then it may know of an assignment that is newer."""
         log, follower = self._led_log, self.followers.get(replica_id)
         if log is None:
             return self.unavailable_error
@@ -317,7 +317,7 @@ class Partition:
             self.followers,
             high_watermark=log.high_watermark,
             epoch_start_offset=self.epoch_start_offset,
-            is_alive=self._host.is_present,
+            is_alive=partial(self._host.is_present, self.topic_partition),
         )
         if joining:
             self._propose(self.isr | joining)
@@ -357,7 +357,7 @@ class Partition:
         self.advance_high_watermark()
 
     def brokers_left(self) -> None:
-        """Some brokers are not members of the cluster any more. One of them may have been waited for."""
+        """Some brokers, or their replicas of this partition, are gone or offline, and may have been waited for."""
         if self._led_log is not None and not self._alone:
             self.advance_high_watermark()
 
@@ -411,7 +411,8 @@ class Partition:
         if not self._alone:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 return
-            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_present)
+            is_present = partial(self._host.is_present, self.topic_partition)
+            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, is_present)
         if end <= log.high_watermark:
             return
         log.update_high_watermark(end)
@@ -439,10 +440,9 @@ class Partition:
             self._waiters(required_acks).add(end_offset, callback)
 
     def when_replicated(self, end_offset: int, callback: OnReached) -> None:
-        """``when_acknowledged`` for acks=all, for coordinators: what is replicated has happened.
+        """``when_acknowledged`` for coordinators: what is replicated has happened, however few replicas are left then.
 
-        However few replicas are left by then; a producer may be told of that, but a decision cannot be half made.
-        """
+        A producer may be told of that, but a decision cannot be half made."""
         log = self._led_log
         if log is None:
             callback(self.unavailable_error)

@@ -21,7 +21,7 @@ from typing import Final
 from broker.replication.followed_partition import FollowedPartition
 from broker.replication.follower_session import FetcherSettings, FollowerSession
 from broker.replication.partition import Partition
-from broker.replication.replica_host import Spawn
+from broker.replication.replica_host import Supervise
 from broker.replication.replication_quota import ReplicationQuota
 from clients.connection import Address, Connection, connect
 from clients.errors import ClientError
@@ -45,13 +45,14 @@ _LATEST_TIMESTAMP: Final = -1
 _EARLIEST_TIMESTAMP: Final = -2
 _PASSING: Final = frozenset(
     {
+        ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of every election and creation: the leader has not heard of it yet."""
+"""Errors of every election and creation: the leader has not heard of it yet. And of a full disk, which says so once."""
 
 
 class ReplicaFetcher:
@@ -97,7 +98,7 @@ class ReplicaFetcher:
             self._forget_throttled(followed)
 
     async def run(self) -> None:
-        """Fetch for ever; for a task of the broker's supervisor."""
+        """Fetch for ever; the broker's supervisor begins it again after an exception."""
         while True:
             if not len(self._session):
                 await self._wait(None)
@@ -304,7 +305,7 @@ class ReplicaFetchers:
         *,
         address_of: Callable[[int], Address | None],
         broker_epoch: Callable[[], int],
-        spawn: Spawn,
+        supervise: Supervise,
         quota: ReplicationQuota | None = None,
     ) -> None:
         """``address_of`` tells where another broker listens for brokers; None if that is not known."""
@@ -312,7 +313,7 @@ class ReplicaFetchers:
         self._settings = settings
         self._address_of = address_of
         self._broker_epoch = broker_epoch
-        self._spawn = spawn
+        self._supervise = supervise
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._is_leaving = False
@@ -354,7 +355,7 @@ class ReplicaFetchers:
                 broker_epoch=self._broker_epoch,
                 quota=self._quota,
             )
-            self._spawn(fetcher.run(), f"replica fetcher of broker {leader_id}")
+            self._supervise(fetcher.run, f"replica fetcher of broker {leader_id}")
         return fetcher
 
 

@@ -10,8 +10,11 @@ from typing import Any, TypeAlias
 
 from broker.replication.follower_contacts import FollowerContacts
 from broker.replication.isr_changes import IsrProposal, propose_to_nobody
+from protocol.topic_partition import TopicPartition
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
+Supervise: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]
+"""Runs work, by its name, as long as the broker runs; begins it again after an exception."""
 
 
 def loop_ms() -> int:
@@ -33,12 +36,15 @@ class ReplicaHost:
     broker_epoch: Callable[[], int] = lambda: -1
     is_alive: Callable[[int], bool] = _is_anybody_alive
     """Whether another broker is a live member of the cluster, as far as this one knows."""
+    is_offline: Callable[[TopicPartition, int], bool] = lambda topic_partition, broker_id: False
+    """Whether the controller says that nothing can be written to a broker's replica, because its disk is full, say."""
     replica_lag_time_max_ms: int = 30_000
     desertion_ms: int = 1_500
     """After so long without a word of any follower, a leader does not answer for a coordinator any more."""
     propose_isr: Callable[[IsrProposal], None] = propose_to_nobody
     contacts: FollowerContacts = field(default_factory=FollowerContacts)
 
-    def is_present(self, broker_id: int) -> bool:
-        """Whether another broker may be waited for: it is a member, and has not fallen silent."""
-        return broker_id not in self.contacts.silent and self.is_alive(broker_id)
+    def is_present(self, topic_partition: TopicPartition, broker_id: int) -> bool:
+        """Whether another broker's replica may be waited for: it is a member, is not silent, and can write."""
+        is_there = broker_id not in self.contacts.silent and self.is_alive(broker_id)
+        return is_there and not self.is_offline(topic_partition, broker_id)

@@ -1,9 +1,10 @@
 """The partitions that have a replica on this broker, and what the controller orders about them.
 
 The controller speaks through the same messages as in a cluster of Apache Kafka with ZooKeeper: LeaderAndIsr makes this
-broker leader or follower of partitions, StopReplica ends that, with or without the data. Orders of an older controller
-are refused as a whole, orders with an older leader epoch one by one. A broker that is alone gets the same orders from
-its own controller.
+broker leader or follower of partitions, StopReplica ends that, with or without the data. Orders of an older controller,
+or that a newer order overtook, are refused as a whole; orders with an older leader epoch, or for another topic of the
+same name, one by one. Logs that a full UpdateMetadata does not assign to this broker are set aside
+(``stray_replicas``). A broker that is alone gets the same orders from its own controller.
 
 Whoever leads a partition of an internal topic is also the coordinator for it: elections and resignations of those
 partitions are told to the coordinators, each with a `LeaderTerm` to append to.
@@ -11,6 +12,9 @@ partitions are told to the coordinators, each with a `LeaderTerm` to append to.
 High watermarks are written to ``replication-offset-checkpoint`` every few seconds, so that a restarted replica knows
 what it may show before its followers have reported. A log that fails (an I/O error) takes its partition out of service
 here, with KAFKA_STORAGE_ERROR for everybody who waits, and is reported once.
+
+A log is created with its topic's configuration or not at all: a partition whose topic's configuration cannot be read
+gets INVALID_CONFIG.
 
 Partitions that another broker leads are handed to whoever fetches for them (``Fetchers``); a broker that is alone has
 none such. Members of a cluster also look now and then which followers have fallen behind (``run_isr_checks``).
@@ -30,13 +34,16 @@ from broker.replication.partition import NO_EPOCH, Partition, Spawn
 from broker.replication.preferred_replica import preferred_read_replica
 from broker.replication.replica_host import ReplicaHost, loop_ms
 from broker.replication.replication_quota import ReplicationQuota
+from broker.replication.stray_replicas import is_of_another_topic, why_stray
 from broker.replication.transaction_markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
 from broker.storage.checkpoints import OffsetCheckpoint
+from broker.storage.disk_errors import is_passing
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
 from broker.storage.partition_log import PartitionLog
 from broker.storage.readable_log import ReadableLog
 from coordinator.controller.cluster_image import INTERNAL_TOPICS, NO_LEADER, MetadataCache, MetadataChange
+from coordinator.controller.controller_fence import NO_SEQUENCE
 from coordinator.ports import LeaderAndEpoch, WallClock
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
@@ -57,6 +64,7 @@ EPOCH_DURING_DELETE: Final = -2
 """The leader epoch of a StopReplica that deletes a topic: it outranks every epoch."""
 
 _ISR_RETRY_SECONDS: Final = 0.5
+_OPEN_AGAIN_SECONDS: Final = 1.0
 _DESERTION_MS: Final = 1_500
 """Nobody passes over a broker that has been silent for a shorter time (``broker_channel``)."""
 
@@ -85,7 +93,7 @@ class ReplicaManager:
         log_manager: LogManager,
         high_watermarks: OffsetCheckpoint,
         metadata: MetadataCache,
-        log_config: Callable[[str], LogConfig],
+        log_config: Callable[[str], LogConfig | None],
         fetch_sessions: FetchSessionCache,
         spawn: Spawn,
         wall_clock: WallClock,
@@ -96,7 +104,9 @@ class ReplicaManager:
         on_storage_failure: OnStorageFailure,
         marker_wait_ms: int = DEFAULT_WAIT_MS,
     ) -> None:
-        """``marker_wait_ms``: how long the answer about markers waits for replication."""
+        """``log_config``: what a new log of a topic is run by; None if the topic's configuration cannot be read.
+
+        ``marker_wait_ms``: how long the answer about markers waits for replication."""
         self.fetch_sessions = fetch_sessions
         self.spawn = spawn
         self._broker_id = broker_id
@@ -114,9 +124,11 @@ class ReplicaManager:
         self._on_offsets_marker = on_offsets_marker
         self._on_storage_failure = on_storage_failure
         self._marker_wait_ms = marker_wait_ms
-        self._controller_epoch = -1
+        self.orders_obeyed = 0
+        """LeaderAndIsr and StopReplica requests of a current controller, so far."""
         self._partitions: dict[tuple[str, int], Partition] = {}
         log_manager.on_log_failure = self._log_failed
+        metadata.add_listener(self._set_strays_aside)
 
     def join_cluster(
         self,
@@ -143,7 +155,12 @@ class ReplicaManager:
         host.contacts.limit(silence_max_ms, fetch_wait_max_ms)
         host.desertion_ms = max(_DESERTION_MS, 2 * fetch_wait_max_ms)
         host.is_alive = lambda broker_id: broker_id in self._metadata.image.brokers
+        host.is_offline = self._is_offline
         self._metadata.add_listener(self._on_metadata_change)
+
+    def _is_offline(self, topic_partition: TopicPartition, broker_id: int) -> bool:
+        known = self._metadata.image.partition(topic_partition)
+        return known is not None and broker_id in known.offline_replicas
 
     # Finding partitions
 
@@ -188,16 +205,35 @@ class ReplicaManager:
 
     # The controller's orders
 
+    def topics_without_log(self, request: LeaderAndIsrRequest) -> set[str]:
+        """The topics of which logs must be created to obey the request."""
+        states = [(ZERO_UUID, state.topic_name, state) for state in request.ungrouped_partition_states]
+        states += [(t.topic_id, t.topic_name, state) for t in request.topic_states for state in t.partition_states]
+        return {
+            topic
+            for topic_id, topic, state in states
+            if self._broker_id in state.replicas
+            and self._lacks_log(TopicPartition(topic, state.partition_index), topic_id)
+        }
+
+    def _lacks_log(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether there is no log, or only that of a former topic of this name."""
+        log = self._log_manager.get(topic_partition)
+        return log is None or is_of_another_topic(log.topic_id, topic_id)
+
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        if not self._obeys(request.controller_id, request.controller_epoch, "LeaderAndIsr"):
+        if not self._metadata.obey(request, "LeaderAndIsr"):
             return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        response = LeaderAndIsrResponse()
+        self.orders_obeyed += 1
+        response, in_order = LeaderAndIsrResponse(), request.sequence != NO_SEQUENCE
         for state in request.ungrouped_partition_states:
             topic_partition = TopicPartition(state.topic_name, state.partition_index)
-            response.partition_errors.append(self._apply_state(topic_partition, ZERO_UUID, state))
+            response.partition_errors.append(self._apply_state(topic_partition, ZERO_UUID, state, in_order))
         for topic in request.topic_states:
             errors = [
-                self._apply_state(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state)
+                self._apply_state(
+                    TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state, in_order
+                )
                 for state in topic.partition_states
             ]
             # Versions before 5 carry the first form, later ones the second.
@@ -205,31 +241,21 @@ class ReplicaManager:
             response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
         return response
 
-    def _obeys(self, controller_id: int, controller_epoch: int, order: str) -> bool:
-        if controller_epoch < self._controller_epoch:
-            logger.warning(
-                "Refused %s of controller %d: its epoch %d is older than %d",
-                order,
-                controller_id,
-                controller_epoch,
-                self._controller_epoch,
-            )
-            return False
-        self._controller_epoch = controller_epoch
-        return True
-
     def _apply_state(
-        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
+        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState, in_order: bool
     ) -> LeaderAndIsrPartitionError:
-        error = self._refusal(topic_partition, topic_id, state)
+        """``in_order``: the request is known to be newer than all that were carried out before."""
+        error = self._refusal(topic_partition, topic_id, state, in_order)
         if not error:
             try:
                 error = self._change_leadership(topic_partition, topic_id, state)
-            except OSError:
-                logger.exception("The log of %s cannot be opened", topic_partition)
+            except OSError as failure:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
-                self._on_storage_failure(topic_partition)
-        if error:
+                self._cannot_open(topic_partition, failure)
+        space = self._log_manager.space
+        if space.is_full and error in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH):
+            error = ErrorCode.KAFKA_STORAGE_ERROR  # Done as far as it could be; the controller is to know.
+        elif error:
             partition = self._partitions.get(topic_partition)
             # A controller that has just been elected repeats what is known.
             is_known = partition is not None and partition.leader_epoch == state.leader_epoch
@@ -239,8 +265,18 @@ class ReplicaManager:
             topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=error
         )
 
+    def _cannot_open(self, topic_partition: TopicPartition, error: OSError) -> None:
+        if not is_passing(error):
+            logger.error("The log of %s cannot be opened", topic_partition, exc_info=error)
+            self._on_storage_failure(topic_partition)
+            return
+        space = self._log_manager.space
+        space.note(error, str(topic_partition))
+        if not space.is_full:  # Else the controller is asked again when there is room.
+            asyncio.get_running_loop().call_later(_OPEN_AGAIN_SECONDS, space.on_change)
+
     def _refusal(
-        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
+        self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState, in_order: bool
     ) -> ErrorCode:
         if self._broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -248,8 +284,8 @@ class ReplicaManager:
         if log is not None:
             if log.failed:
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            if topic_id != log.topic_id and topic_id != ZERO_UUID and log.topic_id is not None:
-                return ErrorCode.INCONSISTENT_TOPIC_ID
+            if is_of_another_topic(log.topic_id, topic_id):
+                return ErrorCode.NONE if in_order else ErrorCode.INCONSISTENT_TOPIC_ID
         partition = self._partitions.get(topic_partition)
         if partition is not None and not _is_newer(state, partition):
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -258,7 +294,12 @@ class ReplicaManager:
     def _change_leadership(
         self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState
     ) -> ErrorCode:
+        known = self._log_manager.get(topic_partition)
+        if known is not None and is_of_another_topic(known.topic_id, topic_id):
+            self._set_aside(topic_partition, "its topic was deleted, and another one has its name")
         log = self._log_of(topic_partition, None if topic_id == ZERO_UUID else topic_id)
+        if log is None:
+            return ErrorCode.INVALID_CONFIG
         partition = self._partitions.get(topic_partition)
         if partition is None:
             partition = Partition(topic_partition, self._host)
@@ -276,10 +317,14 @@ class ReplicaManager:
             self._follow(partition)
         return ErrorCode.KAFKA_STORAGE_ERROR if log.failed else ErrorCode.NONE
 
-    def _log_of(self, topic_partition: TopicPartition, topic_id: bytes | None) -> PartitionLog:
+    def _log_of(self, topic_partition: TopicPartition, topic_id: bytes | None) -> PartitionLog | None:
+        """The partition's log, created if need be; None if it cannot be, for want of its topic's configuration."""
         log = self._log_manager.get(topic_partition)
         if log is None:
-            log = self._log_manager.create(topic_partition, self._log_config(topic_partition.topic), topic_id)
+            config = self._log_config(topic_partition.topic)
+            if config is None:
+                return None
+            log = self._log_manager.create(topic_partition, config, topic_id)
         elif log.topic_id is None and topic_id is not None:
             log.set_topic_id(topic_id)
         checkpointed = self._checkpointed.pop(topic_partition, None)
@@ -300,31 +345,32 @@ class ReplicaManager:
             self._fetchers.unfollow(topic_partition)
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        if not self._obeys(request.controller_id, request.controller_epoch, "StopReplica"):
+        if not self._metadata.obey(request, "StopReplica"):
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.orders_obeyed += 1
         errors = [
             StopReplicaPartitionError(
                 topic_name=topic_partition.topic,
                 partition_index=topic_partition.partition,
-                error_code=self._stop(topic_partition, leader_epoch, delete),
+                error_code=self._stop(topic_partition, topic_id, leader_epoch, delete),
             )
-            for topic_partition, leader_epoch, delete in _stopped(request)
+            for topic_partition, topic_id, leader_epoch, delete in _stopped(request)
         ]
         return StopReplicaResponse(partition_errors=errors)
 
-    def _stop(self, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
-        partition = self._partitions.get(topic_partition)
+    def _stop(self, topic_partition: TopicPartition, topic_id: bytes, leader_epoch: int, delete: bool) -> ErrorCode:
+        log, partition = self._log_manager.get(topic_partition), self._partitions.get(topic_partition)
+        if log is not None and is_of_another_topic(log.topic_id, topic_id):
+            logger.warning("StopReplica of %s is for another topic of this name: nothing to stop", topic_partition)
+            return ErrorCode.NONE
         if partition is not None:
             if partition.failed:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
-            del self._partitions[topic_partition]
-            self._unfollow(topic_partition)
+            self._retire(partition)
             if partition.log is not None:
                 self._checkpointed[topic_partition] = partition.log.high_watermark
-            if partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
-                self._tell_resigned(partition)
         if delete:
             self._checkpointed.pop(topic_partition, None)
             try:
@@ -333,6 +379,41 @@ class ReplicaManager:
                 logger.exception("The log of %s cannot be deleted", topic_partition)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+    def _retire(self, partition: Partition) -> None:
+        """Neither lead nor follow a partition any more."""
+        del self._partitions[partition.topic_partition]
+        self._unfollow(partition.topic_partition)
+        if partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            self._tell_resigned(partition)
+
+    def _set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Stop a replica that does not belong here, and keep its files under another name. Raises ``OSError``."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            self._retire(partition)
+        self._checkpointed.pop(topic_partition, None)
+        path = self._log_manager.set_aside(topic_partition)
+        logger.warning(
+            "%s does not belong here, %s: set aside as %s; remove that only once the partition is in sync elsewhere",
+            topic_partition,
+            reason,
+            path,
+        )
+
+    def _set_strays_aside(self, change: MetadataChange) -> None:
+        if not change.is_full:
+            return
+        for log in self._log_manager:
+            reason = why_stray(log.topic_partition, log.topic_id, self._broker_id, change)
+            if reason is None or log.failed:
+                continue
+            try:
+                self._set_aside(log.topic_partition, reason)
+            except OSError as error:
+                logger.exception("The log of %s cannot be set aside", log.topic_partition)
+                if not is_passing(error):  # Else the next full update tries again.
+                    self._on_storage_failure(log.topic_partition)
 
     # Transactions
 
@@ -391,8 +472,11 @@ class ReplicaManager:
         self._host.contacts.heard(session.replica_id, now_ms if attended_ms == NEVER else attended_ms)
 
     async def run_isr_checks(self) -> None:
-        """Look who may join ISRs, who is silent, and more seldom who has fallen behind, for ever; for a task of the
-        supervisor."""
+        """Look who may join ISRs, who is silent, and more seldom who has fallen behind, for ever.
+
+        The broker's supervisor begins it again after an exception; a partition that raises one is looked at, and then
+        the others are.
+        """
         seconds, since_ms = self._host.replica_lag_time_max_ms / 2000, self._host.now_ms()
         rest, contacts = min(seconds, _ISR_RETRY_SECONDS), self._host.contacts
         while True:
@@ -402,28 +486,35 @@ class ReplicaManager:
             if looks:
                 since_ms = now_ms
             changed = contacts.look(now_ms, int(rest * 1000))
+            failure: Exception | None = None
             for partition in list(self._partitions.values()):
-                if changed or not contacts.silent.isdisjoint(partition.isr):
-                    partition.silence_changed()
-                partition.propose_expansion_again()
-                if looks:
-                    partition.check_followers()
+                try:
+                    self._check_isr(partition, silence_changed=changed, is_lag_due=looks)
+                except Exception as error:
+                    error.add_note(f"with {partition.topic_partition}")
+                    failure = failure or error
+            if failure is not None:
+                raise failure
+
+    def _check_isr(self, partition: Partition, *, silence_changed: bool, is_lag_due: bool) -> None:
+        if silence_changed or not self._host.contacts.silent.isdisjoint(partition.isr):
+            partition.silence_changed()
+        partition.propose_expansion_again()
+        if is_lag_due:
+            partition.check_followers()
 
     def _on_metadata_change(self, change: MetadataChange) -> None:
         if change.before.brokers.keys() - change.after.brokers.keys():
             for partition in self._partitions.values():
                 partition.brokers_left()
+        for topic_partition in newly_offline(change):
+            if (concerned := self._partitions.get(topic_partition)) is not None:
+                concerned.brokers_left()
 
     # High watermarks
 
     async def checkpoint_high_watermarks(self) -> None:
         await self._high_watermarks.write_off_loop(self._current_high_watermarks())
-
-    async def run_checkpoints(self, interval_ms: int) -> None:
-        """Write the high watermarks for ever; for a task of the broker's supervisor."""
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
-            await self.checkpoint_high_watermarks()
 
     def _current_high_watermarks(self) -> dict[TopicPartition, int]:
         offsets = dict(self._checkpointed)  # Partitions that the controller has not spoken of yet.
@@ -438,6 +529,17 @@ class ReplicaManager:
         await self.checkpoint_high_watermarks()
 
 
+def newly_offline(change: MetadataChange) -> Iterator[TopicPartition]:
+    """The partitions of which some replica has gone offline."""
+    for name in change.topics:
+        topic = change.after.topic(name)
+        for index, partition in () if topic is None else topic.partitions.items():
+            topic_partition = TopicPartition(name, index)
+            before = change.before.partition(topic_partition)
+            if before is not None and not set(partition.offline_replicas) <= set(before.offline_replicas):
+                yield topic_partition
+
+
 def _is_newer(state: LeaderAndIsrPartitionState, known: Partition) -> bool:
     """Whether an order tells more than is known. The ISR may change without an election."""
     if state.leader_epoch != known.leader_epoch:
@@ -445,14 +547,15 @@ def _is_newer(state: LeaderAndIsrPartitionState, known: Partition) -> bool:
     return state.leader == known.leader_id and state.partition_epoch > known.partition_epoch
 
 
-def _stopped(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
-    """(partition, leader epoch, whether to delete) in each of the forms that the message has had."""
+def _stopped(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, bytes, int, bool]]:
+    """(partition, topic id, leader epoch, whether to delete) in each of the forms that the message has had."""
     for partition in request.ungrouped_partitions:
-        yield TopicPartition(partition.topic_name, partition.partition_index), NO_EPOCH, request.delete_partitions
+        topic_partition = TopicPartition(partition.topic_name, partition.partition_index)
+        yield topic_partition, ZERO_UUID, NO_EPOCH, request.delete_partitions
     for topic in request.topics:
         for index in topic.partition_indexes:
-            yield TopicPartition(topic.name, index), NO_EPOCH, request.delete_partitions
+            yield TopicPartition(topic.name, index), ZERO_UUID, NO_EPOCH, request.delete_partitions
     for topic_state in request.topic_states:
         for state in topic_state.partition_states:
             topic_partition = TopicPartition(topic_state.topic_name, state.partition_index)
-            yield topic_partition, state.leader_epoch, state.delete_partition
+            yield topic_partition, topic_state.topic_id, state.leader_epoch, state.delete_partition

@@ -19,7 +19,8 @@ and ``check_verified`` of ``ProducerStateManager``). The last look at the guard 
 Waiting. While nobody can say anything (the coordinator is loading, or out of reach) a batch waits for some seconds,
 and is then refused with an error that every producer takes for "again"; what it sent behind that batch is refused too.
 While the transaction before completes, version 2 waits ``add.partitions.to.txn.retry.backoff.max.ms``. A coordinator in
-this broker wakes us when it has completed; another one is asked again every ``add.partitions.to.txn.retry.backoff.ms``.
+this broker wakes us when it has completed; another one answers at once, and is asked again, first after 1 ms, and then
+twice as late each time, up to ``add.partitions.to.txn.retry.backoff.ms``.
 
 (Kafka: ReplicaManager.maybeSendPartitionsToTransactionCoordinator and handleProduceAppend, AddPartitionsToTxnManager.)
 """
@@ -114,7 +115,8 @@ class TransactionVerifier:
     ) -> None:
         self._replicas = replicas
         self._coordinators = coordinators
-        self._settings = settings
+        self.settings = settings
+        """May be replaced while the broker runs; what is pending goes on with those that it began with."""
 
     @property
     def metrics(self) -> VerificationMetrics:
@@ -148,7 +150,7 @@ class TransactionVerifier:
         return self._verify(_Request(transactional_id, [batch], operation, 0, offset_commit_error))
 
     def _applies(self, operation: TransactionSupportedOperation) -> bool:
-        return operation.adds_partitions or self._settings.enabled
+        return operation.adds_partitions or self.settings.enabled
 
     def _begins_transaction(self, written: list[_Written]) -> bool:
         """Whether there is a batch whose transaction is not open on its partition. Most requests end here."""
@@ -170,7 +172,7 @@ class TransactionVerifier:
         if answers is not None and UNDECIDED.isdisjoint(answers.values()):
             return request.told(attempt.settled(answers))
         begun = None if asked.withdraw() else (attempt, asked)
-        return Pending(self._replicas, self._coordinators, self._settings, request, begun)
+        return Pending(self._replicas, self._coordinators, self.settings, request, begun)
 
 
 class Pending:
@@ -221,8 +223,11 @@ class Pending:
         if request.operation.adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values():
             if waited >= self._longest_retry:
                 return None
-            has_waited_itself = asked.is_here and asked.seconds >= _FIRST_PAUSE_SECONDS
-            return 0 if has_waited_itself else self._settings.retry_backoff_ms / 1000
+            if asked.is_here and asked.seconds >= _FIRST_PAUSE_SECONDS:
+                return 0  # The coordinator has waited itself.
+            pause = min(self._next_pause, self._settings.retry_backoff_ms / 1000)
+            self._next_pause = 2 * pause
+            return pause
         if UNDECIDED.isdisjoint(answers.values()) or waited >= request.patience:
             return None
         pause = self._next_pause

@@ -14,6 +14,7 @@ A file that is missing, empty, torn or garbled reads as ``None``: each has somet
 fall back to, and a broker starts whatever a power loss left of a checkpoint.
 """
 
+import errno
 from collections.abc import Iterable, Mapping
 from logging import getLogger
 from typing import Final
@@ -97,8 +98,11 @@ class OffsetCheckpoint:
             data = _encode_offsets(offsets)
             file.truncate(0)
             if file.append((data,)) < len(data):
-                raise OSError(f"short write to {temporary}")
+                raise OSError(errno.ENOSPC, f"short write to {temporary}")
             await file.sync_off_loop()
+        except OSError:
+            self._disk.remove(temporary)  # On a full disk every byte counts.
+            raise
         finally:
             file.close()
         if writes != self._writes:

@@ -8,21 +8,26 @@ retains into new segments, which then take the places of the old ones:
 2. They are renamed to ``.swap``, and the names are synced. From here on a crash completes the replacement.
 3. The old segments' files become ``.deleted``, and the ``.swap`` files take their names.
 
-Only what is decided and durable is cleaned: below the high watermark, the last stable offset and the recovery point,
-and never the active segment. Small neighbours are merged as long as size and offsets fit one segment.
+Small neighbours are merged as long as size and offsets fit one segment. Each segment that is written ends with a batch,
+empty if need be, so that a recovery finds no gap between it and the next.
+
+The CRC of every batch is checked before anything is concluded from it or written after it: what is corrupt must never
+get a CRC that says otherwise. A log in which a batch is corrupt, or whose cleaning fails in a way that nobody foresaw,
+is *uncleanable* until the broker is restarted, as in Kafka; others go on being cleaned.
 
 Reading is off the loop, the work is done in slices between which the loop runs, and whenever the log lost segments
-meanwhile (truncation, retention, deletion) the pass ends without a trace.
+meanwhile (truncation, retention, deletion) or is no longer to be compacted, the pass ends without a trace.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from logging import getLogger
-from typing import Final
+from typing import Final, TypeVar
 
-from broker.storage.compaction import MAX_DECOMPRESSED_BYTES, Compaction, TransactionTracker, last_offsets
+from broker.storage.cleanable import Cleanable, find_cleanable
+from broker.storage.compaction import Compaction, TransactionTracker, last_offsets, latest_offsets
 from broker.storage.disk import Disk, File
+from broker.storage.disk_errors import is_passing
 from broker.storage.log_files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
 from broker.storage.log_segment import LogSegment
 from broker.storage.offset_index import MAX_RELATIVE_OFFSET
@@ -31,8 +36,8 @@ from protocol.records.record_batch import (
     HEADER_SIZE,
     BatchHeader,
     CorruptRecord,
+    crc_is_valid,
     iter_batches,
-    iter_records,
     read_header,
 )
 from protocol.schema import Buffer
@@ -42,41 +47,11 @@ _BATCHES_PER_SLICE: Final = 16
 _DEFAULT_MAX_KEYS: Final = 1_000_000
 
 _log = getLogger(__name__)
+_T = TypeVar("_T")
 
 
 class CleaningAborted(Exception):
     """The log changed under the pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cleanable:
-    """What a pass over a log could do."""
-
-    segments: list[LogSegment]
-    end_offset: int
-    dirty_bytes: int
-    clean_bytes: int
-
-    @property
-    def dirty_ratio(self) -> float:
-        total = self.dirty_bytes + self.clean_bytes
-        return self.dirty_bytes / total if total else 0.0
-
-
-def find_cleanable(log: PartitionLog, first_dirty_offset: int, now_ms: int) -> Cleanable:
-    """The closed segments that may be cleaned, and how dirty they are."""
-    limit = min(log.high_watermark, log.last_stable_offset, log.recovery_point)
-    lag_ms = log.config.min_compaction_lag_ms
-    found: list[LogSegment] = []
-    end_offset = log.segments.first.base_offset
-    for slot, segment in enumerate(log.segments.closed):
-        following = log.segments[slot + 1].base_offset
-        if following > limit or (lag_ms > 0 and now_ms - segment.max_timestamp().timestamp < lag_ms):
-            break
-        found.append(segment)
-        end_offset = following
-    dirty = sum(segment.size for segment in found if segment.base_offset >= first_dirty_offset)
-    return Cleanable(found, end_offset, dirty, sum(segment.size for segment in found) - dirty)
 
 
 class LogCleaner:
@@ -87,41 +62,62 @@ class LogCleaner:
         self._wall_clock = wall_clock
         self._max_keys = max_keys
 
-    async def clean(self, log: PartitionLog, first_dirty_offset: int) -> int:
-        """Make a pass; returns up to where the log is clean now. An ``OSError`` fails the log."""
-        pass_ = _Pass(self._disk, log, self._wall_clock(), first_dirty_offset, self._max_keys)
+    async def clean(self, log: PartitionLog) -> bool:
+        """Make a pass; returns whether the log's cleaned offset has advanced.
+
+        An ``OSError`` fails the log, unless it passes (a full disk) and nothing of the log was touched. Anything else
+        makes the log uncleanable.
+        """
+        pass_ = _Pass(self._disk, log, self._wall_clock(), self._max_keys)
         try:
-            return await pass_.run()
+            end_offset = await pass_.run()
         except CleaningAborted:
-            return first_dirty_offset
-        except CorruptRecord as error:
-            _log.warning("%s is not cleaned: %s", log.directory, error)
-            return first_dirty_offset
+            return False
         except OSError as error:
-            if not pass_.is_obsolete:
+            if is_passing(error):
+                _log.warning("%s could not be cleaned now: %s", log.directory, error)
+            elif not pass_.is_obsolete:
                 log.mark_failed(error)
-            return first_dirty_offset
+            return False
+        except Exception as error:
+            if not pass_.is_obsolete:
+                set_aside(log, error)
+            return False
+        if end_offset <= log.cleaned_offset:
+            return False
+        log.cleaned_offset = end_offset
+        return True
+
+
+def set_aside(log: PartitionLog, error: Exception) -> None:
+    """Note that a log cannot be cleaned, for a reason that another pass would find again."""
+    log.uncleanable = True
+    unforeseen = None if isinstance(error, CorruptRecord) else error
+    reason = f"{type(error).__name__}: {error}" if unforeseen else error
+    _log.error("%s is not cleaned until the broker is restarted: %s", log.directory, reason, exc_info=unforeseen)
 
 
 class _Pass:
     """One pass over one log."""
 
-    def __init__(self, disk: Disk, log: PartitionLog, now_ms: int, first_dirty_offset: int, max_keys: int) -> None:
+    def __init__(self, disk: Disk, log: PartitionLog, now_ms: int, max_keys: int) -> None:
         self._disk = disk
         self._log = log
         self._now_ms = now_ms
-        self._first_dirty_offset = first_dirty_offset
+        self._first_dirty_offset = log.cleaned_offset
         self._max_keys = max_keys
         self._generation = log.generation
         self._offsets: dict[bytes, int] = {}
 
     @property
     def is_obsolete(self) -> bool:
-        return self._log.generation != self._generation or self._log.failed
+        log = self._log
+        return log.generation != self._generation or log.failed or not log.config.compacts
 
     async def run(self) -> int:
+        """Clean what can be cleaned; returns where that ends."""
         log = self._log
-        cleanable = find_cleanable(log, self._first_dirty_offset, self._now_ms)
+        cleanable = find_cleanable(log, self._now_ms)
         if not cleanable.segments:
             return self._first_dirty_offset
         start = cleanable.segments[0].base_offset
@@ -131,13 +127,17 @@ class _Pass:
             offsets=self._offsets,
             transactions=TransactionTracker(aborted),
             last_offsets=last_offsets(log.active_producers()),
-            first_dirty_offset=self._first_dirty_offset,
-            end_offset=end_offset,
-            remove_before_ms=self._now_ms - log.config.delete_retention_ms,
+            now_ms=self._now_ms,
+            delete_retention_ms=log.config.delete_retention_ms,
         )
         for group in group_segments(segments, end_offset, log.config.segment_bytes, log.config.segment_index_bytes):
+            compaction.segment_end_offset = self._end_of(group)
             await self._clean_group(group, compaction)
         return end_offset
+
+    def _end_of(self, group: list[LogSegment]) -> int:
+        segments = list(self._log.segments)
+        return segments[segments.index(group[-1]) + 1].base_offset
 
     # First walk
 
@@ -154,19 +154,17 @@ class _Pass:
 
     async def _note_keys_of(self, segment: LogSegment, transactions: TransactionTracker) -> None:
         async for buffer in self._chunks(segment):
-            for count, (position, header) in enumerate(iter_batches(buffer), 1):
+            for count, (position, header) in enumerate(_checked_batches(buffer), 1):
                 if header.is_control:
                     transactions.end(header)
                 elif not transactions.is_aborted(header):
-                    self._note_keys_in(buffer, position, header)
+                    await self._note_keys_in(buffer, position, header)
                 if count % _BATCHES_PER_SLICE == 0:
                     await self._pause()
 
-    def _note_keys_in(self, buffer: bytes, position: int, header: BatchHeader) -> None:
+    async def _note_keys_in(self, buffer: bytes, position: int, header: BatchHeader) -> None:
         try:
-            for record in iter_records(buffer, position, header, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
-                if record.key is not None:
-                    self._offsets[record.key] = record.offset
+            self._offsets.update(await self._in_steps(latest_offsets(buffer, position, header)))
         except CorruptRecord as error:
             _log.warning("%s: the batch at offset %d is broken: %s", self._log.directory, header.base_offset, error)
 
@@ -182,11 +180,12 @@ class _Pass:
             now_ms=self._now_ms,
             name_suffix=CLEANED_SUFFIX,
         )
+        changes = False
         try:
             cleaned.create()
             for segment in group:
-                await self._clean_into(segment, cleaned, compaction)
-            if len(group) == 1 and cleaned.size == group[0].size:
+                changes |= await self._clean_into(segment, cleaned, compaction)
+            if len(group) == 1 and not changes:
                 self._remove(cleaned)  # There was nothing to do.
                 return
             cleaned.note_largest_timestamp()
@@ -198,25 +197,30 @@ class _Pass:
         finally:
             cleaned.close()
 
-    async def _clean_into(self, segment: LogSegment, cleaned: LogSegment, compaction: Compaction) -> None:
-        compaction.retained_aborted.clear()
+    async def _clean_into(self, segment: LogSegment, cleaned: LogSegment, compaction: Compaction) -> bool:
+        """Append what stays of a segment; returns whether that is anything else than the segment."""
+        changes = False
         async for buffer in self._chunks(segment):
-            for count, (position, header) in enumerate(iter_batches(buffer), 1):
-                retained = compaction.retain(buffer, position, header)
+            for count, (position, header) in enumerate(_checked_batches(buffer), 1):
+                retained = await self._in_steps(compaction.retain(buffer, position, header))
                 if retained is not None:
-                    self._append(cleaned, retained)
+                    changes |= self._append(cleaned, retained) != header
+                else:
+                    changes = True
                 if count % _BATCHES_PER_SLICE == 0:
                     await self._pause()
         for aborted in compaction.retained_aborted:
             cleaned.transaction_index.append(aborted)
+        compaction.retained_aborted.clear()
+        return changes
 
     @staticmethod
-    def _append(cleaned: LogSegment, batch: Buffer) -> None:
+    def _append(cleaned: LogSegment, batch: Buffer) -> BatchHeader:
         header = read_header(batch)
         position = cleaned.size
-        if not cleaned.append((batch,), header.size):
-            raise OSError("short write")
+        cleaned.append((batch,), header.size)
         cleaned.note_batch(position, header.size, header.last_offset, header.max_timestamp)
+        return header
 
     async def _sync(self, cleaned: LogSegment) -> None:
         indexes = cleaned.write_indexes()
@@ -229,14 +233,18 @@ class _Pass:
         self._check()
 
     def _swap(self, group: list[LogSegment], cleaned: LogSegment) -> None:
-        """One step, as far as the log's users can see."""
+        """One step, as far as the log's users can see. An ``OSError`` in it fails the log, whichever it is."""
         log, disk = self._log, self._disk
         final = LogSegment(disk, log.directory, cleaned.base_offset, log.config, now_ms=self._now_ms)
-        renamed = [suffix for suffix in SEGMENT_SUFFIXES if disk.exists(cleaned.path(suffix))]
-        for suffix in renamed:
-            disk.rename(cleaned.path(suffix), final.path(suffix) + SWAP_SUFFIX)
-        disk.sync_dir(log.directory)
-        log.replace_segments(group, final, renamed)
+        try:
+            renamed = [suffix for suffix in SEGMENT_SUFFIXES if disk.exists(cleaned.path(suffix))]
+            for suffix in renamed:
+                disk.rename(cleaned.path(suffix), final.path(suffix) + SWAP_SUFFIX)
+            disk.sync_dir(log.directory)
+            log.replace_segments(group, final, renamed)
+        except OSError as error:
+            log.mark_failed(error)
+            raise CleaningAborted from error
         self._generation = log.generation
         _log.info("%s: %d segments became one of %d bytes", log.directory, len(group), final.size)
 
@@ -253,11 +261,12 @@ class _Pass:
         position = 0
         while position < segment.size:
             buffer = await self._read(segment.file, min(_READ_BYTES, segment.size - position), position)
-            needed = read_header(buffer).size if len(buffer) >= HEADER_SIZE else len(buffer) + 1
+            needed = read_header(buffer).size if len(buffer) >= HEADER_SIZE else HEADER_SIZE
             if needed > len(buffer):
-                buffer = await self._read(segment.file, needed, position)
+                if needed <= segment.size - position:
+                    buffer = await self._read(segment.file, needed, position)
                 if len(buffer) < needed:
-                    raise CorruptRecord(f"segment {segment.base_offset} ends inside a batch")
+                    raise CorruptRecord(f"segment {segment.base_offset} ends inside the batch at byte {position}")
             yield buffer
             position += sum(header.size for _, header in iter_batches(buffer))
 
@@ -266,6 +275,16 @@ class _Pass:
         self._check()
         return buffer
 
+    async def _in_steps(self, work: Generator[None, None, _T]) -> _T:
+        """Do work on a batch, and let others run between its steps."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as stop:
+                result: _T = stop.value
+                return result
+            await self._pause()
+
     async def _pause(self) -> None:
         await asyncio.sleep(0)
         self._check()
@@ -273,6 +292,14 @@ class _Pass:
     def _check(self) -> None:
         if self.is_obsolete:
             raise CleaningAborted
+
+
+def _checked_batches(buffer: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Positions and headers of the batches. Raises ``CorruptRecord`` at the first whose CRC does not match."""
+    for position, header in iter_batches(buffer):
+        if not crc_is_valid(buffer, position, header):
+            raise CorruptRecord(f"the CRC of the batch at offset {header.base_offset} does not match")
+        yield position, header
 
 
 def group_segments(

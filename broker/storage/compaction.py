@@ -1,58 +1,59 @@
 """What compaction keeps: pure decisions about batches and records, without files.
 
-A record stays if no later record has its key. Beyond that simple rule lies what makes compaction safe here:
+A record stays if no later record has its key; a record without a key goes. Beyond that lies what makes compaction safe:
 
-* A tombstone (null value) and the marker of a transaction without data stay until they are older than
-  ``delete.retention.ms`` *and* have survived an earlier pass. So whoever reads the log from its start while it is being
-  compacted never gets a value without the tombstone that ends it, nor data without its marker.
+* A tombstone (null value), and the marker of a transaction of which no batch is left, stay for ``delete.retention.ms``
+  after the first pass that finds them so. That pass writes the time until which they stay, the *delete horizon*, into
+  their batch (KIP-534). So whoever reads the log from its start while it is being compacted, and takes no longer than
+  that, never gets a value without the tombstone that ends it, nor data without its marker. The clock is the broker's:
+  timestamps of records, which clients choose, have no say.
 * The marker of a transaction stays while a batch of that transaction was still there in this pass. Records of aborted
   transactions go at once, and shadow nothing.
 * The batch with a producer's last sequence stays, emptied of its records if need be; of a producer that has only
-  markers the last marker stays. So does the last batch of the cleaned range, which says where the range ends.
+  markers the last marker stays. So does the last batch of each segment that a pass writes, which says where that ends.
 
-Batches keep their base offset, last offset, sequence and records' deltas: what is cut out leaves a gap. A batch in
-doubt (it cannot be decoded, it has records without keys) is left as it is.
+Batches keep their base offset, last offset, sequence and records' deltas: what is cut out leaves a gap. A batch whose
+records cannot be decoded is left as it is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.storage.producer_state_entry import ProducerStateEntry
 from broker.storage.transaction_index import AbortedTransaction
-from protocol.records.compression import compress
-from protocol.records.record_batch import (
-    COMPRESSION_MASK,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    BatchHeader,
-    CorruptRecord,
-    Record,
-    iter_records,
-    records_payload,
-    stamp_crc,
+from protocol.records.record_batch import BatchHeader, CorruptRecord, records_payload, records_payload_in_steps
+from protocol.records.rewriting import (
+    RecordSpan,
+    can_have_delete_horizon,
+    empty_batch,
+    iter_record_spans,
+    retain_records,
 )
-from protocol.records.varint import decode_varint
 from protocol.schema import Buffer
 
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
-
-_LENGTH: Final = Struct(">i")
-_LENGTH_POSITION: Final = 8
-_ATTRIBUTES: Final = Struct(">h")
-_ATTRIBUTES_POSITION: Final = 21
-_TIMESTAMPS: Final = Struct(">qq")
-_BASE_TIMESTAMP_POSITION: Final = 27
-_MAX_TIMESTAMP: Final = Struct(">q")
-_MAX_TIMESTAMP_POSITION: Final = 35
-_COUNT: Final = Struct(">i")
-_COUNT_POSITION: Final = 57
+_RECORDS_PER_STEP: Final = 1000
+"""A step of work on one batch; between two of them others may run."""
 
 
 def last_offsets(producers: Iterable[ProducerStateEntry]) -> dict[int, tuple[int, int]]:
     """Of each producer that is remembered: its last data offset (-1 if it has only markers) and its epoch."""
     return {entry.producer_id: (entry.last_data_offset, entry.producer_epoch) for entry in producers}
+
+
+def latest_offsets(buffer: Buffer, position: int, header: BatchHeader) -> Generator[None, None, dict[bytes, int]]:
+    """The last offset of each key in a batch, in steps. Raises ``CorruptRecord``, and then knows of no key."""
+    payload = yield from records_payload_in_steps(
+        buffer, position, header, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
+    )
+    found: dict[bytes, int] = {}
+    for count, span in enumerate(iter_record_spans(payload, header), 1):
+        if span.key is not None:
+            found[span.key] = span.offset
+        if count % _RECORDS_PER_STEP == 0:
+            yield
+    return found
 
 
 class TransactionTracker:
@@ -87,6 +88,14 @@ class TransactionTracker:
                 self._aborted[transaction.producer_id] = transaction
 
 
+class _Selection(NamedTuple):
+    """Which records of a batch stay."""
+
+    retained: list[RecordSpan]
+    is_whole: bool
+    has_tombstone: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class Compaction:
     """One pass over the beginning of a log."""
@@ -95,63 +104,87 @@ class Compaction:
     """The last offset of each key, as far as it is known."""
     transactions: TransactionTracker
     last_offsets: Mapping[int, tuple[int, int]]
-    first_dirty_offset: int
-    """What lies before has survived an earlier pass."""
-    end_offset: int
-    """Where the cleaned range ends."""
-    remove_before_ms: int
-    """What is older may lose its tombstones and markers."""
+    now_ms: int
+    delete_retention_ms: int
+    segment_end_offset: int = -1
+    """Where the segment that is being written ends; whoever begins a segment sets it."""
     retained_aborted: list[AbortedTransaction] = field(default_factory=list)
     """Entries that the transaction index of the present segment needs; whoever begins a segment empties it."""
 
-    def retain(self, buffer: Buffer, position: int, header: BatchHeader) -> Buffer | None:
-        """What stays of a batch; None if nothing does."""
-        if header.is_control:
-            return self._retain_marker(buffer, position, header)
+    def retain(self, buffer: Buffer, position: int, header: BatchHeader) -> Generator[None, None, Buffer | None]:
+        """What stays of a batch, in steps; None if nothing does."""
         whole = memoryview(buffer)[position : position + header.size]
-        if self.transactions.is_aborted(header):
+        if header.is_control:
+            return (yield from self._retain_marker(whole, header))
+        if self.transactions.is_aborted(header) or header.records_count == 0:
             return self._retain_empty(whole, header)
         try:
-            payload = records_payload(buffer, position, header, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
-            records = list(iter_records(buffer, position, header, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES))
+            payload = yield from records_payload_in_steps(
+                buffer, position, header, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
+            )
+            selection = yield from self._select(payload, header)
         except CorruptRecord:
             return whole
-        kept = [self._keeps(record, header) for record in records]
-        if all(kept):
-            return whole if records else self._retain_empty(whole, header)
-        if not any(kept):
+        if not selection.retained:
             return self._retain_empty(whole, header)
-        return _subset(whole, header, payload, records, kept)
+        horizon_ms = self._new_horizon(header, selection.retained) if selection.has_tombstone else None
+        if selection.is_whole and horizon_ms is None:
+            return whole
+        return (yield from retain_records(header, payload, selection.retained, delete_horizon_ms=horizon_ms))
 
-    def _keeps(self, record: Record, header: BatchHeader) -> bool:
-        if record.key is None:
-            return True
-        if self.offsets.get(record.key, -1) > record.offset:
-            return False
-        return record.value is not None or not self._is_past(header)
+    def _select(self, payload: bytes, header: BatchHeader) -> Generator[None, None, _Selection]:
+        drops_tombstones = self._is_past_horizon(header)
+        retained: list[RecordSpan] = []
+        has_tombstone, count = False, 0
+        for count, span in enumerate(iter_record_spans(payload, header), 1):
+            if span.key is not None and self.offsets.get(span.key, -1) <= span.offset:
+                if not span.is_tombstone:
+                    retained.append(span)
+                elif not drops_tombstones:
+                    retained.append(span)
+                    has_tombstone = True
+            if count % _RECORDS_PER_STEP == 0:
+                yield
+        return _Selection(retained, len(retained) == count, has_tombstone)
 
-    def _is_past(self, header: BatchHeader) -> bool:
-        """Whether tombstones and markers of a batch have been there for long enough."""
-        return header.last_offset < self.first_dirty_offset and header.max_timestamp < self.remove_before_ms
+    def _is_past_horizon(self, header: BatchHeader) -> bool:
+        return header.has_delete_horizon and header.base_timestamp <= self.now_ms
 
-    def _retain_marker(self, buffer: Buffer, position: int, header: BatchHeader) -> Buffer | None:
+    def _new_horizon(self, header: BatchHeader, retained: list[RecordSpan]) -> int | None:
+        """The delete horizon that a batch gets; None if it has one, or cannot have one and keeps what it has."""
+        horizon_ms = self.now_ms + self.delete_retention_ms
+        if header.has_delete_horizon or not can_have_delete_horizon(retained, horizon_ms):
+            return None
+        return horizon_ms
+
+    def _retain_marker(self, whole: memoryview, header: BatchHeader) -> Generator[None, None, Buffer | None]:
         had_data, aborted = self.transactions.end(header)
-        if had_data and aborted is not None:
-            self.retained_aborted.append(aborted)
-        if had_data or not self._is_past(header) or self._is_needed(header):
-            return memoryview(buffer)[position : position + header.size]
-        return None
+        if had_data:
+            if aborted is not None:
+                self.retained_aborted.append(aborted)
+            return whole
+        if self._is_past_horizon(header) or header.records_count == 0:
+            return whole if self._is_needed(header) else None
+        if header.has_delete_horizon:
+            return whole
+        try:
+            payload = records_payload(whole, 0, header, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+            spans = list(iter_record_spans(payload, header))
+        except CorruptRecord:
+            return whole
+        horizon_ms = self._new_horizon(header, spans)
+        if horizon_ms is None:
+            return whole
+        return (yield from retain_records(header, payload, spans, delete_horizon_ms=horizon_ms))
 
     def _retain_empty(self, whole: memoryview, header: BatchHeader) -> Buffer | None:
         if not self._is_needed(header):
             return None
-        if header.records_count == 0:
-            return whole
-        return _emptied(whole, header)
+        return whole if header.records_count == 0 else empty_batch(header)
 
     def _is_needed(self, header: BatchHeader) -> bool:
         """Whether a batch says something by its header alone."""
-        if header.next_offset == self.end_offset:
+        if header.next_offset == self.segment_end_offset:
             return True
         last = self.last_offsets.get(header.producer_id)
         if last is None:
@@ -160,36 +193,3 @@ class Compaction:
         if last_data_offset >= 0:
             return header.last_offset == last_data_offset
         return header.is_control and header.producer_epoch == producer_epoch
-
-
-def _emptied(whole: memoryview, header: BatchHeader) -> bytearray:
-    batch = bytearray(whole[:HEADER_SIZE])
-    _LENGTH.pack_into(batch, _LENGTH_POSITION, HEADER_SIZE - LOG_OVERHEAD)
-    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_POSITION, header.attributes & ~COMPRESSION_MASK)
-    _TIMESTAMPS.pack_into(batch, _BASE_TIMESTAMP_POSITION, header.max_timestamp, header.max_timestamp)
-    _COUNT.pack_into(batch, _COUNT_POSITION, 0)
-    stamp_crc(batch)
-    return batch
-
-
-def _subset(
-    whole: memoryview, header: BatchHeader, payload: bytes, records: list[Record], kept: list[bool]
-) -> bytearray:
-    """A batch with some of its records, byte for byte."""
-    parts: list[bytes] = []
-    at = 0
-    for keep in kept:
-        length, start = decode_varint(payload, at)
-        end = start + length
-        if keep:
-            parts.append(payload[at:end])
-        at = end
-    batch = bytearray(whole[:HEADER_SIZE])
-    batch += compress(header.compression, b"".join(parts))
-    _LENGTH.pack_into(batch, _LENGTH_POSITION, len(batch) - LOG_OVERHEAD)
-    if not header.is_log_append_time:
-        largest = max(record.timestamp for record, keep in zip(records, kept, strict=True) if keep)
-        _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, largest)
-    _COUNT.pack_into(batch, _COUNT_POSITION, len(parts))
-    stamp_crc(batch)
-    return batch

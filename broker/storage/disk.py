@@ -19,8 +19,8 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from aiofiles.os import wrap
 
@@ -28,6 +28,10 @@ from protocol.schema import Buffer
 
 _REFUSED: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
 """Not in the page cache, or a file system that cannot tell."""
+
+
+OpenFile: TypeAlias = Callable[[str, int, int], int]
+"""What ``os.open`` is: path, flags and mode to a descriptor."""
 
 
 class AlreadyLocked(Exception):
@@ -114,6 +118,9 @@ class Disk(Protocol):
     def lock(self, path: str) -> Lock:
         """Take an exclusive lock that ends with this process; raises ``AlreadyLocked``."""
 
+    def identity(self, path: str) -> str:
+        """Identify a directory while the machine runs; a copy has another identity, and so has all after a reboot."""
+
     def usage(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the volume that holds ``path``."""
 
@@ -155,9 +162,9 @@ class LocalFile:
 
     __slots__ = ("_descriptor", "_fd")
 
-    def __init__(self, path: str, *, create: bool) -> None:
+    def __init__(self, path: str, *, create: bool, open_file: "OpenFile" = os.open) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._fd = os.open(path, flags, 0o644)
+        self._fd = open_file(path, flags, 0o644)
         self._descriptor: _Descriptor | None = _Descriptor(self._fd)
         os.lseek(self._fd, 0, os.SEEK_END)
 
@@ -224,26 +231,67 @@ class _LocalLock:
         os.close(self._fd)
 
 
+class _Spares:
+    """Descriptors that are kept back for files: connections can take all others, and are then refused."""
+
+    __slots__ = ("_count", "_held")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._held: list[_Descriptor] = []
+        self._fill()
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        """``os.open``, with one of these descriptors if the process has no other left."""
+        while True:
+            try:
+                opened = os.open(path, flags, mode)
+            except OSError as error:
+                if error.errno != errno.EMFILE or not self._held:
+                    raise
+                self._held.pop()
+            else:
+                self._fill()
+                return opened
+
+    def _fill(self) -> None:
+        """Take back what was given, as far as there are descriptors again."""
+        try:
+            while len(self._held) < self._count:
+                self._held.append(_Descriptor(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)))
+        except OSError:
+            """None is left."""
+
+
 class LocalDisk:
     """The ``Disk`` of the operating system."""
 
-    __slots__ = ()
+    __slots__ = ("_spares",)
+
+    def __init__(self, *, spare_descriptors: int = 0) -> None:
+        """``spare_descriptors`` are kept back for the files that this disk opens."""
+        self._spares = _Spares(spare_descriptors)
 
     def open(self, path: str, *, create: bool = False) -> LocalFile:
-        return LocalFile(path, create=create)
+        return LocalFile(path, create=create, open_file=self._spares.open)
 
     def read(self, path: str) -> bytes:
-        descriptor = _Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        descriptor = _Descriptor(self._spares.open(path, os.O_RDONLY | os.O_CLOEXEC))
         return _read_at(descriptor, os.fstat(descriptor.fd).st_size, 0)
 
     def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         temporary = f"{path}.tmp"
-        descriptor = _Descriptor(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
-        view = memoryview(data)
-        while len(view):
-            view = view[os.write(descriptor.fd, view) :]
-        if sync:
-            os.fsync(descriptor.fd)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = _Descriptor(self._spares.open(temporary, flags))
+        try:
+            view = memoryview(data)
+            while len(view):
+                view = view[os.write(descriptor.fd, view) :]
+            if sync:
+                os.fsync(descriptor.fd)
+        except OSError:
+            os.unlink(temporary)  # On a full disk every byte counts.
+            raise
         os.replace(temporary, path)
         if sync:
             self.sync_dir(os.path.dirname(path))
@@ -285,7 +333,7 @@ class LocalDisk:
         return os.stat(path).st_size
 
     def sync_dir(self, path: str) -> None:
-        descriptor = _Descriptor(os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        descriptor = _Descriptor(self._spares.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         os.fsync(descriptor.fd)
 
     async def sync_dir_off_loop(self, path: str) -> None:
@@ -294,6 +342,19 @@ class LocalDisk:
     def lock(self, path: str) -> _LocalLock:
         return _LocalLock(path)
 
+    def identity(self, path: str) -> str:
+        status = os.stat(path)
+        return f"{_boot_id()} {status.st_dev:x}:{status.st_ino:x}"
+
     def usage(self, path: str) -> tuple[int, int]:
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+
+def _boot_id() -> str:
+    """Return what is another one after each start of the machine; on systems other than Linux, nothing."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return "-"

@@ -6,11 +6,17 @@ has promised nothing.
 """
 
 import asyncio
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker.storage.disk import Disk, File
 from broker.storage.leader_epoch_cache import LeaderEpochFileCache
 from broker.storage.log_segments import LogSegments
+
+_REST_SECONDS: Final = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +87,10 @@ class FlushState:
         self.flushed_offset = min(self.flushed_offset, base_offset)
         self.recovery_point = min(self.recovery_point, base_offset)
 
+    async def rest(self) -> None:
+        """Wait a moment, after a flush that could not be begun: whoever needs it asks again."""
+        await asyncio.sleep(_REST_SECONDS)
+
     def plan(self, flushed_offset: int, *, full: bool = False) -> FlushPlan:
         """A flush that covers what is below an offset; the caller adds the files that have it."""
         plan = FlushPlan(
@@ -103,15 +113,21 @@ class FlushState:
             self.written(epochs.path)
         below = [segment for segment in segments.from_offset(self.recovery_point) if segment.base_offset < end_offset]
         plan = self.plan(end_offset, full=True)
-        for segment in below:
-            plan.files.append(segment.file)
-            plan.borrowed += segment.write_indexes()
+        try:
+            for segment in below:
+                plan.files.append(segment.file)
+                plan.borrowed += segment.write_indexes()
+        except OSError:
+            self._give_back(plan)
+            _close(plan.borrowed)
+            raise
         return plan
 
     def carry_out(self, plan: FlushPlan) -> None:
         try:
             for file in self._files(plan):
-                file.sync()
+                with _sync_error_is_fatal():
+                    file.sync()
             for directory in plan.directories:
                 self._disk.sync_dir(directory)
         except BaseException:
@@ -126,7 +142,8 @@ class FlushState:
         try:
             async with self._flushing:
                 for file in self._files(plan):
-                    await file.sync_off_loop()
+                    with _sync_error_is_fatal():
+                        await file.sync_off_loop()
                 for directory in plan.directories:
                     await self._disk.sync_dir_off_loop(directory)
         except BaseException:
@@ -150,6 +167,15 @@ class FlushState:
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)
         if plan.is_full:
             self.recovery_point = max(self.recovery_point, plan.flushed_offset)
+
+
+@contextmanager
+def _sync_error_is_fatal() -> Iterator[None]:
+    """Whatever an fsync fails with, what it should have made durable may be lost: no later one says otherwise."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(errno.EIO, f"fsync: {error}") from error
 
 
 def _close(files: list[File]) -> None:

@@ -1,10 +1,13 @@
-"""What the three indexes of a segment have in common: a file of equal entries that can always be derived from the log.
+"""What the three indexes of a segment have in common: a file of equal entries that can always be derived
+from the log.
 
 Since it can be derived, an index is appended to in memory and written out when its log is flushed, rolled or closed.
 After a crash the segments from the recovery point on have theirs rebuilt, so nothing is lost, an append costs no second
 system call, and it cannot fail half-way between log and index. Files are as long as their content (Kafka preallocates
 those of its active segments and cuts them when it rolls or closes).
 """
+
+import errno
 
 from broker.storage.disk import Disk, File
 from protocol.schema import Buffer
@@ -52,6 +55,6 @@ class IndexFile:
         if file.size() != start:
             file.truncate(start)
         if len(entries) and file.append((entries,)) != len(entries):
-            raise OSError(f"short write to {self.path}")
+            raise OSError(errno.ENOSPC, f"short write to {self.path}")
         self.written += len(entries) // self.entry_size
         return file

@@ -115,12 +115,14 @@ class LeaderEpochFileCache:
             del self._epochs[: below - 1]
             del self._offsets[: below - 1]
             self._offsets[0] = start_offset
+            self.is_unsaved = True  # Also if it cannot be saved now.
             self.save()
 
     def clear(self) -> None:
         if self._epochs:
             self._epochs.clear()
             self._offsets.clear()
+            self.is_unsaved = True
             self.save()
 
     def _insert(self, entry: EpochEntry) -> bool:

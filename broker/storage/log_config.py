@@ -41,5 +41,10 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """How long a segment takes appends: its end must be reached before the cleaner can keep the maximum lag."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
+    @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy

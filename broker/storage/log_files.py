@@ -47,7 +47,16 @@ def directory_name(topic_partition: TopicPartition) -> str:
 
 def delete_directory_name(topic_partition: TopicPartition, unique_id: str) -> str:
     """The name that a partition's directory gets when the partition is deleted, at most 255 characters."""
-    ending = f"-{topic_partition.partition}.{unique_id}{DELETE_DIRECTORY_SUFFIX}"
+    return _unique_name(topic_partition, unique_id, DELETE_DIRECTORY_SUFFIX)
+
+
+def stray_directory_name(topic_partition: TopicPartition, unique_id: str) -> str:
+    """The name of a directory that is set aside because its replica does not belong here, at most 255 characters."""
+    return _unique_name(topic_partition, unique_id, STRAY_DIRECTORY_SUFFIX)
+
+
+def _unique_name(topic_partition: TopicPartition, unique_id: str, suffix: str) -> str:
+    ending = f"-{topic_partition.partition}.{unique_id}{suffix}"
     return topic_partition.topic[: _MAX_NAME - len(ending)] + ending
 
 

@@ -4,24 +4,26 @@ Start: lock the directory, take the clean-shutdown mark away, read the checkpoin
 Close: close the logs, write the checkpoints, and only if nothing failed leave the mark.
 
 Between the two it owns what happens to logs beside requests: retention, the flush of closed segments, checkpoints,
-expiry of idle producers, cleaning, and the removal of files whose time has come. ``background`` lists these as
-coroutines that run for ever; the broker's supervisor runs them.
+expiry of idle producers, cleaning, and the removal of files whose time has come. ``background`` lists these with their
+intervals; the broker's supervisor repeats them, also after a failure. What one log raises keeps the others waiting for
+nothing: they have their turn first.
 
 A partition that is deleted has its directory renamed at once (``…-delete``), so that its name is free, and removed
-later. Checkpoints that still speak of it are rewritten before a partition of that name is created again: they are about
-another log.
+later. A replica that does not belong here (any more) is set aside: its directory is renamed (``…-stray``), is not
+loaded again, and stays until an operator removes it. Checkpoints that still speak of either are rewritten before a
+partition of that name is created again: they are about another log.
 
 Failures: a log whose disk calls fail reports itself (``on_log_failure``). A failure of the directory as a whole, that
-is, of a checkpoint, is ``on_directory_failure``. There is one data directory.
+is, of a checkpoint, is ``on_directory_failure``. A full disk is neither (``space``). There is one data directory.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from logging import getLogger
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from broker.storage import clean_shutdown
 from broker.storage.checkpoints import (
@@ -31,16 +33,22 @@ from broker.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from broker.storage.cleaner import LogCleaner, find_cleanable
+from broker.storage.cleaner import LogCleaner
+from broker.storage.cleaner_manager import LogCleanerManager
 from broker.storage.disk import Disk, Lock
+from broker.storage.disk_errors import is_passing
+from broker.storage.disk_space import DiskSpace
 from broker.storage.log_config import NO_LIMIT, LogConfig
 from broker.storage.log_files import (
     DELETE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
     TEMPORARY_SUFFIX,
     delete_directory_name,
     directory_name,
     parse_directory_name,
+    stray_directory_name,
 )
+from broker.storage.machine_boot import note_boot, read_boot
 from broker.storage.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
@@ -65,6 +73,8 @@ class LogManagerConfig:
     retention_check_interval_ms: int = 300_000
     flush_check_interval_ms: int = 1_000
     """How soon closed segments are flushed and removed files go."""
+    space_check_interval_ms: int = 500
+    """How soon it is noticed that a full disk has room again."""
     recovery_point_checkpoint_interval_ms: int = 60_000
     log_start_checkpoint_interval_ms: int = 60_000
     cleaner_enable: bool = True
@@ -109,13 +119,15 @@ class LogManager:
         self._lock: Lock | None = None
         self._garbage: list[_Garbage] = []
         self._failed = False
+        self._boot_noted = False
         self._recovery_points = OffsetCheckpoint(disk, log_dir, RECOVERY_POINT_CHECKPOINT)
         self._log_starts = OffsetCheckpoint(disk, log_dir, LOG_START_CHECKPOINT)
         self._cleaner_offsets = OffsetCheckpoint(disk, log_dir, CLEANER_CHECKPOINT)
-        self._cleaned_to: dict[TopicPartition, int] = {}
         self._written: dict[OffsetCheckpoint, dict[TopicPartition, int]] = {}
         """What each checkpoint file says; absent while that is not certain."""
-        self._cleaner = LogCleaner(disk, wall_clock=wall_clock)
+        self.space = DiskSpace(disk, log_dir, wall_clock)
+        """Whether the directory is full."""
+        self._cleaner = LogCleanerManager(self.__iter__, LogCleaner(disk, wall_clock=wall_clock), wall_clock)
 
     # Start and end
 
@@ -147,12 +159,18 @@ class LogManager:
         self.previous_broker_epoch = clean_shutdown.take_mark(self._disk, self.log_dir)
         recovery_points = self._read(self._recovery_points)
         log_starts = self._read(self._log_starts)
-        self._cleaned_to = dict(self._read(self._cleaner_offsets))
+        cleaned_offsets = self._read(self._cleaner_offsets)
+        boot = read_boot(self._disk, self.log_dir)
+        power_held = boot in (None, self._disk.identity(self.log_dir))
         config_of = cache(self._log_config)  # A topic has many partitions.
         for name in self._disk.list_dir(self.log_dir):
             path = f"{self.log_dir}/{name}"
             if name.endswith(DELETE_DIRECTORY_SUFFIX):
                 self._garbage.append(_Garbage(0, path, True))
+            elif name.endswith(STRAY_DIRECTORY_SUFFIX):
+                _log.warning(
+                    "%s was set aside and is not used: remove it only once the partition is in sync elsewhere", path
+                )
             elif name.endswith(TEMPORARY_SUFFIX) and name.partition(".")[0] in CHECKPOINTS:
                 self._disk.remove(path)
             elif (topic_partition := parse_directory_name(name)) is not None and self._disk.is_dir(path):
@@ -160,13 +178,26 @@ class LogManager:
                     topic_partition,
                     recovery_points.get(topic_partition, 0),
                     log_starts.get(topic_partition, 0),
+                    cleaned_offset=cleaned_offsets.get(topic_partition, 0),
                     clean_shutdown=self.previous_broker_epoch is not None,
+                    power_held=power_held,
                     config=config_of(topic_partition.topic),
                 )
+        # An offset that proved wrong must not count again after the log has grown over it.
+        self._write(self._cleaner_offsets, self._cleaner_checkpoint_offsets())
+        if boot is not None or self.previous_broker_epoch is not None or not self._logs:
+            self._note_boot()  # Else when recovery points are beyond the gaps that have just been accepted.
         _log.info("%s: %d logs loaded", self.log_dir, len(self._logs))
 
     def claim(self, broker_id: int, cluster_id: str | None) -> None:
         """Note whose directory this is. Raises ``InvalidMetaProperties`` if it is somebody else's."""
+        found = read_meta_properties(self._disk, self.log_dir)
+        wanted = self.check_owner(broker_id, cluster_id)
+        if wanted != found:
+            write_meta_properties(self._disk, self.log_dir, wanted)
+
+    def check_owner(self, broker_id: int, cluster_id: str | None) -> MetaProperties:
+        """Return what the directory is to say. Raises ``InvalidMetaProperties`` if it is somebody else's."""
         found = read_meta_properties(self._disk, self.log_dir)
         if found is not None:
             if found.broker_id not in (None, broker_id):
@@ -177,8 +208,7 @@ class LogManager:
         wanted = MetaProperties(broker_id=broker_id, cluster_id=cluster_id)
         if found is not None:
             wanted = replace(found, broker_id=broker_id, cluster_id=cluster_id)
-        if wanted != found:
-            write_meta_properties(self._disk, self.log_dir, wanted)
+        return wanted
 
     async def settle(self) -> None:
         """Sync all logs, several at once, when nothing is appended any more; ``close`` then finds little to do.
@@ -200,6 +230,7 @@ class LogManager:
             self._write(self._log_starts, self._log_start_offsets())
             self._write(self._cleaner_offsets, self._cleaner_checkpoint_offsets())
             if not self._failed:
+                self._note_boot()
                 clean_shutdown.write_mark(self._disk, self.log_dir, broker_epoch)
         except OSError as error:
             _log.error("%s was not closed cleanly: %s", self.log_dir, error)
@@ -239,15 +270,27 @@ class LogManager:
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a log away; its files go later. Raises ``OSError``."""
         log = self._logs.get(topic_partition)
-        if log is None:
-            return
+        if log is not None:
+            target = self._rename_away(log, delete_directory_name)
+            self._garbage.append(_Garbage(self._wall_clock() + log.config.file_delete_delay_ms, target, True))
+
+    def set_aside(self, topic_partition: TopicPartition) -> str | None:
+        """Take a log away and keep its files; return the path of its directory then. Raises ``OSError``."""
+        log = self._logs.get(topic_partition)
+        return None if log is None else self._rename_away(log, stray_directory_name)
+
+    def _rename_away(self, log: PartitionLog, new_name: Callable[[TopicPartition, str], str]) -> str:
         log.release()
-        unique_id = f"{self._rng.getrandbits(128):032x}"
-        target = f"{self.log_dir}/{delete_directory_name(topic_partition, unique_id)}"
+        target = f"{self.log_dir}/{new_name(log.topic_partition, f'{self._rng.getrandbits(128):032x}')}"
         self._disk.rename(log.directory, target)
-        del self._logs[topic_partition]
-        self._cleaned_to.pop(topic_partition, None)
-        self._garbage.append(_Garbage(self._wall_clock() + log.config.file_delete_delay_ms, target, True))
+        del self._logs[log.topic_partition]
+        return target
+
+    def reconfigure(self, config: LogManagerConfig) -> None:
+        """Go by other settings from now on. How often things are repeated is up to the caller of ``background``."""
+        self.config = config
+        for log in self:
+            log.producer_state.producer_id_expiration_ms = config.producer_id_expiration_ms
 
     def update_config(self, topic: str) -> None:
         """The settings of a topic have changed."""
@@ -261,7 +304,9 @@ class LogManager:
         recovery_point: int,
         log_start_offset: int,
         *,
+        cleaned_offset: int = 0,
         clean_shutdown: bool,
+        power_held: bool = False,
         config: LogConfig,
     ) -> PartitionLog:
         log = PartitionLog.open(
@@ -273,11 +318,14 @@ class LogManager:
             rng=self._rng,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            cleaned_offset=cleaned_offset,
             clean_shutdown=clean_shutdown,
+            power_held=power_held,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            space=self.space,
         )
         log.on_failure = self._log_failed
-        log.on_recovery_point_lowered = self._recovery_point_lowered
+        log.on_checkpoints_lowered = self._checkpoints_lowered
         self._logs[topic_partition] = log
         return log
 
@@ -318,20 +366,30 @@ class LogManager:
             for topic_partition, offset in offsets.items():
                 self._logs[topic_partition].flush_state.checkpointed_recovery_point = offset
 
-    def _recovery_point_lowered(self, log: PartitionLog) -> None:
+    def _checkpoints_lowered(self, log: PartitionLog) -> None:
         self._write(self._recovery_points, self._recovery_point_offsets())
+        self._write(self._log_starts, self._log_start_offsets())
+        self._write(self._cleaner_offsets, self._cleaner_checkpoint_offsets())
+
+    def _note_boot(self) -> None:
+        try:
+            note_boot(self._disk, self.log_dir)
+            self._boot_noted = True
+        except OSError as error:
+            if not is_passing(error):
+                raise
 
     def _forget_checkpoints(self, topic_partition: TopicPartition) -> None:
         """Make sure that no checkpoint speaks of a log that had this name before."""
         current = (
-            (self._recovery_points, self._recovery_point_offsets()),
-            (self._log_starts, self._log_start_offsets()),
-            (self._cleaner_offsets, self._cleaner_checkpoint_offsets()),
+            (self._recovery_points, self._recovery_point_offsets),
+            (self._log_starts, self._log_start_offsets),
+            (self._cleaner_offsets, self._cleaner_checkpoint_offsets),
         )
         for checkpoint, offsets in current:
             written = self._written.get(checkpoint)
             if written is None or topic_partition in written:
-                self._write(checkpoint, offsets)
+                self._write(checkpoint, offsets())
 
     def _recovery_point_offsets(self) -> dict[TopicPartition, int]:
         return {name: log.recovery_point for name, log in self._logs.items()}
@@ -345,20 +403,23 @@ class LogManager:
         }
 
     def _cleaner_checkpoint_offsets(self) -> dict[TopicPartition, int]:
-        return {name: offset for name, offset in self._cleaned_to.items() if name in self._logs}
+        return {name: log.cleaned_offset for name, log in self._logs.items() if log.cleaned_offset > 0}
 
     async def checkpoint_recovery_points(self) -> None:
         await self._write_off_loop(self._recovery_points, self._recovery_point_offsets())
+        if not self._boot_noted:
+            self._note_boot()
 
     async def checkpoint_log_starts(self) -> None:
         await self._write_off_loop(self._log_starts, self._log_start_offsets())
 
     # Background
 
-    def background(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
-        """What must run beside requests: names and coroutines, each to be run in a task until the broker stops."""
+    def background(self) -> list[tuple[str, int, Callable[[], Awaitable[None]]]]:
+        """What must be repeated beside requests until the broker stops: name, interval in ms, and what to do."""
         config = self.config
         work: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
+            ("disk space", config.space_check_interval_ms, self.look_for_space),
             ("log retention", config.retention_check_interval_ms, self.apply_retention),
             ("log flusher", config.flush_check_interval_ms, self.flush_and_remove),
             (
@@ -371,36 +432,66 @@ class LogManager:
         ]
         if config.cleaner_enable:
             work.append(("log cleaner", config.cleaner_backoff_ms, self.clean))
-        return [(name, self._repeat(interval_ms, act)) for name, interval_ms, act in work]
+        return [(name, interval_ms, self._watching(act)) for name, interval_ms, act in work]
 
-    async def _repeat(self, interval_ms: int, act: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
+    def _watching(self, act: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """The same, with the directory given up when an error shows that it is broken."""
+
+        async def watched() -> None:
             try:
                 await act()
             except OSError as error:
+                if is_passing(error):
+                    self.space.note(error, self.log_dir)
+                    raise
                 self._directory_failed(error)
+
+        return watched
+
+    async def _for_each_log(self, act: Callable[[PartitionLog], Awaitable[None]]) -> None:
+        """Do something with every log. The first exception is raised when all have had their turn."""
+        failure: Exception | None = None
+        for log in self:
+            try:
+                await act(log)
+            except Exception as error:
+                error.add_note(f"with the log in {log.directory}")
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def look_for_space(self) -> None:
+        """See whether a full disk has room again."""
+        self.space.look()
 
     async def apply_retention(self) -> None:
         """Delete what is too old or too much; give back the memory of what nobody reads."""
-        for log in self:
+
+        async def retain(log: PartitionLog) -> None:
+            await asyncio.sleep(0)
             log.delete_expired_segments(self._wall_clock())
             log.release_idle()
-            await asyncio.sleep(0)
+
+        await self._for_each_log(retain)
 
     async def flush_and_remove(self) -> None:
         """Flush closed segments, and logs that are to be flushed by time; remove files that are due."""
         now_ms = self._wall_clock()
-        for log in self:
-            if log.has_unflushed_segments:
-                await log.flush_closed_segments_off_loop()
-            if log.config.flush_interval_ms < NO_LIMIT:
-                await self._flush_by_time(log, now_ms)
+
+        async def flush(log: PartitionLog) -> None:
             if log.garbage:
                 due_ms = now_ms + log.config.file_delete_delay_ms
                 self._garbage += (_Garbage(due_ms, path, False) for path in log.garbage)
                 log.garbage.clear()
-        await self._remove_garbage(now_ms)
+            if log.has_unflushed_segments:
+                await log.flush_closed_segments_off_loop()
+            if log.config.flush_interval_ms < NO_LIMIT:
+                await self._flush_by_time(log, now_ms)
+
+        try:
+            await self._for_each_log(flush)
+        finally:
+            await self._remove_garbage(now_ms)
 
     async def _flush_by_time(self, log: PartitionLog, now_ms: int) -> None:
         state = log.flush_state
@@ -414,7 +505,6 @@ class LogManager:
 
     async def _remove_garbage(self, now_ms: int) -> None:
         due = [garbage for garbage in self._garbage if garbage.due_ms <= now_ms]
-        self._garbage = [garbage for garbage in self._garbage if garbage.due_ms > now_ms]
         for garbage in due:
             try:
                 if garbage.is_directory:
@@ -423,33 +513,26 @@ class LogManager:
                     await self._disk.remove_off_loop(garbage.path)
             except FileNotFoundError:
                 pass  # Its directory went first.
+            self._garbage.remove(garbage)
 
     async def expire_producers(self) -> None:
-        for log in self:
-            log.producer_state.expire(self._wall_clock())
+        async def expire(log: PartitionLog) -> None:
             await asyncio.sleep(0)
+            log.producer_state.expire(self._wall_clock())
+
+        await self._for_each_log(expire)
 
     async def clean(self) -> None:
         """Clean the compacted logs that are worth it, the dirtiest first."""
-        while (dirtiest := self._dirtiest()) is not None:
-            name = dirtiest.topic_partition
-            cleaned_to = await self._cleaner.clean(dirtiest, self._cleaned_to[name])
-            if self._logs.get(name) is not dirtiest or cleaned_to == self._cleaned_to[name]:
-                return
-            self._cleaned_to[name] = cleaned_to
-            await self._write_off_loop(self._cleaner_offsets, self._cleaner_checkpoint_offsets())
+        await self._cleaner.clean(self._checkpoint_cleaner_offsets)
 
-    def _dirtiest(self) -> PartitionLog | None:
-        found, most = None, 0.0
-        now_ms = self._wall_clock()
-        for name, log in self._logs.items():
-            if not log.config.compacts or log.failed or len(log.segments) == 1:
-                continue
-            self._cleaned_to[name] = min(self._cleaned_to.get(name, 0), log.segments.active.base_offset)
-            cleanable = find_cleanable(log, self._cleaned_to[name], now_ms)
-            if cleanable.dirty_ratio > max(most, log.config.min_cleanable_ratio):
-                found, most = log, cleanable.dirty_ratio
-        return found
+    async def _checkpoint_cleaner_offsets(self) -> None:
+        await self._write_off_loop(self._cleaner_offsets, self._cleaner_checkpoint_offsets())
+
+    @property
+    def uncleanable_count(self) -> int:
+        """How many logs the cleaner has set aside."""
+        return sum(log.uncleanable for log in self._logs.values())
 
 
 async def _settle(logs: Iterator[PartitionLog]) -> None:

@@ -9,6 +9,7 @@ headers to the batch that contains the offset, and takes everything from there i
 a whole batch and may end with an incomplete one, as in Kafka.
 """
 
+import errno
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -160,14 +161,17 @@ class LogSegment:
 
     # Appending
 
-    def append(self, buffers: Sequence[Buffer], size: int) -> bool:
-        """Write at the end. False: the disk took only a part of it, which was removed again."""
+    def append(self, buffers: Sequence[Buffer], size: int) -> None:
+        """Write at the end. Raises ``OSError``: nothing was written, unless the error is EIO."""
         file = self.file
-        if file.append(buffers) == size:
-            self.size += size
-            return True
-        file.truncate(self.size)
-        return False
+        taken = file.append(buffers)
+        if taken != size:
+            try:
+                file.truncate(self.size)
+            except OSError as error:
+                raise OSError(errno.EIO, f"a part of a write cannot be undone: {error}") from error
+            raise OSError(errno.ENOSPC, f"only {taken} of {size} bytes were taken")
+        self.size += size
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Let the indexes know of a batch that is in the file."""
@@ -195,7 +199,7 @@ class LogSegment:
         if timestamp < 0:
             self.roll_timestamp = _ALWAYS  # Then it is the clock that counts.
         else:
-            self.roll_timestamp = timestamp + self._config.segment_ms - self.jitter_ms
+            self.roll_timestamp = timestamp + self._config.roll_ms - self.jitter_ms
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether a batch must go to a new segment."""
@@ -206,10 +210,10 @@ class LogSegment:
         if self.size + size > self._config.segment_bytes:
             return True
         if self.roll_timestamp == _ALWAYS:
-            self._note_first_timestamp(read_header(self.file.read_at(HEADER_SIZE, 0)).max_timestamp)
+            self._note_first_timestamp(self.first_timestamp())
         if self.roll_timestamp != _ALWAYS:
             return max_timestamp > self.roll_timestamp
-        return now_ms - self.created_ms > self._config.segment_ms - self.jitter_ms
+        return now_ms - self.created_ms > self._config.roll_ms - self.jitter_ms
 
     def update_config(self, config: LogConfig) -> None:
         self._config = config
@@ -292,11 +296,24 @@ class LogSegment:
             end = batch.header.next_offset
         return end
 
+    def end_before(self, offset: int) -> int:
+        """Behind the last record below ``offset``, which no batch may contain; the base offset if there is none."""
+        end = self.base_offset
+        for batch in self.scan(self.offset_index.lookup(offset - 1)):
+            if batch.header.last_offset >= offset:
+                break
+            end = batch.header.next_offset
+        return end
+
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp, and the last offset of its batch; (NO_TIMESTAMP, base offset) if there is none."""
         if self.largest_timestamp is None:
             self.largest_timestamp = self.time_index.last_entry
         return self.largest_timestamp
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; NO_TIMESTAMP if there is none."""
+        return read_header(self.file.read_at(HEADER_SIZE, 0)).max_timestamp if self.size else NO_TIMESTAMP
 
     def position_of(self, offset: int) -> int:
         """About where an offset is: the position of an indexed batch before it."""

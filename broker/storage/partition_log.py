@@ -8,16 +8,15 @@ and what goes with them: segments, producer state, leader epochs. It does not kn
 calls ``append_as_leader`` or ``append_as_follower``, moves the high watermark, and truncates.
 
 An append is: check the producer, stamp offset and epoch, one write to the active segment, then indexes and producer
-state, in memory. Nothing after the write can fail, so log and state cannot part. A write of which the disk took only a
-part is undone; an ``OSError`` anywhere makes the log *failed*: from then on everything answers KAFKA_STORAGE_ERROR, so
-that nothing is acknowledged over a hole, and somebody else leads.
+state, in memory. Nothing after the write can fail, so log and state cannot part. What the disk did not take because it
+is full, or because no file can be opened, is undone and answered with KAFKA_STORAGE_ERROR: the log is as it was. Any
+other ``OSError`` makes the log *failed*: everything answers KAFKA_STORAGE_ERROR from then on.
 
 Two offsets say what would survive a power loss:
 
-* ``flushed_offset``: the batches below are on the medium. ``flush_off_loop`` advances it; with flush.messages=1
-  replication lets the HW pass no further.
+* ``flushed_offset``: the batches below are on the medium. With flush.messages=1 it bounds the high watermark.
 * ``recovery_point``: so is everything that belongs to them (indexes, snapshots, epochs, names). It moves when closed
-  segments have been flushed (``flush_closed_segments_off_loop``) and when the log is closed. Recovery begins there.
+  segments have been flushed and when the log is closed. Recovery begins there.
 """
 
 from bisect import bisect_right
@@ -28,6 +27,7 @@ from typing import Final
 from broker.storage.append_info import AppendInfo as AppendInfo
 from broker.storage.batch_scan import ScannedBatch
 from broker.storage.disk import Disk
+from broker.storage.disk_space import DiskSpace
 from broker.storage.flush_state import FlushPlan, FlushState
 from broker.storage.leader_epoch_cache import LeaderEpochFileCache
 from broker.storage.log_config import NO_LIMIT, LogConfig
@@ -40,9 +40,9 @@ from broker.storage.readable_log import ColdRead as ColdRead
 from broker.storage.readable_log import FetchedRecords as FetchedRecords
 from broker.storage.readable_log import ReadableLog
 from broker.storage.recovery import LoadedLog, LogLoader, advance_producer_state
-from broker.storage.retention import SegmentAge, count_expired
+from broker.storage.retention import ExpiryReason, expired, log_expiry, segment_ages
 from protocol.errors import ErrorCode
-from protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
+from protocol.records.control_records import EndTxnMarker
 from protocol.records.record_batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -73,8 +73,9 @@ class PartitionLog(ReadableLog):
         *,
         wall_clock: Callable[[], int],
         rng: Random | None,
+        space: DiskSpace,
     ) -> None:
-        super().__init__(disk, directory, topic_partition, config, loaded)
+        super().__init__(disk, directory, topic_partition, config, loaded, space)
         self._wall_clock = wall_clock
         self._rng = rng
         self._latest_epoch = _NO_EPOCH
@@ -83,8 +84,8 @@ class PartitionLog(ReadableLog):
         self.flush_state = FlushState(disk, directory, loaded.recovery_point)
         self.garbage: list[str] = []
         """Files that are no longer part of the log; who removes them takes them from here."""
-        self.on_recovery_point_lowered: Callable[[PartitionLog], None] = lambda _: None
-        """Called before a truncation below what is checkpointed: it must be on disk when this returns."""
+        self.on_checkpoints_lowered: Callable[[PartitionLog], None] = lambda _: None
+        """Called before a truncation below what is checkpointed: the new offsets must be on disk when this returns."""
 
     @classmethod
     def open(
@@ -98,27 +99,31 @@ class PartitionLog(ReadableLog):
         rng: Random | None = None,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        cleaned_offset: int = 0,
         clean_shutdown: bool = False,
+        power_held: bool = False,
         producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
+        space: DiskSpace | None = None,
     ) -> "PartitionLog":
-        """Load the log in an existing directory, recovering it if need be; an empty directory is an empty log.
-
-        Raises ``OSError``, and nothing else whatever is in the directory.
-        """
+        """Load the log in a directory, recovered if need be; an empty one is an empty log. Raises only ``OSError``."""
+        producers = ProducerStateManager(
+            disk, directory, wall_clock=wall_clock, producer_id_expiration_ms=producer_id_expiration_ms
+        )
         loader = LogLoader(
             disk=disk,
             directory=directory,
             config=config,
             wall_clock=wall_clock,
-            producer_state=ProducerStateManager(
-                disk, directory, wall_clock=wall_clock, producer_id_expiration_ms=producer_id_expiration_ms
-            ),
+            producer_state=producers,
             epochs=LeaderEpochFileCache(disk, directory),
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            cleaned_offset=cleaned_offset,
+            power_held=power_held,
         )
-        log = cls(disk, directory, topic_partition, config, loader.load(), wall_clock=wall_clock, rng=rng)
+        space = space or DiskSpace(disk, directory, wall_clock)
+        log = cls(disk, directory, topic_partition, config, loader.load(), wall_clock=wall_clock, rng=rng, space=space)
         log.flush_state.checkpointed_recovery_point = recovery_point
         if not clean_shutdown and config.flush_interval_messages < NO_LIMIT:
             log.flush()  # Else nobody would, until the next append.
@@ -143,7 +148,7 @@ class PartitionLog(ReadableLog):
         try:
             self.flush_state.written(write_topic_id(self._disk, self.directory, topic_id, sync=False))
         except OSError as error:
-            self.mark_failed(error)
+            self.note_error(error)
         self.topic_id = topic_id
 
     # Appending
@@ -167,7 +172,7 @@ class PartitionLog(ReadableLog):
         state, attributes = self.producer_state, header.attributes
         if header.producer_id >= 0:
             if attributes & CONTROL_BIT:
-                checked = self._check_marker(batch, header, marker, transaction_version)
+                checked = state.checked_marker(batch, header, marker, transaction_version)
                 if isinstance(checked, ErrorCode):
                     return checked
                 marker = checked
@@ -196,11 +201,10 @@ class PartitionLog(ReadableLog):
             ):
                 segment = self._segment_for(size, base_offset, last_offset, max_timestamp)
             position = segment.size
-            if not segment.append((batch,), size):
-                state.refuse(header)
-                return ErrorCode.KAFKA_STORAGE_ERROR
+            segment.append((batch,), size)
         except OSError as error:
-            self.mark_failed(error)
+            state.refuse(header)
+            self.note_error(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         segment.note_batch(position, size, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
@@ -225,14 +229,11 @@ class PartitionLog(ReadableLog):
             base_offset = accepted[0].header.base_offset if accepted else self.log_end_offset
             remaining = accepted
             while remaining:
-                count = self._append_replicated(memoryview(batches), remaining)
-                if count == 0:
-                    return ErrorCode.KAFKA_STORAGE_ERROR
-                remaining = remaining[count:]
+                remaining = remaining[self._append_replicated(memoryview(batches), remaining) :]
         except CorruptRecord:
             return ErrorCode.CORRUPT_MESSAGE
         except OSError as error:
-            self.mark_failed(error)
+            self.note_error(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.high_watermark < self.log_start_offset:
             self.update_high_watermark(self.log_start_offset)
@@ -252,12 +253,14 @@ class PartitionLog(ReadableLog):
                     return ErrorCode.OFFSET_OUT_OF_RANGE
                 # The leader's log begins inside this batch: some of its records were deleted.
                 self.truncate_fully_and_start_at(header.base_offset, self.log_start_offset)
+                if self.log_end_offset != header.base_offset:
+                    return ErrorCode.KAFKA_STORAGE_ERROR
             accepted.append(ScannedBatch(position, header, batches, position))
             expected = header.next_offset
         return accepted
 
     def _append_replicated(self, batches: memoryview, accepted: list[ScannedBatch]) -> int:
-        """Write as many batches as one segment takes; returns how many that were, 0 if the disk took only a part."""
+        """Write as many batches as one segment takes; returns how many that were."""
         first = accepted[0]
         header = first.header
         segment = self._segment_for(header.size, header.base_offset, header.last_offset, header.max_timestamp)
@@ -268,8 +271,7 @@ class PartitionLog(ReadableLog):
             count += 1
             size += batch.header.size
         position = segment.size
-        if not segment.append((batches[first.position : first.position + size],), size):
-            return 0
+        segment.append((batches[first.position : first.position + size],), size)
         for batch in accepted[:count]:
             header = batch.header
             segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
@@ -279,17 +281,6 @@ class PartitionLog(ReadableLog):
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
             self.producer_state.replay(batch, segment.transaction_index)
         return count
-
-    def _check_marker(
-        self, batch: Buffer, header: BatchHeader, marker: EndTxnMarker | None, transaction_version: int
-    ) -> EndTxnMarker | ErrorCode:
-        try:
-            marker = marker or parse_end_txn_marker(batch, 0, header)
-        except CorruptRecord:
-            marker = None
-        if marker is None:
-            return ErrorCode.INVALID_RECORD
-        return self.producer_state.check_marker(header, marker, transaction_version) or marker
 
     def _end_transaction(self, header: BatchHeader, marker: EndTxnMarker, offset: int, version: int) -> None:
         state = self.producer_state
@@ -316,7 +307,7 @@ class PartitionLog(ReadableLog):
         try:
             self._roll(self.log_end_offset)
         except OSError as error:
-            self.mark_failed(error)
+            self.note_error(error)
 
     def _roll(self, base_offset: int) -> None:
         if self.segments.active.size == 0 and self.segments.active.base_offset == base_offset:
@@ -349,9 +340,10 @@ class PartitionLog(ReadableLog):
     # Truncation and retention
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batches that have ``offset`` or later ones."""
+        """Remove the batches that have ``offset`` or later ones. After an error that passes nothing has changed."""
         if self.failed:
             return
+        generation = self.generation
         try:
             if offset >= self.log_end_offset:
                 self.epochs.truncate_from_end(self.log_end_offset)  # An epoch that nothing was appended in.
@@ -361,7 +353,7 @@ class PartitionLog(ReadableLog):
             else:
                 self._truncate_to(offset)
         except OSError as error:
-            self.mark_failed(error)
+            self._note_truncation_error(error, generation)
 
     def _truncate_to(self, offset: int) -> None:
         keep = bisect_right([segment.base_offset for segment in self.segments], offset)
@@ -369,14 +361,15 @@ class PartitionLog(ReadableLog):
         first = last.first_batch_with(offset)
         if first is not None:
             offset = min(offset, first.header.base_offset)
+        # Compaction may have left nothing just before: the log ends where a restart would find its end.
+        offset = last.end_before(offset)
         cut = (batch for segment in self.segments.from_offset(offset) for batch in segment.scan_from(offset))
         concerns_producers = any(batch.header.producer_id >= 0 for batch in cut)
-        self._lower_recovery_point(last.base_offset)
+        self._lower_checkpoints(last.base_offset, offset)
         remove_segments(self._disk, self.directory, self.segments.remove(keep, len(self.segments)))
         if first is not None:
             self.segments.active.truncate_at(first, self._wall_clock())
         self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
         self.epochs.truncate_from_end(offset)
         self._epochs_changed()
         if concerns_producers:
@@ -387,16 +380,21 @@ class PartitionLog(ReadableLog):
         self.update_high_watermark(min(self.high_watermark, offset))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Forget everything; the log goes on at ``offset``."""
+        """Forget everything; the log goes on at ``offset``. After an error that passes, as ``truncate_to``."""
         if self.failed:
             return
+        generation = self.generation
         try:
             self._truncate_fully(offset, offset if log_start_offset is None else log_start_offset)
         except OSError as error:
-            self.mark_failed(error)
+            self._note_truncation_error(error, generation)
+
+    def _note_truncation_error(self, error: OSError, generation: int) -> None:
+        """Once the recovery point is lowered (a new generation), a truncation must be completed."""
+        (self.note_error if generation == self.generation else self.mark_failed)(error)
 
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
-        self._lower_recovery_point(offset)
+        self._lower_checkpoints(offset, log_start_offset)
         removed = self.segments.remove(0, len(self.segments))
         remove_segments(self._disk, self.directory, removed)
         self._add_segment(offset)
@@ -407,12 +405,20 @@ class PartitionLog(ReadableLog):
         self.producer_state.truncate_fully(offset)
         self.high_watermark = offset
 
-    def _lower_recovery_point(self, base_offset: int) -> None:
-        """Before bytes below the recovery point change: a crash must not trust what will be written there."""
-        self.generation += 1
+    def _lower_checkpoints(self, base_offset: int, log_start_offset: int) -> None:
+        """Before bytes change: what will be written there is not deleted, not cleaned, and not on the medium."""
         self.flush_state.truncated(base_offset)
-        if base_offset < self.flush_state.checkpointed_recovery_point:
-            self.on_recovery_point_lowered(self)
+        checkpointed = max(self.flush_state.checkpointed_recovery_point, self.cleaned_offset)
+        if base_offset < checkpointed or log_start_offset < self.log_start_offset:
+            before = self.cleaned_offset, self.log_start_offset
+            self.cleaned_offset = min(self.cleaned_offset, base_offset)
+            self.log_start_offset = min(self.log_start_offset, log_start_offset)
+            try:
+                self.on_checkpoints_lowered(self)
+            except OSError:
+                self.cleaned_offset, self.log_start_offset = before
+                raise
+        self.generation += 1
 
     def _epochs_changed(self) -> None:
         latest = self.epochs.latest_epoch
@@ -428,14 +434,14 @@ class PartitionLog(ReadableLog):
             try:
                 self._advance_log_start(offset)
             except OSError as error:
-                self.mark_failed(error)
+                self.note_error(error)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
     def _advance_log_start(self, offset: int) -> None:
         self.log_start_offset = offset
-        self.epochs.truncate_from_start(offset)
         self.producer_state.on_log_start(offset)
+        self.epochs.truncate_from_start(offset)
 
     def delete_expired_segments(self, now_ms: int) -> int:
         """Do what retention asks; returns how many segments went. Their files are in ``garbage``.
@@ -446,29 +452,21 @@ class PartitionLog(ReadableLog):
         if self.failed:
             return 0
         try:
-            count = self._count_expired(now_ms)
+            reasons = self._expired(now_ms)
+            count = len(reasons)
             if count == len(self.segments):
                 self._roll(self.log_end_offset)
             while count and self.segments[count].base_offset > self.recovery_point:
                 count -= 1
+            log_expiry(self.directory, self.segments, reasons[:count], self.config)
             return self._delete_oldest(count)
         except OSError as error:
-            self.mark_failed(error)
+            self.note_error(error)
             return 0
 
-    def _count_expired(self, now_ms: int) -> int:
-        ends = [segment.base_offset for segment in self.segments][1:] + [self.log_end_offset]
-        ages = (
-            SegmentAge(
-                segment.size,
-                end,
-                segment.created_ms if (timestamp := segment.max_timestamp().timestamp) < 0 else timestamp,
-                segment is self.segments.active,
-            )
-            for segment, end in zip(self.segments, ends, strict=True)
-        )
-        return count_expired(
-            ages,
+    def _expired(self, now_ms: int) -> list[ExpiryReason]:
+        return expired(
+            segment_ages(self.segments, self.log_end_offset),
             self.config,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
@@ -524,11 +522,13 @@ class PartitionLog(ReadableLog):
         if self.failed:
             return
         try:
+            files = [segment.file for segment in self.segments.from_offset(self.flushed_offset)]
             plan = self.flush_state.plan(self.log_end_offset)
-            plan.files += (segment.file for segment in self.segments.from_offset(self.flushed_offset))
+            plan.files += files
             await self.flush_state.carry_out_off_loop(plan)
         except OSError as error:
-            self.mark_failed(error)
+            self.note_error(error)
+            await self.flush_state.rest()
 
     @property
     def has_unflushed_segments(self) -> bool:
@@ -542,7 +542,7 @@ class PartitionLog(ReadableLog):
         try:
             await self.flush_state.carry_out_off_loop(self.plan_full_flush(self.segments.active.base_offset))
         except OSError as error:
-            self.mark_failed(error)
+            self.note_error(error)
 
     def flush(self) -> None:
         """Sync everything, here and now."""

@@ -40,6 +40,7 @@ from broker.storage.verification_state import VerificationStateEntry
 from protocol.errors import ErrorCode
 from protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
 from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, CorruptRecord
+from protocol.schema import Buffer
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 
@@ -90,7 +91,7 @@ class ProducerStateManager:
         self._disk = disk
         self._directory = directory
         self._wall_clock = wall_clock
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self.producer_id_expiration_ms = producer_id_expiration_ms
         self.producers: dict[int, ProducerStateEntry] = {}
         self.map_end_offset = 0
         """The state is that of the log up to here."""
@@ -142,6 +143,18 @@ class ProducerStateManager:
         if verification is None:
             return None
         return verification.check_sequence(header, follows_batches=entry is not None and bool(entry.batches))
+
+    def checked_marker(
+        self, batch: Buffer, header: BatchHeader, marker: EndTxnMarker | None, transaction_version: int
+    ) -> EndTxnMarker | ErrorCode:
+        """The marker in a control batch, if its coordinator may append it; ``marker`` if it need not be parsed."""
+        try:
+            marker = marker or parse_end_txn_marker(batch, 0, header)
+        except CorruptRecord:
+            marker = None
+        if marker is None:
+            return ErrorCode.INVALID_RECORD
+        return self.check_marker(header, marker, transaction_version) or marker
 
     def check_marker(self, header: BatchHeader, marker: EndTxnMarker, transaction_version: int) -> ErrorCode | None:
         """Whether a marker of a transaction of this version may be appended by its coordinator."""
@@ -332,7 +345,7 @@ class ProducerStateManager:
 
     def expire(self, now_ms: int) -> int:
         """Forget producers that were idle for too long; returns how many."""
-        limit_ms = now_ms - self._producer_id_expiration_ms
+        limit_ms = now_ms - self.producer_id_expiration_ms
         for producer_id in [key for key, entry in self._verifications.items() if entry.started_ms <= limit_ms]:
             del self._verifications[producer_id]
         expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
@@ -341,7 +354,7 @@ class ProducerStateManager:
         return len(expired)
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
-        return entry.txn_first_offset is None and now_ms - entry.last_active_ms >= self._producer_id_expiration_ms
+        return entry.txn_first_offset is None and now_ms - entry.last_active_ms >= self.producer_id_expiration_ms
 
     # Snapshots
 

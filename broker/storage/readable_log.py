@@ -10,6 +10,8 @@ from logging import getLogger
 from typing import NamedTuple
 
 from broker.storage.disk import Disk
+from broker.storage.disk_errors import is_passing
+from broker.storage.disk_space import DiskSpace
 from broker.storage.leader_epoch_cache import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from broker.storage.log_config import LogConfig
 from broker.storage.log_segment import ShortRead
@@ -17,9 +19,10 @@ from broker.storage.log_segments import LogSegments
 from broker.storage.partition_metadata import read_topic_id
 from broker.storage.producer_state_entry import ProducerStateEntry
 from broker.storage.recovery import LoadedLog
-from broker.storage.timestamp_search import FoundOffset, find_by_timestamp, find_max_timestamp
+from broker.storage.timestamp_search import FoundOffset, Search, find_by_timestamp, find_max_timestamp
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import CorruptRecord
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import Buffer
 from protocol.topic_partition import TopicPartition
 
@@ -48,9 +51,16 @@ class ReadableLog:
     """The offsets and contents of one log. Attributes are for reading; only methods change them."""
 
     def __init__(
-        self, disk: Disk, directory: str, topic_partition: TopicPartition, config: LogConfig, loaded: LoadedLog
+        self,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+        space: DiskSpace,
     ) -> None:
         self._disk = disk
+        self._space = space
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = read_topic_id(disk, directory)
@@ -61,6 +71,10 @@ class ReadableLog:
         self.log_start_offset = loaded.log_start_offset
         self.high_watermark = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
+        self.cleaned_offset = loaded.cleaned_offset
+        """The closed segments below have been cleaned; never beyond the base of the active one."""
+        self.uncleanable = False
+        """Whether the cleaner has set the log aside."""
         self.failed = False
         self.failure: OSError | None = None
         self.on_failure: Callable[[ReadableLog], None] = _nothing
@@ -132,7 +146,7 @@ class ReadableLog:
         except ShortRead:
             return ColdRead(start_offset, max_bytes, upper_offset, min_one_batch)
         except OSError as error:
-            self.mark_failed(error)
+            self.note_error(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except CorruptRecord as error:
             return self._damaged(start_offset, error)
@@ -149,7 +163,7 @@ class ReadableLog:
                 result: FetchedRecords | ErrorCode = await self._read_off_loop(cold)
             except OSError as error:
                 if generation == self.generation:
-                    self.mark_failed(error)
+                    self.note_error(error)
                     return ErrorCode.KAFKA_STORAGE_ERROR
             except (CorruptRecord, ShortRead) as error:
                 if generation == self.generation:
@@ -191,24 +205,41 @@ class ReadableLog:
                 return max(1, active.size - active.position_of(start_offset))
         return max(1, self.segments.size_between(start_offset, end_offset))
 
-    def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
-        """The first record that is not older."""
-        return self._search(lambda: find_by_timestamp(self.segments, timestamp, self.log_start_offset))
+    def offset_for_timestamp(self, timestamp: int, budget: WorkBudget) -> Search:
+        """Search for the first record that is not older."""
+        return self._search(lambda: find_by_timestamp(self.segments, timestamp, self.log_start_offset, budget))
 
-    def max_timestamp_offset(self) -> FoundOffset | None:
-        """The first record with the largest timestamp."""
-        return self._search(lambda: find_max_timestamp(self.segments))
+    def max_timestamp_offset(self, budget: WorkBudget) -> Search:
+        """Search for the first record with the largest timestamp."""
+        return self._search(lambda: find_max_timestamp(self.segments, budget))
 
-    def _search(self, search: Callable[[], FoundOffset | None]) -> FoundOffset | None:
-        if self.failed:
-            return None
-        try:
-            return search()
-        except OSError as error:
-            self.mark_failed(error)
-        except CorruptRecord as error:
-            self._damaged(self.log_start_offset, error)
+    def _search(self, new_search: Callable[[], Search]) -> Search:
+        """Carry out a search, and begin it again if the log loses segments in one of its pauses."""
+        while not self.failed:
+            generation, search, data = self.generation, new_search(), None
+            try:
+                while generation == self.generation:
+                    request = search.send(data)
+                    data = yield request
+            except StopIteration as stop:
+                found: FoundOffset | None = stop.value
+                return found
+            except OSError as error:
+                if generation == self.generation:
+                    self.note_error(error)
+                    return None
+            except CorruptRecord as error:
+                if generation == self.generation:
+                    self._damaged(self.log_start_offset, error)
+                    return None
         return None
+
+    def note_error(self, error: OSError) -> None:
+        """Note that an operation failed and left the log as it was: the log has failed, unless the error passes."""
+        if is_passing(error):
+            self._space.note(error, self.directory)
+        else:
+            self.mark_failed(error)
 
     def mark_failed(self, error: OSError) -> None:
         """From now on nothing is appended, read or acknowledged."""

@@ -7,7 +7,10 @@ was recorded; the rest is derived from the batches again, one segment after the 
 * A batch counts if it is whole, its CRC is right, its offsets follow those before, and its leader epoch is not older
   than that of the batch before. (The last two find pieces of an older history that a power loss brought back.)
 * At the first that does not count the log ends: the rest of the segment is cut off, later segments are removed. So are
-  later segments that do not begin where the one before ends.
+  later segments that do not begin where the one before ends, unless the gap is one that compaction has left: it lies
+  below the offset up to which the log has been cleaned, and so does the segment's base. Earlier releases and Apache
+  Kafka note that offset only after a whole cleaning, and leave gaps beyond it when they are killed in between: in a
+  compacted log every gap counts as compaction's unless the machine may have lost power (``machine_boot``).
 * Offset, time and transaction indexes, producer state and leader epochs follow from the batches that are left.
 
 An index that is missing or cannot be right is derived again as well, wherever it is. There is no state of a directory
@@ -56,6 +59,7 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    cleaned_offset: int
     producer_state: ProducerStateManager
     epochs: LeaderEpochFileCache
 
@@ -74,6 +78,10 @@ class LogLoader:
     recovery_point: int
     log_start_offset: int
     """As it was checkpointed."""
+    cleaned_offset: int = 0
+    """As it was checkpointed."""
+    power_held: bool = False
+    """Whether nothing says that the machine has stopped since the log was written."""
     _segments: list[LogSegment] = field(default_factory=list)
     _broken_indexes: set[int] = field(default_factory=set)
     """Base offsets of the segments that lack an index."""
@@ -104,6 +112,7 @@ class LogLoader:
             log_start_offset=log_start_offset,
             log_end_offset=end_offset,
             recovery_point=end_offset if self.clean_shutdown else min(self.recovery_point, end_offset),
+            cleaned_offset=self._cleaned_offset(end_offset),
             producer_state=self.producer_state,
             epochs=self.epochs,
         )
@@ -141,7 +150,7 @@ class LogLoader:
         for slot, segment in enumerate(self._segments):
             if slot < first_unflushed and segment.base_offset not in self._broken_indexes:
                 continue
-            if slot > first_unflushed and segment.base_offset != self.producer_state.map_end_offset:
+            if slot > first_unflushed and not self._goes_on_at(segment.base_offset):
                 _log.warning(
                     "%s: segment %d does not begin where the one before ends, at %d: removed with all that follow",
                     self.directory,
@@ -163,6 +172,18 @@ class LogLoader:
             if following.base_offset > self.recovery_point:
                 return slot
         return max(0, len(self._segments) - 1)
+
+    def _goes_on_at(self, base_offset: int) -> bool:
+        """Whether a segment may begin there: where the one before ends, or after a gap that compaction has left."""
+        end_offset = self.producer_state.map_end_offset
+        if base_offset == end_offset:
+            return True
+        return end_offset < base_offset and (base_offset <= self.cleaned_offset or self._may_have_unnoted_gaps())
+
+    def _may_have_unnoted_gaps(self) -> bool:
+        """Whether a killed cleaning may have left gaps. It may if the topic's clean-up policy is not known."""
+        may_compact = self.config.compacts or not self.config.deletes or self.cleaned_offset > 0
+        return may_compact and self.power_held
 
     def _limit_of(self, slot: int) -> int:
         """Where the next segment begins."""
@@ -207,8 +228,10 @@ class LogLoader:
         return is_whole
 
     def _replay(self, batch: ScannedBatch, segment: LogSegment) -> None:
-        if batch.header.next_offset > self.log_start_offset:
-            self.producer_state.replay(batch, segment.transaction_index)
+        """Deleted batches tell of no producer, but may end a transaction that a snapshot says is open."""
+        state, header = self.producer_state, batch.header
+        if header.next_offset > self.log_start_offset or header.producer_id in state.producers:
+            state.replay(batch, segment.transaction_index)
 
     def _epoch_before(self, segment: LogSegment) -> int:
         epoch = self.epochs.epoch_for_offset(segment.base_offset - 1) if self._epochs_known else None
@@ -241,6 +264,18 @@ class LogLoader:
             self._advance_producer_state(self._start_of(len(self._segments) - 1), active.base_offset)
             self._recover_segment(active, _NO_LIMIT)
             return active.prepare_appends()
+
+    def _cleaned_offset(self, end_offset: int) -> int:
+        """Up to where the log has been cleaned. A checkpoint beyond the log's end is about something else."""
+        if self.cleaned_offset <= end_offset:
+            return min(self.cleaned_offset, self._segments[-1].base_offset)
+        _log.warning(
+            "%s ends at %d, but is said to be cleaned up to %d: it is cleaned from its start again",
+            self.directory,
+            end_offset,
+            self.cleaned_offset,
+        )
+        return 0
 
     def _begin_empty(self) -> int:
         """Make the first segment of a log that has none."""

@@ -1,9 +1,26 @@
-"""Which segments of a log retention allows to go: a pure decision over the oldest segments."""
+"""Which segments of a log retention allows to go, and why: a pure decision over the oldest segments."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from itertools import groupby
 from typing import NamedTuple
 
 from broker.storage.log_config import LogConfig
+from broker.storage.log_segments import LogSegments
+
+logger = logging.getLogger(__name__)
+
+
+class ExpiryReason(Enum):
+    """Why a segment may go, in Kafka's order."""
+
+    LOG_START = auto()
+    """All of it lies before the log start."""
+    SIZE = auto()
+    """The log is too large without it."""
+    AGE = auto()
+    """Its newest record is too old."""
 
 
 class SegmentAge(NamedTuple):
@@ -17,25 +34,55 @@ class SegmentAge(NamedTuple):
     is_active: bool
 
 
-def count_expired(
-    segments: Iterable[SegmentAge], config: LogConfig, *, log_start_offset: int, high_watermark: int, now_ms: int
-) -> int:
-    """How many segments, from the oldest on, may go.
+def segment_ages(segments: LogSegments, log_end_offset: int) -> Iterator[SegmentAge]:
+    """Return what retention looks at, for each segment of a log."""
+    ends = [segment.base_offset for segment in segments][1:] + [log_end_offset]
+    for segment, end in zip(segments, ends, strict=True):
+        timestamp = segment.max_timestamp().timestamp
+        newest = segment.created_ms if timestamp < 0 else timestamp
+        yield SegmentAge(segment.size, end, newest, segment is segments.active)
 
-    In Kafka's order of reasons: all of it lies before the log start; the log is too large without it; it is too old.
+
+def expired(
+    segments: Iterable[SegmentAge], config: LogConfig, *, log_start_offset: int, high_watermark: int, now_ms: int
+) -> list[ExpiryReason]:
+    """Return why segments may go: one reason for each, from the oldest on.
+
     Nothing at or beyond the high watermark goes, nor an active segment that is empty.
     """
     candidates = list(segments)
     excess = sum(segment.size for segment in candidates) - config.retention_bytes
-    count = 0
+    reasons: list[ExpiryReason] = []
     for segment in candidates:
         if segment.next_offset > high_watermark or (segment.is_active and segment.size == 0):
             break
-        too_early = not segment.is_active and segment.next_offset <= log_start_offset
-        too_large = config.deletes and config.retention_bytes >= 0 and excess - segment.size >= 0
-        too_old = config.deletes and 0 <= config.retention_ms < now_ms - segment.largest_timestamp
-        if not (too_early or too_large or too_old):
+        if not segment.is_active and segment.next_offset <= log_start_offset:
+            reasons.append(ExpiryReason.LOG_START)
+        elif config.deletes and config.retention_bytes >= 0 and excess - segment.size >= 0:
+            reasons.append(ExpiryReason.SIZE)
+        elif config.deletes and 0 <= config.retention_ms < now_ms - segment.largest_timestamp:
+            reasons.append(ExpiryReason.AGE)
+        else:
             break
         excess -= segment.size
-        count += 1
-    return count
+    return reasons
+
+
+def log_expiry(directory: str, segments: LogSegments, reasons: Sequence[ExpiryReason], config: LogConfig) -> None:
+    """Log which segments are deleted: one line for all that go for the same reason."""
+    sentences = {
+        ExpiryReason.LOG_START: "all of it lies before the log start offset",
+        ExpiryReason.SIZE: f"the log is larger than retention.bytes={config.retention_bytes}",
+        ExpiryReason.AGE: f"its newest record is older than retention.ms={config.retention_ms}",
+    }
+    for reason, group in groupby(zip(segments, reasons, strict=False), key=lambda pair: pair[1]):
+        doomed = [segment for segment, _ in group]
+        logger.info(
+            "%s: deleting %d segments with %d bytes, from base offset %d to %d: %s",
+            directory,
+            len(doomed),
+            sum(segment.size for segment in doomed),
+            doomed[0].base_offset,
+            doomed[-1].base_offset,
+            sentences[reason],
+        )

@@ -1,14 +1,24 @@
-"""Finding offsets by time, for ListOffsets. Rare, so it walks records where a batch's header is not enough."""
+"""Finding offsets by time, for ListOffsets. Rare, so it walks records where a batch's header is not enough.
 
-from collections.abc import Iterable, Iterator
+What a header says of the largest timestamp may be a lie, and the records behind it a bomb, so a search is as long as
+the log at worst. It is a generator: it asks for bytes (``ReadRequest``), and yields None whenever its ``WorkBudget`` is
+used up.
+"""
+
+from collections.abc import Generator, Iterable
 from logging import getLogger
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from broker.storage.batch_scan import ScannedBatch
-from broker.storage.log_segment import LogSegment
-from protocol.records.record_batch import NO_TIMESTAMP, CorruptRecord, Record, iter_records
+from broker.storage.log_segment import LogSegment, ReadRequest
+from protocol.records.compression import iter_decompressed
+from protocol.records.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, CorruptRecord, read_header
+from protocol.records.record_walk import FoundRecord, WorkBudget, find_timestamp
+from protocol.schema import Buffer
 
 _MAX_DECOMPRESSED_BYTES: Final = 256 << 20
+_CHUNK: Final = 128 << 10
+_CHUNK_UNITS: Final = 50
+_SEGMENT_UNITS: Final = 10
 
 _log = getLogger(__name__)
 
@@ -22,42 +32,73 @@ class FoundOffset(NamedTuple):
     """Of its batch; -1 if that has none."""
 
 
-def find_by_timestamp(segments: Iterable[LogSegment], timestamp: int, start_offset: int) -> FoundOffset | None:
-    """The first record at or after ``start_offset`` that is not older than ``timestamp``."""
-    for segment in segments:
-        if segment.max_timestamp().timestamp < timestamp:
-            continue
-        not_before = segment.time_index.lookup(timestamp).offset
-        for batch in segment.scan_from(max(not_before, start_offset)):
-            if batch.header.max_timestamp >= timestamp:
-                for record in _records(batch):
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return _found(batch, record)
+Search: TypeAlias = Generator[ReadRequest | None, Buffer | None, FoundOffset | None]
+
+
+def find_by_timestamp(segments: Iterable[LogSegment], timestamp: int, start_offset: int, budget: WorkBudget) -> Search:
+    """Find the first record at or after ``start_offset`` that is not older than ``timestamp``."""
+    for segment in list(segments):
+        budget.left -= _SEGMENT_UNITS
+        if budget.left <= 0:
+            yield None
+        if segment.max_timestamp().timestamp >= timestamp:
+            not_before = max(segment.time_index.lookup(timestamp).offset, start_offset)
+            found = yield from _find_in_segment(segment, timestamp, not_before, start_offset, budget)
+            if found is not None:
+                return found
     return None
 
 
-def find_max_timestamp(segments: Iterable[LogSegment]) -> FoundOffset | None:
-    """The first record with the largest timestamp of all; None if none has one."""
+def find_max_timestamp(segments: Iterable[LogSegment], budget: WorkBudget) -> Search:
+    """Find the first record with the largest timestamp of all; None if none has one."""
     segment = max(segments, key=lambda segment: segment.max_timestamp().timestamp)
-    largest, offset = segment.max_timestamp()
+    largest, last_offset = segment.max_timestamp()
     if largest == NO_TIMESTAMP:
         return None
-    for batch in segment.scan_from(offset):
-        for record in _records(batch):
-            if record.timestamp == largest:
-                return _found(batch, record)
+    return (yield from _find_in_segment(segment, largest, last_offset, 0, budget))
+
+
+def _find_in_segment(
+    segment: LogSegment, timestamp: int, not_before: int, start_offset: int, budget: WorkBudget
+) -> Search:
+    """Search the batches that have ``not_before`` or later offsets for a record at or after ``start_offset``."""
+    size, position, wanted = segment.size, segment.position_of(not_before), _CHUNK
+    while position < size:
+        buffer = yield ReadRequest(segment.file, min(wanted, size - position), position)
+        budget.left -= _CHUNK_UNITS
+        if buffer is None or len(buffer) < min(wanted, size - position):
+            raise CorruptRecord(f"the file of segment {segment.base_offset} is shorter than the segment")
+        at, wanted = 0, _CHUNK
+        while len(buffer) - at >= HEADER_SIZE:
+            header = read_header(buffer, at)
+            if at + header.size > len(buffer):
+                wanted = max(wanted, header.size if at == 0 else 0)
+                break
+            budget.left -= 1
+            if header.last_offset >= not_before and header.max_timestamp >= timestamp:
+                found = yield from _find_in_batch(buffer, at, header, timestamp, start_offset, budget)
+                if found is not None:
+                    return found
+            at += header.size
+            if budget.left <= 0:
+                yield None
+        if at == 0 and position + wanted > size:
+            raise CorruptRecord(f"segment {segment.base_offset} ends inside the batch at {position}")
+        position += at
     return None
 
 
-def _found(batch: ScannedBatch, record: Record) -> FoundOffset:
-    return FoundOffset(record.timestamp, record.offset, batch.header.partition_leader_epoch)
-
-
-def _records(batch: ScannedBatch) -> Iterator[Record]:
-    """The records of a batch; of one that is broken inside, one record that stands for all."""
+def _find_in_batch(
+    buffer: Buffer, at: int, header: BatchHeader, timestamp: int, start_offset: int, budget: WorkBudget
+) -> Search:
+    """Search one batch. Of one that is broken inside, its first offset stands for all."""
+    payload = memoryview(buffer)[at + HEADER_SIZE : at + header.size]
     try:
-        yield from iter_records(batch.buffer, batch.at, batch.header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES)
-    except CorruptRecord as error:
-        header = batch.header
+        blocks = iter_decompressed(header.compression, payload, max_bytes=_MAX_DECOMPRESSED_BYTES)
+        record = yield from find_timestamp(blocks, header, timestamp, start_offset, budget)
+    except ValueError as error:
         _log.warning("the batch at offset %d is broken inside: %s", header.base_offset, error)
-        yield Record(header.base_offset, header.max_timestamp, None, None, [])
+        record = FoundRecord(header.base_offset, header.max_timestamp) if header.base_offset >= start_offset else None
+    if record is None:
+        return None
+    return FoundOffset(record.timestamp, record.offset, header.partition_leader_epoch)

@@ -77,5 +77,5 @@ def alter(
 ) -> None:
     """Change settings, all of them or none."""
     changes = {_resource(resource_type, name): parse_config_changes(set_, delete, append, subtract)}
-    outcomes = session.run(lambda cluster: alter_configs(cluster, changes, validate_only=validate_only))
+    outcomes = session.change(lambda cluster: alter_configs(cluster, changes, validate_only=validate_only))
     session.show_outcomes("config", "valid" if validate_only else "ok", outcomes)

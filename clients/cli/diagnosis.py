@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from clients.cli.directories import DIRECTORY_ADVICE, about_directory
+from clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
 from clients.connection import Address
 
 _ENTRY: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[^\]]*\]|[^:,]*):(?P<port>\d+)")
@@ -56,6 +58,10 @@ class Visit:
     """Of that broker: those of ``LISTENER_KEYS`` that have a value."""
     versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The versions that it serves, by the API's name."""
+    store_answers: bool | None = None
+    """Whether the broker reaches its metadata store; None if that is not known."""
+    failed_directories: tuple[str, ...] = ()
+    """Those that take no writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,8 @@ def diagnose(
     findings += _about_loopback(bootstrap, brokers)
     findings += _about_bootstrap(bootstrap)
     findings += _about_controller(view)
+    findings += _about_stores(brokers)
+    findings += _about_directories(brokers)
     findings += _about_disagreement(view, brokers)
     findings += _about_versions(brokers)
     return sorted(findings, key=lambda finding: not finding.is_problem)
@@ -213,6 +221,19 @@ def _about_controller(view: View) -> Iterator[Finding]:
     if view.controller_id not in view.brokers:
         message = "the cluster has no controller: topics cannot be created, and no leaders elected"
         yield Finding(broker_id=None, message=message, advice="see the brokers' logs, and ZooKeeper's")
+
+
+def _about_stores(brokers: Mapping[int, Visit]) -> Iterator[Finding]:
+    for broker_id, visit in brokers.items():
+        if visit.store_answers is False and visit.broker_id == broker_id:
+            yield Finding(broker_id=broker_id, message=WITHOUT_STORE, advice=STORE_ADVICE)
+
+
+def _about_directories(brokers: Mapping[int, Visit]) -> Iterator[Finding]:
+    for broker_id, visit in brokers.items():
+        if visit.broker_id == broker_id:
+            for path in visit.failed_directories:
+                yield Finding(broker_id=broker_id, message=about_directory(path), advice=DIRECTORY_ADVICE)
 
 
 def _about_disagreement(view: View, brokers: Mapping[int, Visit]) -> Iterator[Finding]:

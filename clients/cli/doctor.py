@@ -13,6 +13,8 @@ from typing import Any, Final
 import click
 
 from clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidates, diagnose
+from clients.cli.directories import failed_directories
+from clients.cli.metadata_store import store_answers
 from clients.cli.output import format_json
 from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
 from clients.connection import Address, Connection, connect
@@ -122,6 +124,8 @@ async def _talk(address: Address, resolved: tuple[str, ...], connection: Connect
         broker_id=broker_id,
         config=config,
         versions=_versions(connection),
+        store_answers=None if broker_id is None else await store_answers(connection, broker_id),
+        failed_directories=await failed_directories(connection),
     )
 
 

@@ -53,5 +53,5 @@ def downgrade(session: Session, name: str, level: int, unsafe: bool, dry_run: bo
 
 
 def _update(session: Session, name: str, update: FeatureUpdate, dry_run: bool) -> None:
-    outcomes = session.run(lambda cluster: update_features(cluster, {name: update}, validate_only=dry_run))
+    outcomes = session.change(lambda cluster: update_features(cluster, {name: update}, validate_only=dry_run))
     session.show_outcomes("feature", "valid" if dry_run else "ok", outcomes)

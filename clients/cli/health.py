@@ -1,74 +1,87 @@
 """``oncelog health`` and ``oncelog wait``: is the cluster there, and is it whole?"""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from clients.cli.cluster_health import PARTITION_COLUMNS, SHOWN_PARTITIONS, ClusterHealth, SeenBroker, assess
+from clients.cli.directories import about_directory, failed_directories
+from clients.cli.metadata_store import store_answers
+from clients.cli.output import format_json, format_table
 from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
 from clients.cluster import Cluster
-from clients.errors import Unreachable
+from clients.errors import BrokerRefused, Refusal, Unreachable
 from clients.retry import Backoff, Retry
-from protocol.messages.metadata import MetadataResponse
-
-
-def _summary(cluster: Cluster, metadata: MetadataResponse) -> dict[str, Any]:
-    partitions = [partition for topic in metadata.topics for partition in topic.partitions]
-    offline = sum(partition.leader_id not in cluster.brokers for partition in partitions)
-    under_replicated = sum(len(partition.isr_nodes) < len(partition.replica_nodes) for partition in partitions)
-    return {
-        "healthy": cluster.controller_id is not None and not offline and not under_replicated,
-        "cluster_id": metadata.cluster_id,
-        "controller": cluster.controller_id,
-        "topics": len(metadata.topics),
-        "partitions": len(partitions),
-        "offline": offline,
-        "under_replicated": under_replicated,
-    }
+from protocol.errors import ErrorCode
 
 
 @click.command(epilog=example("oncelog health", "oncelog health --ready --bootstrap broker1:9092"))
 @click.option("--ready", is_flag=True, help="Only ask whether the first broker that answers can serve: for containers.")
 @with_session()
 def health(session: Session, ready: bool) -> None:
-    """Show whether the cluster is whole: a controller, a leader for each partition, all replicas in sync."""
+    """Show whether the cluster is whole: a controller, a leader for each partition, all replicas in sync, and every
+    broker reached from here, in contact with its metadata store (ZooKeeper) and able to write. The exit code is 0 if it
+    is."""
     if ready:
         session.run(_require_ready)
         click.echo("ready")
         return
-    summary, brokers = session.run(_look)
-    session.show_record(summary, "brokers", brokers, ("broker", "address", "rack", "reached"))
-    if not summary["healthy"] or not all(broker["reached"] for broker in brokers):
+    found = session.run(_look)
+    if session.output == "json":
+        extra = {"brokers": found.brokers, "problem_partitions": found.partitions, "problems": found.problems}
+        click.echo(format_json({**found.summary, **extra}))
+    else:
+        _print(session, found)
+    if not found.is_healthy:
         raise click.exceptions.Exit(REFUSED)
+
+
+def _print(session: Session, found: ClusterHealth) -> None:
+    session.show_record(found.summary, "brokers", found.brokers, ("broker", "address", "rack", "reached", "store"))
+    if found.partitions:
+        click.echo("\n" + format_table(found.partitions[:SHOWN_PARTITIONS], PARTITION_COLUMNS))
+    hidden = len(found.partitions) - SHOWN_PARTITIONS
+    if hidden > 0:
+        click.echo(f"… and {hidden} more: --format json names them all")
+    for problem in found.problems:
+        click.echo(f"\nProblem: {problem}")
 
 
 async def _require_ready(cluster: Cluster) -> None:
     await cluster.refresh(())
     if cluster.controller_id is None:
         raise Unreachable("a broker answers, but knows no controller yet")
+    for path in await failed_directories(await cluster.connection_to_any()):
+        raise BrokerRefused(path, Refusal(error=ErrorCode.KAFKA_STORAGE_ERROR, message=about_directory(path)))
 
 
-async def _look(cluster: Cluster) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+async def _look(cluster: Cluster) -> ClusterHealth:
     metadata = await cluster.refresh(None)
-    brokers = [
-        {
-            "broker": broker.node_id,
-            "address": str(cluster.brokers[broker.node_id]),
-            "rack": broker.rack,
-            "reached": await _reaches(cluster, broker.node_id),
-        }
-        for broker in sorted(metadata.brokers, key=lambda broker: broker.node_id)
-    ]
-    return _summary(cluster, metadata), brokers
+    known = sorted(metadata.brokers, key=lambda broker: broker.node_id)
+    async with asyncio.TaskGroup() as group:
+        visits = [group.create_task(_visit(cluster, broker.node_id, broker.rack)) for broker in known]
+    return assess(metadata, cluster.controller_id, [visit.result() for visit in visits])
 
 
-async def _reaches(cluster: Cluster, node_id: int) -> bool:
-    """Whether the broker answers, from here, at the address that it advertises."""
+async def _visit(cluster: Cluster, node_id: int, rack: str | None) -> SeenBroker:
+    """See whether the broker answers, from here, where it advertises, reaches its store, and writes."""
+    address, failure, answers = cluster.brokers[node_id], None, None
+    failed: tuple[str, ...] = ()
     try:
-        await cluster.connection_to(node_id)
-    except Unreachable:
-        return False
-    return True
+        connection = await cluster.connection_to(node_id)
+        answers = await store_answers(connection, node_id)
+        failed = await failed_directories(connection)
+    except Unreachable as error:
+        failure = str(error).removeprefix(f"{address}: ")
+    return SeenBroker(
+        broker_id=node_id,
+        address=address,
+        rack=rack,
+        failure=failure,
+        store_answers=answers,
+        failed_directories=failed,
+    )
 
 
 @click.command(epilog=example("oncelog wait --brokers 3 --timeout 60"))

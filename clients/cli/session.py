@@ -65,6 +65,18 @@ class Session:
         except ClientError as error:
             _end(REFUSED, str(error), None)
 
+    def change(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
+        """``run`` for what the metadata store has to keep: it ends within seconds while no broker reaches the store."""
+        from clients.cli.metadata_store import STORE_ADVICE, StoreLost, unless_store_is_lost
+
+        async def watched(cluster: Cluster) -> T:
+            try:
+                return await unless_store_is_lost(cluster, work(cluster))
+            except StoreLost as error:
+                _end(NO_BROKER, str(error), STORE_ADVICE)
+
+        return self.run(watched)
+
     async def _with_cluster(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
         async with self.cluster() as cluster:
             return await work(cluster)

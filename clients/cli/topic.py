@@ -78,7 +78,7 @@ def create(
         )
         for name in names
     ]
-    outcomes = session.run(lambda cluster: create_topics(cluster, topics, validate_only=validate_only))
+    outcomes = session.change(lambda cluster: create_topics(cluster, topics, validate_only=validate_only))
     if if_not_exists:
         outcomes = {name: _unless_it_exists(outcome) for name, outcome in outcomes.items()}
     session.show_outcomes("topic", "valid" if validate_only else "ok", outcomes)
@@ -143,7 +143,7 @@ async def _log_ends(cluster: Cluster, topic: TopicDescription) -> dict[int, dict
 @with_session()
 def delete(session: Session, names: tuple[str, ...]) -> None:
     """Delete topics with all that is in them."""
-    session.show_outcomes("topic", "ok", session.run(lambda cluster: delete_topics(cluster, names)))
+    session.show_outcomes("topic", "ok", session.change(lambda cluster: delete_topics(cluster, names)))
 
 
 @topic.command("alter-config", epilog=example("oncelog topic alter-config orders --set retention.ms=3600000"))
@@ -163,7 +163,7 @@ def alter_config(
 
     entries = parse_config_changes(set_, delete, append, subtract)
     resources = {Resource(type=ResourceType.TOPIC, name=name): entries for name in names}
-    outcomes = session.run(lambda cluster: alter_configs(cluster, resources))
+    outcomes = session.change(lambda cluster: alter_configs(cluster, resources))
     session.show_outcomes("topic", "ok", {resource.name: outcome for resource, outcome in outcomes.items()})
 
 
@@ -182,7 +182,7 @@ def add_partitions_command(session: Session, names: tuple[str, ...], num: int) -
         refused = {name: topic for name, topic in described.items() if isinstance(topic, Refusal)}
         return {**refused, **(await add_partitions(cluster, totals) if totals else {})}
 
-    session.show_outcomes("topic", "ok", session.run(work))
+    session.show_outcomes("topic", "ok", session.change(work))
 
 
 @topic.command("trim-prefix", epilog=example("oncelog topic trim-prefix orders --before @2024-06-10T00:00:00+00:00"))

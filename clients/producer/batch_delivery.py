@@ -101,6 +101,7 @@ class BatchDelivery:
         concurrent = error == ErrorCode.CONCURRENT_TRANSACTIONS
         pause = _CONCURRENT_TRANSACTIONS_SECONDS if concurrent else self._backoff.pause_seconds(batch.attempts)
         batch.attempts += 1
+        batch.last_error = error
         batch.retry_at = now + pause
         self._accumulator.enqueue_again(batch)
 
@@ -138,10 +139,11 @@ class BatchDelivery:
 
     def _expire(self, batch: ProducerBatch) -> None:
         maybe_written = batch.is_on_wire or batch.maybe_written
-        sent = "was not acknowledged" if maybe_written else "could not be sent"
+        sent = "was not acknowledged" if maybe_written or batch.attempts else "could not be sent"
+        reason = f": the last attempt ended with {batch.last_error.name}" if batch.attempts else ""
         error = DeliveryTimedOut(
             f"a batch of {batch.record_count} records for {batch.topic_partition} {sent} "
-            f"within {self._delivery_seconds:g} s",
+            f"within {self._delivery_seconds:g} s{reason}",
             maybe_written=maybe_written,
         )
         self._accumulator.discard(batch)

@@ -18,6 +18,7 @@ from typing import Final
 from clients.errors import ClientError
 from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
 from clients.producer.record_metadata import NO_OFFSET, RecordMetadata
+from protocol.errors import ErrorCode
 from protocol.records.compression import Compression, compress
 from protocol.records.record_batch import (
     HEADER_SIZE,
@@ -70,6 +71,7 @@ class ProducerBatch:
         "is_on_wire",
         "is_split",
         "is_transactional",
+        "last_error",
         "limit",
         "log_append_time_ms",
         "max_timestamp",
@@ -94,6 +96,8 @@ class ProducerBatch:
         self.is_transactional = False
         self.attempts = 0
         """How often it came back without being done."""
+        self.last_error = ErrorCode.NONE
+        """Why it came back the last time."""
         self.retry_at = created_at
         """When the next attempt may be made, if the leader is still the same."""
         self.sent_to_epoch = -1

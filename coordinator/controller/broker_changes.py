@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coordinator.controller.cluster_loading import read_brokers
 from coordinator.controller.cluster_state import LiveBroker
-from coordinator.controller.leadership import UncleanAllowed, elect, tell
+from coordinator.controller.leadership import UncleanAllowed, elect, tell, tell_all_metadata
 from coordinator.controller.reign import Reign
 from coordinator.metadata_store.store import Watch
 
@@ -41,7 +41,7 @@ def compare(known: dict[int, LiveBroker], registered: dict[int, LiveBroker]) -> 
 
 async def follow_broker_changes(reign: Reign, changed: Watch, unclean_allowed: UncleanAllowed) -> BrokerChanges:
     """Find out what changed, and give every concerned partition the leader and ISR that it needs now."""
-    registered = await read_brokers(reign.session, changed)
+    registered = await read_brokers(reign.session, reign.state, changed)
     changes = compare(reign.state.brokers, registered)
     if changes.stopped:
         await _on_stopped(reign, changes, unclean_allowed)
@@ -65,7 +65,5 @@ async def _on_started(reign: Reign, changes: BrokerChanges, unclean_allowed: Unc
     logger.info("Brokers that are new: %s, changed: %s", sorted(changes.started), sorted(changes.modified))
     concerned = [p for broker_id in sorted(changes.started) for p in reign.state.partitions_on(broker_id)]
     await elect(reign, dict.fromkeys(concerned), unclean_allowed)
-    everything = reign.requests()
-    everything.tell_metadata(reign.state.partitions(), changes.started)
-    reign.send(everything)
+    tell_all_metadata(reign, changes.started)
     tell(reign, concerned, concerned)

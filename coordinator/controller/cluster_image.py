@@ -5,19 +5,27 @@ image by the next one, so a handler that reads ``cache.image`` once answers from
 needs a lock. Building the next image copies the topic table's references and the topics that changed, nothing else.
 
 As in Apache Kafka, an UpdateMetadata names *all* live brokers, but only the partitions that changed; a leader of
--2 means "this partition is being deleted", and a topic without partitions is gone. Requests of an older controller
-than the newest one heard of are refused.
+-2 means "this partition is being deleted", and a topic without partitions is gone. A *full* one names every partition:
+it replaces the image, and what it does not name does not exist. Each controller begins with a full one. Requests that
+a newer one has overtaken are refused (``controller_fence``).
+
+A partition that is not in the image may be deleted, or not known yet. It counts as deleted only after a full update of
+the newest controller that this broker has heard of, by any of its requests.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from coordinator.controller.controller_fence import ControllerFence
 from coordinator.ports import LeaderAndEpoch
 from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import (
+    FULL,
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -187,55 +195,134 @@ def _broker_image(broker: UpdateMetadataBroker) -> BrokerImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataChange:
-    """What listeners get: the image before, the image after, and the topics that an update named."""
+    """What listeners get: the image before, the image after, and the topics that an update named or left out."""
 
     before: ClusterImage
     after: ClusterImage
     topics: frozenset[str]
+    is_full: bool = False
+    """Whether the update named every partition that exists."""
+    being_deleted: frozenset[str] = frozenset()
+    """Topics of which the update said that they are being deleted."""
+
+
+def _topics_being_deleted(request: UpdateMetadataRequest) -> Iterator[str]:
+    for topic in request.topic_states:
+        if any(state.leader == LEADER_DURING_DELETE for state in topic.partition_states):
+            yield topic.topic_name
 
 
 MetadataListener = Callable[[MetadataChange], None]
 
 
+class InternalTopicSizes:
+    """The number of partitions of each internal topic, fixed when this broker first hears of the topic.
+
+    A group or a transactional id belongs to the partition that its hash and this number give. Another number would move
+    it to a partition that knows nothing of its offsets or its epoch. The controller refuses such a change; if another
+    tool makes it, a running broker keeps to the number that it knows, as in Apache Kafka."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[bytes, int]] = {}
+        """By name, the topic id and the number of partitions."""
+
+    def take(self, topics: Mapping[str, TopicImage]) -> None:
+        """Note the internal topics of a new image."""
+        for name in INTERNAL_TOPICS & topics.keys():
+            topic = topics[name]
+            count = max(topic.partitions) + 1
+            known_id, known_count = self._known.get(name, (None, 0))
+            if topic.topic_id != known_id:
+                self._known[name] = topic.topic_id, count
+            elif count != known_count:
+                logger.error(
+                    "%s has %d partitions now. This broker goes on with %d until it is restarted; with another number, "
+                    "committed offsets or producer epochs are not found any more",
+                    name,
+                    count,
+                    known_count,
+                )
+
+    def count(self, topic: str) -> int | None:
+        known = self._known.get(topic)
+        return None if known is None else known[1]
+
+
 class MetadataCache:
     """The current image of one broker, and who wants to hear of the next. Implements ``ports.TopicMetadata``."""
 
-    __slots__ = ("_listeners", "controller_epoch", "image")
+    __slots__ = ("_full_epoch", "_internal_topics", "_listeners", "fence", "image")
 
     def __init__(self) -> None:
         self.image = ClusterImage()
-        self.controller_epoch = -1
-        """The highest epoch of a controller that told us anything."""
+        self.fence = ControllerFence()
+        """Shared by all that carries out the controller's requests."""
+        self._full_epoch = -1
+        """The epoch of the controller that sent the last full update."""
         self._listeners: list[MetadataListener] = []
+        self._internal_topics = InternalTopicSizes()
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest epoch of a controller that sent a request."""
+        return self.fence.epoch
 
     def add_listener(self, listener: MetadataListener) -> None:
         """Call ``listener`` after each update, in the order in which listeners were added."""
         self._listeners.append(listener)
 
     def apply_update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Take the controller's word, unless a newer controller has spoken."""
-        if request.controller_epoch < self.controller_epoch:
-            logger.warning(
-                "Refused UpdateMetadata of controller %d: its epoch %d is older than %d",
-                request.controller_id,
-                request.controller_epoch,
-                self.controller_epoch,
-            )
+        """Take the controller's word, unless a newer request has come before."""
+        if not self.obey(request, "UpdateMetadata"):
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        self.controller_epoch = request.controller_epoch
-        before, self.image = self.image, self.image.updated(request)
-        topics = frozenset(state.topic_name for state in request.topic_states)
-        change = MetadataChange(before=before, after=self.image, topics=topics)
+        before, is_full = self.image, request.type == FULL
+        self.image = (ClusterImage() if is_full else before).updated(request)
+        topics = {state.topic_name for state in request.topic_states}
+        if is_full:
+            self._full_epoch = request.controller_epoch
+            topics |= before.topics.keys()
+        if not topics.isdisjoint(INTERNAL_TOPICS):
+            self._internal_topics.take(self.image.topics)
+        change = MetadataChange(
+            before=before,
+            after=self.image,
+            topics=frozenset(topics),
+            is_full=is_full,
+            being_deleted=frozenset(_topics_being_deleted(request)),
+        )
         for listener in self._listeners:
             listener(change)
         return ErrorCode.NONE
+
+    def obey(self, request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest, kind: str) -> bool:
+        """Return whether a control request is to be carried out: no newer one has come before."""
+        if self.fence.admit(request.controller_epoch, request.sequence):
+            return True
+        logger.warning(
+            "Refused %s of controller %d: request %d of epoch %d is older than request %d of epoch %d",
+            kind,
+            request.controller_id,
+            request.sequence,
+            request.controller_epoch,
+            self.fence.sequence,
+            self.fence.epoch,
+        )
+        return False
+
+    def is_deleted(self, partition: TopicPartition) -> bool:
+        """Return whether the partition is known not to exist; one that is only not known yet is not deleted."""
+        return self._full_epoch == self.fence.epoch and self.image.partition(partition) is None
 
     def topic_exists(self, topic: str) -> bool:
         return topic in self.image.topics
 
     def partition_count(self, topic: str) -> int | None:
         image = self.image.topics.get(topic)
-        return None if image is None else len(image.partitions)
+        if image is None:
+            return None
+        return self._internal_topics.count(topic) if image.is_internal else len(image.partitions)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         """The leader and its epoch; None while the partition is unknown or has no leader."""

@@ -1,37 +1,68 @@
 """Reading the cluster from the metadata store: what a new controller begins with, and who is alive.
 
-A topic that cannot be read is left alone, loudly: guessing its partitions could delete or move data.
+A znode that cannot be decoded is set aside, with an ERROR that names it: guessing what it says could delete or move
+data. A malformed topic is left alone as a whole; a malformed partition state concerns that partition only; a malformed
+registration of a broker that was known before counts as it was, and else as absent.
 """
 
-import logging
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from coordinator.controller.cluster_state import ClusterState, LiveBroker, TopicState
-from coordinator.controller.leadership import versioned_state
 from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session, Watch
+from coordinator.metadata_store.store import Session, Watch, Znode
+from coordinator.metadata_store.znodes import MalformedZnode
 
-logger = logging.getLogger(__name__)
+_BROKER_ID: Final = re.compile("[0-9]{1,9}")
 
 
 async def load_cluster(session: Session, state: ClusterState, brokers_changed: Watch) -> None:
     """Fill an empty state. ``brokers_changed`` is called when brokers come or go afterwards."""
-    state.brokers = await read_brokers(session, brokers_changed)
+    state.brokers = await read_brokers(session, state, brokers_changed)
     await _load_topics(session, state)
     marked = await session.children(paths.DELETE_TOPICS) or ()
     state.topics_to_delete = dict.fromkeys(name for name in marked if name in state.topics)
 
 
-async def read_brokers(session: Session, changed: Watch) -> dict[int, LiveBroker]:
+async def read_brokers(session: Session, state: ClusterState, changed: Watch) -> dict[int, LiveBroker]:
     """The brokers that are registered now."""
     names = await session.children(paths.BROKER_IDS, changed) or ()
-    broker_ids = sorted(int(name) for name in names)
+    registrations = f"{paths.BROKER_IDS}/"
+    for path in [path for path in state.malformed if path.startswith(registrations)]:
+        if path.removeprefix(registrations) not in names:
+            del state.malformed[path]
+    broker_ids = sorted(int(name) for name in names if _BROKER_ID.fullmatch(name))
+    strange = [name for name in names if not _BROKER_ID.fullmatch(name)]
+    if strange:
+        await _set_strange_aside(session, state, strange)
     found = await session.get_many([paths.broker(broker_id) for broker_id in broker_ids])
-    return {
-        broker_id: LiveBroker(registration=znodes.decode_broker(broker_id, znode.data), epoch=znode.stat.czxid)
+    registered = {
+        broker_id: _live_broker(state, broker_id, znode)
         for broker_id, znode in zip(broker_ids, found, strict=True)
         if znode is not None
     }
+    return {broker_id: broker for broker_id, broker in registered.items() if broker is not None}
+
+
+async def _set_strange_aside(session: Session, state: ClusterState, names: Sequence[str]) -> None:
+    """Set aside what is registered under no broker id."""
+    strange = [f"{paths.BROKER_IDS}/{name}" for name in names]
+    for path, znode in zip(strange, await session.get_many(strange), strict=True):
+        if znode is not None:
+            state.set_aside(path, znode, MalformedZnode("not a broker id"))
+
+
+def _live_broker(state: ClusterState, broker_id: int, znode: Znode) -> LiveBroker | None:
+    """A registered broker; as it was registered first, or None, if the registration cannot be decoded."""
+    try:
+        registration = znodes.decode_broker(broker_id, znode.data)
+    except MalformedZnode as error:
+        state.set_aside(paths.broker(broker_id), znode, error)
+        known = state.brokers.get(broker_id)
+        return known if known is not None and known.epoch == znode.stat.czxid else None
+    state.malformed.pop(paths.broker(broker_id), None)
+    return LiveBroker(registration=registration, epoch=znode.stat.czxid)
 
 
 async def _load_topics(session: Session, state: ClusterState) -> None:
@@ -42,8 +73,9 @@ async def _load_topics(session: Session, state: ClusterState) -> None:
             continue
         try:
             assignment = znodes.decode_topic(znode.data)
-        except znodes.MalformedZnode as error:
-            logger.error("Topic %s is left alone: %s", name, error)
+        except MalformedZnode as error:
+            state.set_aside(paths.topic(name), znode, error)
+            state.unreadable.add(name)
             continue
         state.put_topic(name, TopicState(assignment=assignment, version=znode.stat.version))
     await load_states(session, state, names)
@@ -55,4 +87,13 @@ async def load_states(session: Session, state: ClusterState, topics: Iterable[st
     found = await session.get_many([paths.partition_state(partition) for partition in partitions])
     for partition, znode in zip(partitions, found, strict=True):
         if znode is not None:
-            state.put_state(partition, versioned_state(znode))
+            state.take_state(partition, znode)
+
+
+async def watch_malformed(session: Session, state: ClusterState, mended: Watch) -> bool:
+    """Leave a watch at each znode that is set aside. Returns whether one has changed since it was read."""
+    changed = False
+    for path, mzxid in list(state.malformed.items()):
+        znode = await session.get(path, mended)
+        changed = changed or znode is None or znode.stat.mzxid != mzxid
+    return changed

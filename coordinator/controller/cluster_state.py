@@ -4,13 +4,24 @@ It is read from the metadata store when a controller's reign begins, changes onl
 change, and is dropped when the reign ends. Decisions read it; only ``Reign`` and what it runs write it.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coordinator.controller import topic_name
 from coordinator.controller.assignment import BrokerAndRack
-from coordinator.metadata_store.znodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Znode
+from coordinator.metadata_store.znodes import (
+    BrokerRegistration,
+    MalformedZnode,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +51,10 @@ class TopicState:
     states: dict[int, VersionedState] = field(default_factory=dict)
 
 
+def _nothing() -> None:
+    """Until somebody listens."""
+
+
 @dataclass(slots=True)
 class ClusterState:
     """All of it."""
@@ -49,10 +64,19 @@ class ClusterState:
     """Registered brokers that cannot be reached."""
     leaving: set[int] = field(default_factory=set)
     """Registered brokers that are about to stop."""
+    full: set[int] = field(default_factory=set)
+    """Registered brokers whose disk is full."""
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_to_delete: dict[str, None] = field(default_factory=dict)
     """Topics whose deletion was accepted and is not finished, oldest first."""
+    unreadable: set[str] = field(default_factory=set)
+    """Topics of which a znode cannot be understood: nobody may conclude from this state that they do not exist."""
     topic_names: dict[bytes, str] = field(default_factory=dict)
+    malformed: dict[str, int] = field(default_factory=dict)
+    """Znodes that cannot be decoded, by path, each with the transaction that wrote it. What they describe is set aside:
+    nothing is decided about it."""
+    on_set_aside: Callable[[], None] = _nothing
+    """Called when another znode is set aside."""
     _unified_names: dict[str, set[str]] = field(default_factory=dict)
 
     def put_topic(self, name: str, topic: TopicState) -> None:
@@ -60,8 +84,34 @@ class ClusterState:
         self.topic_names[topic.assignment.topic_id] = name
         self._unified_names.setdefault(topic_name.unified(name), set()).add(name)
 
+    def set_aside(self, path: str, znode: Znode, error: MalformedZnode) -> None:
+        """Decide nothing about what a znode describes, for it cannot be decoded."""
+        if self.malformed.get(path) != znode.stat.mzxid:
+            logger.error("%s is malformed; what it describes is set aside until it is mended: %s", path, error)
+            self.malformed[path] = znode.stat.mzxid
+            self.on_set_aside()
+
+    def is_set_aside(self, partition: TopicPartition) -> bool:
+        """Whether the state of the partition cannot be decoded."""
+        return bool(self.malformed) and paths.partition_state(partition) in self.malformed
+
+    def take_state(self, partition: TopicPartition, znode: Znode) -> None:
+        """Take a partition's state as it was read, or set the partition aside."""
+        path = paths.partition_state(partition)
+        try:
+            state = znodes.decode_partition_state(znode.data)
+        except MalformedZnode as error:
+            self.set_aside(path, znode, error)
+            self.topics[partition.topic].states.pop(partition.partition, None)
+        else:
+            self.malformed.pop(path, None)
+            versioned = VersionedState(state=state, version=znode.stat.version, mzxid=znode.stat.mzxid)
+            self.put_state(partition, versioned)
+
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
+        for index in topic.assignment.partitions:
+            self.malformed.pop(paths.partition_state(TopicPartition(name, index)), None)
         self.topic_names.pop(topic.assignment.topic_id, None)
         self.topics_to_delete.pop(name, None)
         alike = self._unified_names[topic_name.unified(name)]
@@ -84,10 +134,11 @@ class ClusterState:
         del self.brokers[broker_id]
         self.suspects.discard(broker_id)
         self.leaving.discard(broker_id)
+        self.full.discard(broker_id)
 
     def reliable_brokers(self) -> set[int]:
-        """The brokers that are up, and by all that is known will stay so."""
-        return self.brokers.keys() - self.suspects - self.leaving
+        """The brokers that are up and can write, and by all that is known will stay so."""
+        return self.brokers.keys() - self.suspects - self.leaving - self.full
 
     def usable_brokers(self, replicas: Collection[int]) -> Collection[int]:
         """The brokers among which a partition may have its leader and its ISR, given those that could lead it.

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
+from urllib.parse import quote, unquote
 
 from coordinator.controller.api_error import ApiError
 from coordinator.metadata_store import paths
@@ -29,6 +30,10 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+_ESCAPED: Final = {ResourceType.CLIENT_METRICS: "client-metrics", ResourceType.GROUP: "groups"}
+"""Where resources lie whose names can hold any character: in znodes they are percent-encoded."""
+
+
 class OperationType(IntEnum):
     """What an incremental change does to one key."""
 
@@ -40,7 +45,7 @@ class OperationType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic by its name, a broker by its id, or with the empty name all brokers."""
+    """A topic, group or subscription by its name, a broker by its id, or with the empty name all brokers."""
 
     type: ResourceType
     name: str
@@ -50,6 +55,8 @@ class ConfigResource:
         """Where the overrides lie below ``/config``."""
         if self.type is ResourceType.TOPIC:
             return f"topics/{self.name}"
+        if self.type in _ESCAPED:
+            return f"{_ESCAPED[self.type]}/{quote(self.name, safe='').replace('.', '%2E')}"
         assert self.type is ResourceType.BROKER, f"no configuration of {self.type.name} is kept in the metadata store"
         return f"brokers/{self.name or paths.DEFAULT_ENTITY}"
 
@@ -61,6 +68,9 @@ class ConfigResource:
 def resource_at(entity_path: str) -> ConfigResource | None:
     """The resource whose overrides lie there; None for the kinds that have no configuration here (users, clients)."""
     kind, _, name = entity_path.partition("/")
+    for resource_type, folder in _ESCAPED.items():
+        if kind == folder:
+            return ConfigResource(resource_type, unquote(name))
     if kind == "topics":
         return ConfigResource(ResourceType.TOPIC, name)
     if kind == "brokers":

@@ -5,14 +5,19 @@ brokers watch that, read the named entities again and tell their listeners. Chan
 controller: the write is conditional on the version that the change was decided on, and is decided anew if it lost a
 race or its fate is unknown (every operation has the same effect twice as once).
 
-A broker loads everything when its session begins, so its notifications are only those of later changes. Overrides of a
-topic that is created here are learned at once, before the first of its logs is made. Reads and writes may end in any
-order, so overrides are learned only if they were written later than those that are known. Old notifications are
-removed, the oldest first; a broker that recognises none of many any more reads everything again.
+A broker loads everything when its session begins, and a controller again when its reign begins, so its notifications
+are only those of later changes. The creation of a topic with overrides is a change like any other. Overrides of a topic
+that is created here are learned at once, before the first of its logs is made; a broker that another controller orders
+to make a log reads the topic's overrides before it does (``read_topics``). Reads and writes may end in any order, so
+overrides are learned only if they were written later than those that are known. Old notifications are removed, the
+oldest first; a broker that recognises none of many any more reads everything again.
+
+A znode that cannot be decoded leaves its resource as it was and is logged; a topic that was never read successfully is
+``is_unreadable``: no log is made for it, and its existing logs lose nothing.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -61,8 +66,13 @@ class ConfigRepository:
         self._validator = validator
         self._known: dict[ConfigResource, tuple[int, Overrides]] = {}
         """Overrides, and the store's transaction that wrote them."""
+        self._unreadable: dict[ConfigResource, int] = {}
+        """Resources whose znode could not be decoded when it was last read, each with what wrote it."""
         self._listeners: list[ConfigListener] = []
         self._seen_changes: frozenset[str] = frozenset()
+        self._doubtful: dict[ConfigResource, None] = {}
+        """Topics whose overrides must be read again."""
+        self._changed: Watch = _no_watch
 
     def topic_overrides(self, topic: str) -> Overrides:
         return self._overrides(ConfigResource(ResourceType.TOPIC, topic))
@@ -74,6 +84,28 @@ class ConfigRepository:
     def cluster_overrides(self) -> Overrides:
         """Those that hold for every broker."""
         return self._overrides(ConfigResource(ResourceType.BROKER, ""))
+
+    def overrides(self, resource: ConfigResource) -> Overrides:
+        """Those of any resource."""
+        return self._overrides(resource)
+
+    def overridden(self, resource_type: ResourceType) -> list[str]:
+        """The names of all resources of a type for which something is set."""
+        return sorted(
+            resource.name
+            for resource, (_, overrides) in self._known.items()
+            if resource.type is resource_type and overrides
+        )
+
+    def is_unreadable(self, topic: str) -> bool:
+        """Whether the topic's znode cannot be decoded and no earlier overrides of it are known."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return resource in self._unreadable and resource not in self._known
+
+    @property
+    def unreadable(self) -> Collection[ConfigResource]:
+        """The resources whose znodes could not be decoded when they were last read."""
+        return self._unreadable.keys()
 
     def _overrides(self, resource: ConfigResource) -> Overrides:
         known = self._known.get(resource)
@@ -88,26 +120,50 @@ class ConfigRepository:
         known_at, before = self._known.get(resource, (-1, NO_OVERRIDES))
         if written_at <= known_at:
             return
+        was_unreadable = resource in self._unreadable
+        self._unreadable.pop(resource, None)
         self._known[resource] = written_at, MappingProxyType(dict(overrides))
-        if overrides != before:
+        if overrides != before or was_unreadable:
             for listener in self._listeners:
                 listener(resource, overrides)
 
-    def forget_deleted_topics(self, change: MetadataChange) -> None:
-        """Listen to the metadata cache: what a deleted topic had overridden says nothing about a later one."""
-        for topic in change.topics:
-            if change.after.topic(topic) is None:
-                self._known.pop(ConfigResource(ResourceType.TOPIC, topic), None)
+    def doubt_new_topics(self, change: MetadataChange) -> None:
+        """Listen to the metadata cache: overrides that are known of a topic that appears may be a former topic's.
+
+        Metadata and notifications come by different ways, so only another read tells."""
+        appeared = [topic for topic in change.topics if _is_new(topic, change)]
+        doubtful = {ConfigResource(ResourceType.TOPIC, topic) for topic in appeared} & self._known.keys()
+        doubtful = {resource for resource in doubtful if self._overrides(resource)}
+        if doubtful:
+            self._doubtful.update(dict.fromkeys(sorted(doubtful, key=lambda resource: resource.name)))
+            self._changed()
 
     async def load(self, session: Session, changed: Watch) -> None:
         """Read everything; ``changed`` is called when ``refresh`` has something to do."""
+        self._changed = changed
+        self._doubtful.clear()
         self._seen_changes = frozenset(await session.children(paths.CONFIG_CHANGES, changed) or ())
-        await self._read(session, await self._all_resources(session))
+        resources = [*self._known, *self._unreadable, *await self._all_resources(session)]
+        await self._read(session, list(dict.fromkeys(resources)))
+        await self._watch_unreadable(session, changed)
+
+    async def read_topics(self, topics: Iterable[str]) -> None:
+        """Read the overrides of these topics now. Raises ``StoreUnavailable``."""
+        session = self._store.session
+        if session is None:
+            raise StoreUnavailable("there is no session with the metadata store")
+        await self._read(session, [ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
 
     async def _all_resources(self, session: Session) -> list[ConfigResource]:
-        topics = await session.children(paths.TOPIC_CONFIGS) or ()
-        brokers = await session.children(paths.BROKER_CONFIGS) or ()
-        entity_paths = [*(f"topics/{name}" for name in topics), *(f"brokers/{name}" for name in brokers)]
+        entity_paths = []
+        for folder in (
+            paths.TOPIC_CONFIGS,
+            paths.BROKER_CONFIGS,
+            paths.CLIENT_METRICS_CONFIGS,
+            paths.GROUP_CONFIGS,
+        ):
+            kind = folder.removeprefix(f"{paths.CONFIG}/")
+            entity_paths += [f"{kind}/{name}" for name in await session.children(folder) or ()]
         return [resource for resource in map(resource_at, entity_paths) if resource is not None]
 
     async def refresh(self, session: Session, changed: Watch) -> None:
@@ -119,23 +175,47 @@ class ConfigRepository:
         news = [name for name in names if name not in self._seen_changes]
         changes = await session.get_many([f"{paths.CONFIG_CHANGES}/{name}" for name in news])
         resources = dict.fromkeys(filter(None, (_changed_resource(change) for change in changes if change)))
-        await self._read(session, list(resources))
+        doubtful, self._doubtful = self._doubtful, {}
+        await self._read(session, list(resources | doubtful | dict.fromkeys(self._unreadable)))
+        await self._watch_unreadable(session, changed)
         self._seen_changes = frozenset(names)
         if len(names) >= 2 * _KEPT_CHANGES:
             oldest = names[:-_KEPT_CHANGES]
             await session.multi_many([[Delete(path=f"{paths.CONFIG_CHANGES}/{name}")] for name in oldest])
 
-    async def _read(self, session: Session, resources: Sequence[ConfigResource]) -> None:
-        found = await session.get_many([resource.path for resource in resources])
-        for resource, znode in zip(resources, found, strict=True):
+    async def _watch_unreadable(self, session: Session, changed: Watch) -> None:
+        """Have malformed znodes read again when they change: who mends them may leave no notification."""
+        for resource in list(self._unreadable):
+            znode = await session.get(resource.path, changed)
             if znode is not None:
                 self._learn_read(resource, znode)
 
+    async def _read(self, session: Session, resources: Sequence[ConfigResource]) -> None:
+        before = [self._known.get(resource) for resource in resources]
+        found = await session.get_many([resource.path for resource in resources])
+        for resource, known, znode in zip(resources, before, found, strict=True):
+            if znode is not None:
+                self._learn_read(resource, znode)
+            elif self._known.get(resource) is known:  # Else it was learned meanwhile, from a znode that is newer.
+                self._learn_absence(resource)
+
     def _learn_read(self, resource: ConfigResource, znode: Znode) -> None:
         try:
-            self.learn(resource, znodes.decode_config(znode.data), znode.stat.mzxid)
+            overrides = znodes.decode_config(znode.data)
         except znodes.MalformedZnode as error:
-            logger.error("The configuration of %s cannot be read: %s", resource.entity_path, error)
+            if self._unreadable.get(resource) != znode.stat.mzxid:
+                logger.error("%s is malformed; what it said before still holds: %s", resource.path, error)
+            self._unreadable[resource] = znode.stat.mzxid
+        else:
+            self.learn(resource, overrides, znode.stat.mzxid)
+
+    def _learn_absence(self, resource: ConfigResource) -> None:
+        """There is no znode: the resource has no overrides (any more)."""
+        self._unreadable.pop(resource, None)
+        known = self._known.pop(resource, None)
+        if known is not None and known[1]:
+            for listener in self._listeners:
+                listener(resource, NO_OVERRIDES)
 
     async def alter(self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[ApiError]:
         """Change configurations, each on its own; the errors are in the order of the alterations."""
@@ -166,8 +246,8 @@ class ConfigRepository:
         """None if another change came between."""
         resource = alteration.resource
         znode = await session.get(resource.path)
-        before = NO_OVERRIDES if znode is None else znodes.decode_config(znode.data)
-        overrides = altered(before, alteration, self._validator)
+        before = _overrides_before(alteration, znode)
+        overrides = before if isinstance(before, ApiError) else altered(before, alteration, self._validator)
         if isinstance(overrides, ApiError):
             return overrides
         if not validate_only:
@@ -178,6 +258,22 @@ class ConfigRepository:
             assert written is not None, "a create or a set has a stat"
             self.learn(resource, overrides, written.mzxid)
         return NO_ERROR
+
+
+def _overrides_before(alteration: ConfigAlteration, znode: Znode | None) -> Overrides | ApiError:
+    """What a change begins with. A malformed znode can only be replaced as a whole."""
+    if znode is None:
+        return NO_OVERRIDES
+    try:
+        return znodes.decode_config(znode.data)
+    except znodes.MalformedZnode:
+        if alteration.replaces_all:
+            return NO_OVERRIDES
+        return ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"The znode {alteration.resource.path} is malformed, so what it should keep is unknown: replace the whole "
+            "configuration (AlterConfigs), or mend the znode.",
+        )
 
 
 def write_of(resource: ConfigResource, overrides: Overrides, znode: Znode | None) -> Operation:
@@ -192,6 +288,16 @@ def notification_of(resource: ConfigResource) -> Operation:
     """The operation that tells all brokers of a change."""
     data = znodes.encode_config_change(resource.entity_path)
     return Create(path=paths.CONFIG_CHANGE_PREFIX, data=data, sequential=True)
+
+
+def _is_new(topic: str, change: MetadataChange) -> bool:
+    """Whether the change brings a topic that was unknown, or another one of the same name."""
+    before, after = change.before.topic(topic), change.after.topic(topic)
+    return after is not None and (before is None or before.topic_id != after.topic_id)
+
+
+def _no_watch() -> None:
+    """Before the first load, nothing refreshes."""
 
 
 def _changed_resource(change: Znode) -> ConfigResource | None:

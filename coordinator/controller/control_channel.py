@@ -6,6 +6,12 @@ growing intervals, until it is answered or the broker is forgotten. A broker tha
 afresh (``on_caught_up``), so that what was dropped meanwhile is not missed. Hence a broker that hangs costs a bounded
 queue, and one that was away for a second or an hour needs nothing else.
 
+A broker may also answer that it could not carry out a LeaderAndIsr yet, because the metadata store did not tell it the
+topics' configurations (REQUEST_TIMED_OUT): that counts as a lost request.
+
+To open or delete logs takes a broker a while, so such a request names a bounded number of partitions, and a broker that
+answers it at once (the controller's own) gets the next one in the next turn of the loop.
+
 A broker that registers anew is another one: what was meant for its former life is forgotten.
 """
 
@@ -16,7 +22,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
+from coordinator.controller.control_requests import takes_long
 from coordinator.ports import BrokerChannel
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from protocol.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -27,8 +36,9 @@ OnCaughtUp: TypeAlias = Callable[[int], None]
 
 _FIRST_RETRY_SECONDS: Final = 0.05
 _LONGEST_RETRY_SECONDS: Final = 1.0
-_MOST_WAITING: Final = 200
-"""Requests to one broker. An event of the cluster makes two or three."""
+_MOST_WAITING: Final = 2_500
+"""Requests to one broker. An event of the cluster makes two or three, and one more for each ``MOST_PARTITIONS`` or
+``MOST_FILE_CHANGES``; the largest topic that one request can create makes a thousand."""
 
 
 class ControlChannel:
@@ -102,6 +112,8 @@ class _Outbox:
         self._failures = 0
         self._timer: asyncio.TimerHandle | None = None
         self._sending = False
+        self._resting = False
+        """A request that takes long was answered in this turn of the loop."""
         self._closed = False
 
     @property
@@ -134,10 +146,21 @@ class _Outbox:
             return
         self._sending = True
         try:
-            while self._queue and self._under_way is None:
-                self._ask(self._queue.popleft())
+            while self._queue and self._under_way is None and not self._resting:
+                request = self._queue.popleft()
+                self._ask(request)
+                if self._under_way is None and takes_long(request):
+                    self._rest()
         finally:
             self._sending = False
+
+    def _rest(self) -> None:
+        self._resting = True
+        asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._resting = False
+        self._go_on()
 
     def _ask(self, request: Message) -> None:
         self._under_way = request
@@ -146,7 +169,7 @@ class _Outbox:
     def _answered(self, request: Message, response: Message | None) -> None:
         if self._closed:
             return
-        if response is None:
+        if response is None or _asks_to_repeat(response):
             self._lost(request)
             return
         self._under_way = None
@@ -159,8 +182,12 @@ class _Outbox:
 
     def _lost(self, request: Message) -> None:
         if not self._failures:
-            logger.info("Broker %d did not get %s; asking again", self._broker_id, type(request).__name__)
+            logger.info("Broker %d did not carry out %s; sending it again", self._broker_id, type(request).__name__)
         self._fall_behind()
         delay = min(_FIRST_RETRY_SECONDS * 2.0**self._failures, _LONGEST_RETRY_SECONDS)
         self._failures += 1
         self._timer = asyncio.get_running_loop().call_later(delay, self._ask, request)
+
+
+def _asks_to_repeat(response: Message) -> bool:
+    return isinstance(response, LeaderAndIsrResponse) and response.error_code == ErrorCode.REQUEST_TIMED_OUT

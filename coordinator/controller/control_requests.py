@@ -6,13 +6,18 @@ is cut into several requests. All carry the controller's epoch and the epoch of 
 that both sides of an old conversation are recognised. Suspects are told everything, if they listen, but are not named
 as live: nobody should wait for them. The requests are built for the newest versions of Kafka 3.9 (LeaderAndIsr 7,
 UpdateMetadata 8, StopReplica 4).
+
+All receivers of a batch get the same UpdateMetadata, except for the epoch of their registration. What they have in
+common is built once, and encoded once per version (``SharedList``), not once per receiver.
+
+An UpdateMetadata is *full* if it names every partition that exists. A broker may conclude from it what does not exist
+(any more), so it is never called full while a part of the cluster's state could not be read.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
-from coordinator.controller.cluster_image import LEADER_DURING_DELETE
+from coordinator.controller.cluster_image import LEADER_DURING_DELETE, NO_LEADER
 from coordinator.controller.cluster_state import ClusterState, LiveBroker
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -22,17 +27,23 @@ from protocol.messages.leader_and_isr import (
 )
 from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from protocol.messages.update_metadata import (
+    FULL,
+    INCREMENTAL,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.schema import Message
+from protocol.schema import Message, SharedList
 from protocol.topic_partition import TopicPartition
 
-MOST_PARTITIONS: Final = 200
-"""Of one LeaderAndIsr or StopReplica: to open or delete so many logs keeps a broker busy for a part of a second."""
+ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+
+MOST_PARTITIONS: Final = 50
+"""Of one LeaderAndIsr or StopReplica: to open so many logs keeps a broker busy for some 50 ms."""
+MOST_FILE_CHANGES: Final = 10
+"""Of those, logs to create or to delete. A busy file system takes milliseconds for the directory and files of each."""
 EPOCH_DURING_DELETE: Final = -2
 """The leader epoch that stops a replica whatever epoch it is at: its topic is being deleted."""
 
@@ -49,6 +60,7 @@ class ControlRequests:
         self._update_metadata: dict[TopicPartition, None] = {}
         self._metadata_receivers: dict[int, None] = {}
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
+        self._names_everything = False
 
     def tell_leadership(self, partition: TopicPartition, broker_ids: Iterable[int], *, is_new: bool = False) -> None:
         """Tell the partition's state to brokers that have a replica of it. The others need ``tell_metadata``."""
@@ -61,25 +73,37 @@ class ControlRequests:
         self._update_metadata.update(dict.fromkeys(partitions))
         self._metadata_receivers.update(dict.fromkeys(broker_ids))
 
+    def tell_all_metadata(self, broker_ids: Iterable[int]) -> None:
+        """Tell brokers who is alive and the state of every partition."""
+        self._names_everything = True
+        self.tell_metadata(self._state.partitions(), broker_ids)
+
     def stop_replica(self, partition: TopicPartition, broker_ids: Iterable[int], *, delete: bool) -> None:
         for broker_id in broker_ids:
             partitions = self._stop_replica.setdefault(broker_id, {})
             partitions[partition] = partitions.get(partition, False) or delete
 
-    def build(self) -> Iterator[tuple[int, Message]]:
+    def build(self) -> Iterator[tuple[int, ControlRequest]]:
         """The requests to live brokers, in the order to send them."""
         live = self._state.brokers
+        leaders = {leader.broker_id: leader for leader in self._live_leaders()}
         for broker_id in sorted(self._leader_and_isr.keys() & live.keys()):
             for partitions in _portions(self._leader_and_isr[broker_id]):
-                yield broker_id, self._leader_and_isr_request(live[broker_id], partitions)
-        topic_states = list(self._metadata_topics())
-        for broker_id in sorted(self._metadata_receivers.keys() & live.keys()):
-            yield broker_id, self._update_metadata_request(live[broker_id], topic_states)
+                yield broker_id, self._leader_and_isr_request(live[broker_id], partitions, leaders)
+        if receivers := sorted(self._metadata_receivers.keys() & live.keys()):
+            topics, brokers = SharedList(self._metadata_topics()), SharedList(self._live_brokers())
+            for broker_id in receivers:
+                yield broker_id, self._update_metadata_request(live[broker_id], topics, brokers)
         for broker_id in sorted(self._stop_replica.keys() & live.keys()):
             for partitions in _portions(self._stop_replica[broker_id]):
                 yield broker_id, self._stop_replica_request(live[broker_id], partitions)
 
-    def _leader_and_isr_request(self, broker: LiveBroker, partitions: dict[TopicPartition, bool]) -> Message:
+    def _leader_and_isr_request(
+        self,
+        broker: LiveBroker,
+        partitions: dict[TopicPartition, bool],
+        live_leaders: Mapping[int, LeaderAndIsrLiveLeader],
+    ) -> LeaderAndIsrRequest:
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders = set()
         for partition, is_new in partitions.items():
@@ -94,7 +118,7 @@ class ControlRequests:
             controller_epoch=self._controller_epoch,
             broker_epoch=broker.epoch,
             topic_states=list(topics.values()),
-            live_leaders=[leader for leader in self._live_leaders() if leader.broker_id in leaders],
+            live_leaders=[live_leaders[leader] for leader in sorted(leaders & live_leaders.keys())],
         )
 
     def _leader_and_isr_state(self, partition: TopicPartition, is_new: bool) -> LeaderAndIsrPartitionState:
@@ -133,11 +157,13 @@ class ControlRequests:
         yield from topics.values()
 
     def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """What everybody may know of a partition; None while it has no state."""
-        versioned = self._state.state(partition)
+        """What everybody may know of a partition. One without a state is named in a full update only, or if that state
+        is malformed."""
+        versioned, replicas = self._state.state(partition), self._state.replicas(partition).replicas
         if versioned is None:
-            return None
-        state, replicas = versioned.state, self._state.replicas(partition).replicas
+            is_named = self._is_full_update or self._state.is_set_aside(partition)
+            return self._stateless(partition, replicas) if is_named else None
+        state = versioned.state
         being_deleted = partition.topic in self._state.topics_to_delete
         return UpdateMetadataPartitionState(
             partition_index=partition.partition,
@@ -147,27 +173,60 @@ class ControlRequests:
             isr=list(state.isr),
             zk_version=versioned.version,
             replicas=list(replicas),
+            offline_replicas=[replica for replica in replicas if self._is_offline(replica, state.leader)],
+        )
+
+    def _stateless(self, partition: TopicPartition, replicas: tuple[int, ...]) -> UpdateMetadataPartitionState:
+        """A partition that exists and was never led, or whose state was lost."""
+        being_deleted = partition.topic in self._state.topics_to_delete
+        return UpdateMetadataPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=self._controller_epoch,
+            leader=LEADER_DURING_DELETE if being_deleted else NO_LEADER,
+            leader_epoch=-1,
+            zk_version=-1,
+            replicas=list(replicas),
             offline_replicas=[replica for replica in replicas if not self._is_online(replica)],
         )
 
-    def _update_metadata_request(self, broker: LiveBroker, topics: list[UpdateMetadataTopicState]) -> Message:
+    def _update_metadata_request(
+        self,
+        broker: LiveBroker,
+        topics: SharedList[UpdateMetadataTopicState],
+        live_brokers: SharedList[UpdateMetadataBroker],
+    ) -> UpdateMetadataRequest:
         return UpdateMetadataRequest(
             controller_id=self._controller_id,
+            type=FULL if self._is_full_update else INCREMENTAL,
             controller_epoch=self._controller_epoch,
             broker_epoch=broker.epoch,
             topic_states=topics,
-            live_brokers=[
-                _live_broker(broker) for id_, broker in sorted(self._state.brokers.items()) if self._is_online(id_)
-            ],
+            live_brokers=live_brokers,
         )
+
+    def _is_offline(self, replica: int, leader: int) -> bool:
+        """Whether nothing can be written to a replica. A leader on a full disk can still be read."""
+        return not self._is_online(replica) or (replica in self._state.full and replica != leader)
+
+    @property
+    def _is_full_update(self) -> bool:
+        return self._names_everything and not self._state.unreadable
+
+    def _live_brokers(self) -> Iterator[UpdateMetadataBroker]:
+        for broker_id, broker in sorted(self._state.brokers.items()):
+            if self._is_online(broker_id):
+                yield _live_broker(broker)
 
     def _is_online(self, broker_id: int) -> bool:
         return broker_id in self._state.brokers and broker_id not in self._state.suspects
 
-    def _stop_replica_request(self, broker: LiveBroker, partitions: dict[TopicPartition, bool]) -> Message:
+    def _stop_replica_request(self, broker: LiveBroker, partitions: dict[TopicPartition, bool]) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}
         for partition, delete in partitions.items():
-            told = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic))
+            topic_id = self._state.topics[partition.topic].assignment.topic_id
+            told = topics.setdefault(
+                partition.topic, StopReplicaTopicState(topic_name=partition.topic, topic_id=topic_id)
+            )
             told.partition_states.append(
                 StopReplicaPartitionState(
                     partition_index=partition.partition,
@@ -189,9 +248,24 @@ class ControlRequests:
         return versioned.state.leader_epoch
 
 
+def takes_long(request: Message) -> bool:
+    """Whether a request may create or delete as many logs as one request may."""
+    if not isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
+        return False
+    return sum(len(topic.partition_states) for topic in request.topic_states) >= MOST_FILE_CHANGES
+
+
 def _portions(partitions: dict[TopicPartition, bool]) -> Iterator[dict[TopicPartition, bool]]:
-    items = iter(partitions.items())
-    while portion := dict(islice(items, MOST_PARTITIONS)):
+    """Cut what one request would take too long over; a partition's flag says that its log is created or deleted."""
+    portion: dict[TopicPartition, bool] = {}
+    file_changes = 0
+    for partition, changes_files in partitions.items():
+        file_changes += changes_files
+        if len(portion) == MOST_PARTITIONS or file_changes > MOST_FILE_CHANGES:
+            yield portion
+            portion, file_changes = {}, int(changes_files)
+        portion[partition] = changes_files
+    if portion:
         yield portion
 
 

@@ -4,8 +4,8 @@ Every broker runs one; at any time one of them reigns. Over the embedded store t
 the code is the same. All that a controller does happens in one task (``run``), one piece of work at a time:
 
 * when a session of the metadata store begins: register the broker, read the dynamic configuration, stand for election;
-* when the election is won: read the cluster, give every partition the leader that it needs, tell everything to all
-  brokers, go on with deletions;
+* when the election is won: read the cluster and its topics' configurations, give every partition the leader that it
+  needs, tell everything to all brokers, go on with deletions;
 * when brokers come or go, or cannot be reached: elect leaders, tell those that are concerned;
 * what leaders ask: change who is in sync; what a broker asks that is about to stop: lead its partitions elsewhere;
 * what clients ask: create, delete and move topics, add partitions, elect leaders, finalise feature levels.
@@ -22,8 +22,7 @@ told NOT_CONTROLLER, although the change may have been made: as with any lost an
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -31,33 +30,40 @@ from coordinator.controller.alter_partition import alter_partition
 from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from coordinator.controller.broker_changes import follow_broker_changes
 from coordinator.controller.cluster_image import NO_CONTROLLER
-from coordinator.controller.cluster_loading import load_cluster
+from coordinator.controller.cluster_loading import load_cluster, watch_malformed
 from coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
 from coordinator.controller.config_repository import ConfigRepository, Overrides
+from coordinator.controller.control_requests import MOST_PARTITIONS
 from coordinator.controller.controlled_shutdown import move_leaderships_away
 from coordinator.controller.controller_election import Defeat, Verdict, Victory, stand, take_over
+from coordinator.controller.controller_settings import ControllerSettings
 from coordinator.controller.event_queue import EventQueue
 from coordinator.controller.feature_changes import FeatureUpdate, ensure_features, update_features
-from coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION, FinalizedFeatureCache
+from coordinator.controller.finalized_features import FinalizedFeatureCache
 from coordinator.controller.leader_elections import ElectionType, balance_leaders, elect_leaders
-from coordinator.controller.leadership import elect, tell, tell_all, tell_everything
+from coordinator.controller.leadership import elect, tell, tell_all_metadata, tell_everything, tell_topics
 from coordinator.controller.membership import prepare, register
 from coordinator.controller.office import Office
 from coordinator.controller.reassignments import Targets
 from coordinator.controller.reign import ControllerMoved, Reign
 from coordinator.controller.suspicion import SuspicionLimit
-from coordinator.controller.topic_changes import create_partitions, create_topics
+from coordinator.controller.topic_changes import create_partitions, create_topics, error_of
+from coordinator.controller.topic_deletion import deletion_result, unknown_topic
 from coordinator.controller.topic_plan import (
     NewPartitions,
     NewTopic,
-    TopicDefaults,
     TopicPlan,
     plan_partitions,
     plan_topics,
 )
-from coordinator.metadata_store import paths
+from coordinator.metadata_store import paths, znodes
 from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
-from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, ReplicaAssignment, TopicAssignment
+from coordinator.metadata_store.znodes import (
+    MalformedZnode,
+    RegisteredEndpoint,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 from coordinator.ports import BrokerChannel, WallClock
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -74,27 +80,10 @@ T = TypeVar("T")
 _FIRST_RETRY_SECONDS: Final = 0.1
 _LONGEST_RETRY_SECONDS: Final = 5.0
 _TELLING_SECONDS: Final = 1.0
+_REPORT_AGAIN_SECONDS: Final = 1.0
+_EXPECTED: Final = frozenset({ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR})
+_LARGE_CREATION_SECONDS: Final = 30.0
 _UNCLEAN_KEY: Final = "unclean.leader.election.enable"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
-    """What a controller needs to know of its broker's configuration."""
-
-    registration: BrokerRegistration
-    listener_name: str
-    """The listener over which brokers reach each other."""
-    defaults: TopicDefaults
-    unclean_leader_election: bool = False
-    """Whether topics that do not say allow unclean elections."""
-    features: Mapping[str, int] = field(
-        default_factory=lambda: {TRANSACTION_VERSION: SUPPORTED_FEATURES[TRANSACTION_VERSION][1]}
-    )
-    """The levels that a new cluster begins with."""
-    balance_seconds: float | None = None
-    """How often leadership returns to preferred replicas by itself; None: never."""
-    tolerated_imbalance_percentage: int = 10
-    """Of the partitions that a broker should lead, how many may be led by others."""
 
 
 class Controller:
@@ -161,6 +150,9 @@ class Controller:
         """Do the controller's work until cancelled."""
         try:
             await self._queue.run(self._on_failure)
+        except Exception:
+            self._queue.hint("join", self._join)  # For when this is run again.
+            raise
         finally:
             self._resign()
             if self._retry is not None:
@@ -218,19 +210,21 @@ class Controller:
             on_response=self._on_response,
             on_caught_up=self._on_caught_up,
         )
-        office = self._office = Office.of(reign, self._unclean_allowed)
+        office = self._office = Office.of(reign, self._unclean_allowed, self._suspicions.steady_seconds)
         self.controller_id = self.broker_id
+        reign.state.on_set_aside = self._malformed_changed
+        # Topics may have been created without a notification, by a release that wrote none or by another tool.
+        await self._configs.load(reign.session, self._configs_changed)
         await load_cluster(reign.session, reign.state, self._brokers_changed)
         reign.state.suspects.update(reign.state.brokers.keys() & set(suspects))
         await ensure_features(reign, self._features, self._settings.features, self._features_changed)
-        # Brokers must know each other before they are told who leads what.
-        requests = reign.requests()
-        requests.tell_metadata((), reign.state.brokers)
-        reign.send(requests)
-        await elect(reign, reign.state.partitions(), self._unclean_allowed)
-        remaining = [topic for topic in reign.state.topics if topic not in reign.state.topics_to_delete]
-        tell_all(reign, reign.state.partitions(remaining))
+        # Brokers must know each other, and all partitions, before they are told what they lead: a coordinator takes a
+        # partition that it does not know then for deleted.
+        tell_all_metadata(reign, reign.state.brokers)
+        elected = await elect(reign, reign.state.partitions(), self._unclean_allowed)
+        tell(reign, reign.state.partitions(), elected)
         await office.carry_on()
+        await office.full_disks.read_reports(self._disks_reported)
         self._balance_later()
 
     def _resign(self) -> None:
@@ -246,6 +240,8 @@ class Controller:
         """A piece of work failed: nothing that is known can be relied on, so begin anew."""
         if isinstance(error, ControllerMoved | StoreUnavailable):
             logger.warning("The controller of broker %d begins anew: %s", self.broker_id, error)
+        elif isinstance(error, MalformedZnode):
+            logger.error("Broker %d cannot be controller: %s", self.broker_id, error)
         else:
             logger.error("The controller of broker %d failed and begins anew", self.broker_id, exc_info=error)
         self._resign()
@@ -287,13 +283,38 @@ class Controller:
         if changes.started:
             await office.carry_on()
 
+    def _malformed_changed(self) -> None:
+        self._queue.hint("malformed znodes changed", self._follow_malformed)
+
+    async def _follow_malformed(self) -> None:
+        """Begin anew, with a look at everything, when a znode that was set aside has changed."""
+        office = self._office
+        if office is None:
+            return
+        reign = office.reign
+        if await watch_malformed(reign.session, reign.state, self._malformed_changed):
+            logger.info("A malformed znode has changed: broker %d reads the cluster again", self.broker_id)
+            self._resign()
+            await self._elect()
+
+    @property
+    def malformed_znodes(self) -> Collection[str]:
+        """The paths of znodes that this broker needs and cannot decode; more of them are known to the controller."""
+        configs = {resource.path for resource in self._configs.unreadable}
+        return configs if self._office is None else configs | self._office.reign.state.malformed.keys()
+
     def _configs_changed(self) -> None:
         self._queue.hint("configurations changed", self._follow_configs)
 
     async def _follow_configs(self) -> None:
         session = self._store.session
-        if session is not None:
-            await self._configs.refresh(session, self._configs_changed)
+        if session is None:
+            return
+        before = set(self._configs.unreadable)
+        await self._configs.refresh(session, self._configs_changed)
+        mended = before - set(self._configs.unreadable)
+        if mended and self._office is not None:
+            tell_topics(self._office.reign, sorted(resource.name for resource in mended))
 
     def _features_changed(self) -> None:
         self._queue.hint("features changed", self._follow_features)
@@ -326,13 +347,14 @@ class Controller:
 
     async def _suspect(self, broker_id: int) -> None:
         now = asyncio.get_running_loop().time()
-        if broker_id == self.broker_id or not self._suspicions.allows(broker_id, now):
+        if broker_id == self.broker_id:
             return
         if self._office is not None:
-            if self._office.suspects.may_be_added(broker_id):
+            self._office.suspects.still_unreachable(broker_id)
+            if self._office.suspects.may_be_added(broker_id) and self._suspicions.allows(broker_id, now):
                 self._suspicions.note(broker_id, now)
                 await self._office.suspects.add(broker_id)
-        elif broker_id == self.controller_id:
+        elif broker_id == self.controller_id and self._suspicions.allows(broker_id, now):
             self._suspicions.note(broker_id, now)
             await self._take_over(broker_id)
 
@@ -344,6 +366,32 @@ class Controller:
         changed = self._controller_changed
         verdict = await take_over(session, self.broker_id, controller_id, self._wall_clock(), changed)
         await self._accept(session, verdict, [controller_id])
+
+    # Brokers whose disk is full
+
+    def report_disk(self) -> None:
+        """Have the controller ask this broker whether its disk is full, which has changed."""
+        self._queue.hint("report the disk", self._report_disk)
+
+    async def _report_disk(self) -> None:
+        if self._store.session is None:
+            return  # The broker registers again with its next session, and is then asked anyway.
+        try:
+            data = znodes.encode_log_dir_event(self.broker_id)
+            await self._store.session.create(f"{paths.LOG_DIR_EVENTS}/log_dir_event_", data, sequential=True)
+        except StoreUnavailable:
+            asyncio.get_running_loop().call_later(_REPORT_AGAIN_SECONDS, self.report_disk)
+
+    def _disks_reported(self) -> None:
+        self._queue.hint("disks reported", self._follow_disk_reports)
+
+    async def _follow_disk_reports(self) -> None:
+        if self._office is not None:
+            await self._office.full_disks.read_reports(self._disks_reported)
+
+    async def _follow_disk(self, broker_id: int) -> None:
+        if self._office is not None:
+            await self._office.full_disks.follow(broker_id)
 
     # Leadership that returns by itself
 
@@ -364,12 +412,14 @@ class Controller:
 
     def _on_response(self, broker_id: int, request: Message, response: Message) -> None:
         if self._office is not None:
-            self._office.suspects.on_answer(broker_id, response)
+            self._office.suspects.on_response(broker_id, response)
+            if self._office.full_disks.is_news(broker_id, response):
+                self._queue.hint(f"disk of broker {broker_id}", partial(self._follow_disk, broker_id))
         match response:
             case LeaderAndIsrResponse(error_code=0, topics=topics):
                 errors = [error for topic in topics for error in topic.partition_errors if error.error_code]
-                # Whoever is told something again already knows it.
-                if any(error.error_code != ErrorCode.STALE_CONTROLLER_EPOCH for error in errors):
+                # Whoever is told something again already knows it; a full disk is followed elsewhere.
+                if any(error.error_code not in _EXPECTED for error in errors):
                     logger.error("Broker %d did not take the leadership of some partitions: %s", broker_id, errors)
             case UpdateMetadataResponse(error_code=0):
                 pass
@@ -403,6 +453,7 @@ class Controller:
         async def alter(office: Office) -> AlterPartitionResponse:
             altered = await alter_partition(office.reign, request)
             await office.reassignments.finish(altered.partitions)
+            await office.full_disks.relieve(list(altered.partitions))
             return altered.response
 
         return await self._as_controller(alter, AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
@@ -465,7 +516,15 @@ class Controller:
                 results.append(plan if error == NO_ERROR else error)
             return results
 
-        return await self._as_controller(create, [NOT_CONTROLLER for _ in topics])
+        refused: list[TopicPlan | ApiError] = [NOT_CONTROLLER for _ in topics]
+        results = await self._as_controller(create, refused)
+        await self._until_large_creation_told(sum(r.partition_count for r in results if isinstance(r, TopicPlan)))
+        return results
+
+    async def _until_large_creation_told(self, partition_count: int) -> None:
+        """Wait until brokers have made the logs of many new partitions, which they do in portions."""
+        if partition_count > MOST_PARTITIONS and self._office is not None:
+            await asyncio.wait([self._office.reign.all_told()], timeout=_LARGE_CREATION_SECONDS)
 
     async def delete_topics(self, topics: Sequence[str], *, timeout_seconds: float) -> list[ApiError]:
         """Delete topics by name, and wait until nothing is left of them."""
@@ -476,14 +535,14 @@ class Controller:
             await office.deletions.begin(
                 [topic for topic in existing if topic not in office.reign.state.topics_to_delete]
             )
-            return [waiting.get(topic, _unknown_topic(topic)) for topic in topics]
+            return [waiting.get(topic, unknown_topic(topic)) for topic in topics]
 
         refused: list[ApiError | asyncio.Future[bool]] = [NOT_CONTROLLER for _ in topics]
         begun = await self._as_controller(begin, refused)
         waiting = [entry for entry in begun if isinstance(entry, asyncio.Future)]
         if waiting:
             await asyncio.wait(waiting, timeout=max(0.0, timeout_seconds))
-        return [_deletion_result(entry) if isinstance(entry, asyncio.Future) else entry for entry in begun]
+        return [deletion_result(entry) if isinstance(entry, asyncio.Future) else entry for entry in begun]
 
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
@@ -497,14 +556,14 @@ class Controller:
                 created = dict.fromkeys(good, NO_ERROR)
             else:
                 created = await create_partitions(office.reign, good, self._unclean_allowed)
-            return [_error_of(planned[request.topic], created.get(request.topic)) for request in requests]
+            return [error_of(planned[request.topic], created.get(request.topic)) for request in requests]
 
-        return await self._as_controller(create, [NOT_CONTROLLER for _ in requests])
+        results = await self._as_controller(create, [NOT_CONTROLLER for _ in requests])
+        await self._until_large_creation_told(sum(request.total_count for request in requests))
+        return results
 
-    async def update_features(
-        self, updates: Sequence[FeatureUpdate], *, all_or_nothing: bool = True, validate_only: bool = False
-    ) -> list[ApiError]:
-        """Finalise other levels of features; the errors are in the order of the updates, of different features."""
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[ApiError]:
+        """Finalise other levels of all these features, or of none; the errors are in the order of the updates."""
 
         async def update(office: Office) -> list[ApiError]:
             return await update_features(
@@ -512,7 +571,6 @@ class Controller:
                 self._features,
                 updates,
                 self._features_changed,
-                all_or_nothing=all_or_nothing,
                 validate_only=validate_only,
             )
 
@@ -530,22 +588,3 @@ class Controller:
             return await self._queue.request(in_office)
         except (ControllerMoved, StoreUnavailable):
             return refused
-
-
-def _unknown_topic(topic: str) -> ApiError:
-    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
-
-
-def _deletion_result(finished: asyncio.Future[bool]) -> ApiError:
-    if not finished.done():
-        return ApiError(
-            ErrorCode.REQUEST_TIMED_OUT, "The topic will be deleted when all of its replicas are reachable."
-        )
-    return NO_ERROR if finished.result() else NOT_CONTROLLER
-
-
-def _error_of(plan: TopicAssignment | ApiError, created: ApiError | None) -> ApiError:
-    if isinstance(plan, ApiError):
-        return plan
-    assert created is not None, "every good plan has a result"
-    return created

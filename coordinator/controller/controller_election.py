@@ -9,11 +9,16 @@ which fails if anybody has been elected since. Should the controller be well, it
 nothing.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from coordinator.controller.cluster_image import NO_CONTROLLER
 from coordinator.metadata_store import paths, znodes
 from coordinator.metadata_store.store import Create, Delete, MultiFailed, Operation, Session, SetData, Watch, Znode
+from coordinator.metadata_store.znodes import MalformedZnode
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,7 @@ async def stand(session: Session, broker_id: int, now_ms: int, changed: Watch) -
     while True:
         controller = await session.get(paths.CONTROLLER, changed)
         if controller is not None and controller.stat.ephemeral_owner != session.session_id:
-            return Defeat(controller_id=znodes.decode_controller(controller.data))
+            return Defeat(controller_id=_controller_id(controller))
         if controller is not None:
             await session.delete(paths.CONTROLLER, controller.stat.version)
             continue
@@ -53,12 +58,29 @@ async def take_over(session: Session, broker_id: int, suspect_id: int, now_ms: i
     # The epoch is read first: an election between the two reads changes it.
     epoch = await session.get(paths.CONTROLLER_EPOCH)
     controller = await session.get(paths.CONTROLLER, changed)
-    if epoch is not None and controller is not None and znodes.decode_controller(controller.data) == suspect_id:
+    if epoch is not None and controller is not None and _controller_id(controller) == suspect_id:
         removal = Delete(path=paths.CONTROLLER, version=controller.stat.version)
         victory = await _win(session, broker_id, now_ms, epoch, [removal])
         if victory is not None:
             return victory
     return await stand(session, broker_id, now_ms, changed)
+
+
+def _controller_id(znode: Znode) -> int:
+    """Who is the controller; ``NO_CONTROLLER`` if that cannot be decoded. Its session tells when it is gone."""
+    try:
+        return znodes.decode_controller(znode.data)
+    except MalformedZnode as error:
+        logger.error("%s is malformed; who is the controller is unknown until it is gone: %s", paths.CONTROLLER, error)
+        return NO_CONTROLLER
+
+
+def _epoch(znode: Znode) -> int:
+    """The epoch of the last controller. Raises ``MalformedZnode``: without it nobody can be elected."""
+    try:
+        return znodes.decode_controller_epoch(znode.data)
+    except MalformedZnode as error:
+        raise MalformedZnode(f"{paths.CONTROLLER_EPOCH} is malformed: {error}") from error
 
 
 async def _try_to_win(session: Session, broker_id: int, now_ms: int) -> Victory | None:
@@ -68,7 +90,7 @@ async def _try_to_win(session: Session, broker_id: int, now_ms: int) -> Victory 
 async def _win(
     session: Session, broker_id: int, now_ms: int, znode: Znode | None, first: list[Operation]
 ) -> Victory | None:
-    epoch = 1 if znode is None else znodes.decode_controller_epoch(znode.data) + 1
+    epoch = 1 if znode is None else _epoch(znode) + 1
     data = znodes.encode_controller_epoch(epoch)
     raise_epoch: Operation = Create(path=paths.CONTROLLER_EPOCH, data=data)
     if znode is not None:

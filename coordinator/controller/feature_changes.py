@@ -84,20 +84,24 @@ async def update_features(
     updates: Sequence[FeatureUpdate],
     changed: Watch,
     *,
-    all_or_nothing: bool,
     validate_only: bool,
 ) -> list[ApiError]:
-    """Change levels; the errors are in the order of the updates. What is done is known here on return."""
+    """Change all levels, or none if one is refused; the errors are in the order of the updates.
+
+    What is done is known here on return.
+    """
     for _ in range(_ATTEMPTS):
         znode = await reign.session.get(paths.FEATURE)
-        before = {} if znode is None else dict(znodes.decode_features(znode.data).levels)
+        try:
+            before = {} if znode is None else dict(znodes.decode_features(znode.data).levels)
+        except znodes.MalformedZnode as error:
+            reason = f"The znode {paths.FEATURE} is malformed: {error}"
+            return [ApiError(ErrorCode.FEATURE_UPDATE_FAILED, reason) for _ in updates]
         supported = supported_by(reign, features)
         errors = [why_refused(update, before, supported) for update in updates]
-        after = before | {
-            update.feature: update.level for update, error in zip(updates, errors, strict=True) if error == NO_ERROR
-        }
+        after = before | {update.feature: update.level for update in updates}
         after = {name: level for name, level in after.items() if level}
-        refused = all_or_nothing and any(error != NO_ERROR for error in errors)
+        refused = any(error != NO_ERROR for error in errors)
         if validate_only or refused or after == before:
             return errors
         if not isinstance(await reign.commit([_write_of(after, znode)]), MultiFailed):

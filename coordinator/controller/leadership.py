@@ -4,6 +4,7 @@ What is decided lies in ``election``; here decisions are written, each condition
 was decided on, many in one multi. A state that somebody changed meanwhile is read again and decided anew.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
@@ -12,7 +13,7 @@ from coordinator.controller.cluster_state import VersionedState
 from coordinator.controller.election import initial_state, next_state
 from coordinator.controller.reign import Reign
 from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData, Znode
+from coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData
 from coordinator.metadata_store.znodes import PartitionState
 from protocol.topic_partition import TopicPartition
 
@@ -27,6 +28,8 @@ Decide: TypeAlias = Callable[[TopicPartition], PartitionState | None]
 
 PARTITIONS_PER_MULTI: Final = 200
 """Keeps a multi well below the megabyte that ZooKeeper takes."""
+PARTITIONS_PER_PASS: Final = 400
+"""Decided and written at once. Between passes the loop has its turn, so that a large topic stops nothing else."""
 
 
 _ATTEMPTS: Final = 5
@@ -45,10 +48,19 @@ async def elect(
 
 
 async def change_states(reign: Reign, partitions: Iterable[TopicPartition], decide: Decide) -> list[TopicPartition]:
-    """Write what is decided of each partition, unless it is being deleted. Returns those whose state changed."""
+    """Write what is decided of each partition, unless it is being deleted or set aside. Returns those whose state
+    changed."""
     remaining = [partition for partition in partitions if not _is_being_deleted(reign, partition)]
     changed: list[TopicPartition] = []
+    for portion in chunks(remaining, PARTITIONS_PER_PASS):
+        changed += await _change_portion(reign, list(portion), decide)
+    return changed
+
+
+async def _change_portion(reign: Reign, remaining: list[TopicPartition], decide: Decide) -> list[TopicPartition]:
+    changed: list[TopicPartition] = []
     for _ in range(_ATTEMPTS):
+        remaining = [partition for partition in remaining if not reign.state.is_set_aside(partition)]
         if not remaining:
             return changed
         decided = {partition: state for partition in remaining if (state := decide(partition)) is not None}
@@ -137,13 +149,7 @@ async def read_again(reign: Reign, partitions: Sequence[TopicPartition]) -> None
     found = await reign.session.get_many([paths.partition_state(partition) for partition in partitions])
     for partition, znode in zip(partitions, found, strict=True):
         if znode is not None:
-            reign.state.put_state(partition, versioned_state(znode))
-
-
-def versioned_state(znode: Znode) -> VersionedState:
-    return VersionedState(
-        state=znodes.decode_partition_state(znode.data), version=znode.stat.version, mzxid=znode.stat.mzxid
-    )
+            reign.state.take_state(partition, znode)
 
 
 def tell(reign: Reign, leadership: Iterable[TopicPartition], metadata: Iterable[TopicPartition]) -> None:
@@ -156,23 +162,50 @@ def tell(reign: Reign, leadership: Iterable[TopicPartition], metadata: Iterable[
     reign.send(requests)
 
 
-def tell_all(reign: Reign, partitions: Iterable[TopicPartition], *, are_new: bool = False) -> None:
-    """Tell partitions' states to their live replicas, and to all brokers as metadata."""
+async def tell_new(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
+    """Tell new partitions to their live replicas, portion by portion, and then to all brokers as metadata."""
+    told = list(partitions)
+    for portion in chunks(told, PARTITIONS_PER_PASS):
+        requests = reign.requests()
+        for partition in portion:
+            if reign.state.state(partition) is not None:
+                requests.tell_leadership(partition, reign.state.replicas(partition).replicas, is_new=True)
+        reign.send(requests)
+        await asyncio.sleep(0)  # Between portions the loop has its turn.
     requests = reign.requests()
-    told = [partition for partition in partitions if reign.state.state(partition) is not None]
-    for partition in told:
-        requests.tell_leadership(partition, reign.state.replicas(partition).replicas, is_new=are_new)
     requests.tell_metadata(told, reign.state.brokers)
     reign.send(requests)
 
 
+def tell_all(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
+    """Tell partitions' states to their live replicas, and to all brokers as metadata."""
+    requests, told = reign.requests(), list(partitions)
+    for partition in told:
+        if reign.state.state(partition) is not None:
+            requests.tell_leadership(partition, reign.state.replicas(partition).replicas)
+    requests.tell_metadata(told, reign.state.brokers)
+    reign.send(requests)
+
+
+def tell_topics(reign: Reign, names: Iterable[str]) -> None:
+    """Tell everything about these topics, as far as they exist and are not being deleted, once more."""
+    state = reign.state
+    existing = [name for name in names if name in state.topics and name not in state.topics_to_delete]
+    tell_all(reign, state.partitions(existing))
+
+
 def tell_everything(reign: Reign, broker_ids: Collection[int]) -> None:
     """Tell brokers all that there is to know: who is alive and every partition, and then what they lead and follow."""
-    metadata = reign.requests()
-    metadata.tell_metadata(reign.state.partitions(), broker_ids)
-    reign.send(metadata)
+    tell_all_metadata(reign, broker_ids)
     for broker_id in broker_ids:
         tell_leaderships(reign, broker_id)
+
+
+def tell_all_metadata(reign: Reign, broker_ids: Collection[int]) -> None:
+    """Tell brokers who is alive and every partition: first of all, for they judge by it what they hear later."""
+    requests = reign.requests()
+    requests.tell_all_metadata(broker_ids)
+    reign.send(requests)
 
 
 def tell_leaderships(reign: Reign, broker_id: int) -> None:

@@ -3,12 +3,14 @@
 The id of the transaction that made the registration is the broker's epoch: control requests meant for an earlier life
 of the broker carry an earlier one. A registration that exists already is told apart by the session that owns it: our
 own (a create whose answer was lost) is taken for what it is, anybody else's is ``BrokerIdTaken``. That may be what a
-killed broker left behind, until the store gives its session up: ``await_free_id`` waits for that.
+killed broker left behind, until the store gives its session up: ``await_free_id`` waits for that, unless the broker
+that it names is alive.
 """
 
 import asyncio
 import logging
 import random
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from coordinator.metadata_store import paths, znodes
@@ -49,8 +51,16 @@ async def generated_broker_id(session: Session, reserved_max_id: int) -> int:
     return reserved_max_id + done.stat.version
 
 
-async def await_free_id(session: Session, broker_id: int, patience_seconds: float) -> None:
-    """Wait until no other session has registered this id. ``BrokerIdTaken`` if one still has after so long."""
+async def await_free_id(
+    session: Session,
+    broker_id: int,
+    patience_seconds: float,
+    is_alive: Callable[[znodes.BrokerRegistration], Awaitable[bool]],
+) -> None:
+    """Wait until no other session has registered this id.
+
+    Raises ``BrokerIdTaken`` if one still has after so long, or at once if the broker that registered it is alive.
+    """
     path, loop, changed = paths.broker(broker_id), asyncio.get_running_loop(), asyncio.Event()
     deadline = loop.time() + patience_seconds
     while True:
@@ -58,14 +68,20 @@ async def await_free_id(session: Session, broker_id: int, patience_seconds: floa
         existing = await session.get(path, changed.set)
         if existing is None or existing.stat.ephemeral_owner == session.session_id:
             return
+        registration = _registration(broker_id, existing)
+        if registration is not None and await is_alive(registration):
+            raise BrokerIdTaken(
+                f"broker.id={broker_id} is taken by a live broker, {_place(registration)}: choose another broker.id"
+            )
         seconds_left = deadline - loop.time()
         if seconds_left <= 0:
-            raise _taken(broker_id, existing, session)
+            raise _taken(broker_id, existing)
         logger.warning(
-            "Broker id %d is still registered by session %#x, perhaps of a broker that was killed: waiting until it "
-            "expires, at most %.0f s",
+            "Broker id %d is still registered by session %#x, %s, perhaps of a broker that was killed: waiting until "
+            "it expires, at most %.0f s",
             broker_id,
             existing.stat.ephemeral_owner,
+            _place(registration),
             seconds_left,
         )
         try:
@@ -75,10 +91,24 @@ async def await_free_id(session: Session, broker_id: int, patience_seconds: floa
             continue
 
 
-def _taken(broker_id: int, existing: Znode, session: Session) -> BrokerIdTaken:
+def _registration(broker_id: int, znode: Znode) -> znodes.BrokerRegistration | None:
+    try:
+        return znodes.decode_broker(broker_id, znode.data)
+    except znodes.MalformedZnode:
+        return None
+
+
+def _place(registration: znodes.BrokerRegistration | None) -> str:
+    """Where a broker has said that it listens."""
+    if registration is None or not registration.endpoints:
+        return "at no known address"
+    return "at " + ", ".join(f"{each.listener}://{each.host}:{each.port}" for each in registration.endpoints)
+
+
+def _taken(broker_id: int, existing: Znode) -> BrokerIdTaken:
     return BrokerIdTaken(
-        f"a broker with id {broker_id} is registered by session "
-        f"{existing.stat.ephemeral_owner:#x}; this is session {session.session_id:#x}"
+        f"broker.id={broker_id} is registered by session {existing.stat.ephemeral_owner:#x}, "
+        f"{_place(_registration(broker_id, existing))}, which has neither answered nor expired"
     )
 
 
@@ -96,4 +126,4 @@ async def register(session: Session, registration: znodes.BrokerRegistration, no
         if existing is not None and existing.stat.ephemeral_owner == session.session_id:
             return existing.stat.czxid
         if existing is not None:
-            raise _taken(registration.broker_id, existing, session)
+            raise _taken(registration.broker_id, existing)

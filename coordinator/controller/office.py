@@ -1,7 +1,9 @@
 """What a controller has while it is in office, and loses with it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from coordinator.controller.full_disks import FullDisks
 from coordinator.controller.leadership import UncleanAllowed
 from coordinator.controller.reassignments import Reassignments
 from coordinator.controller.reign import Reign
@@ -17,14 +19,16 @@ class Office:
     deletions: TopicDeletions
     reassignments: Reassignments
     suspects: Suspects
+    full_disks: FullDisks
 
     @classmethod
-    def of(cls, reign: Reign, unclean_allowed: UncleanAllowed) -> "Office":
+    def of(cls, reign: Reign, unclean_allowed: UncleanAllowed, steady_seconds: Callable[[int], float]) -> "Office":
         return cls(
             reign=reign,
             deletions=TopicDeletions(reign),
             reassignments=Reassignments(reign),
-            suspects=Suspects(reign, unclean_allowed),
+            suspects=Suspects(reign, unclean_allowed, steady_seconds),
+            full_disks=FullDisks(reign, unclean_allowed),
         )
 
     async def carry_on(self) -> None:
@@ -35,3 +39,4 @@ class Office:
     def end(self) -> None:
         self.reign.end()
         self.deletions.end()
+        self.suspects.end()

@@ -29,6 +29,11 @@ def target_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
     return tuple(replica for replica in assignment.replicas if replica not in assignment.removing)
 
 
+def is_reordered(before: ReplicaAssignment, after: ReplicaAssignment) -> bool:
+    """Whether both name the same replicas in different orders and neither moves: only the preferred leader differs."""
+    return not is_moving(before) and not is_moving(after) and set(before.replicas) == set(after.replicas)
+
+
 def reassigned(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
     """The assignment on the way to the target."""
     origin = origin_of(assignment)

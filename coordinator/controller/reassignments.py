@@ -20,6 +20,7 @@ from coordinator.controller.reassignment import (
     completed_state,
     is_complete,
     is_moving,
+    is_reordered,
     plan,
     target_of,
 )
@@ -75,7 +76,7 @@ class Reassignments:
             step = self._first_step(partition, target, may_resize=may_resize)
             if isinstance(step, ApiError):
                 results[partition] = step
-            else:
+            elif step is not None:
                 steps[partition] = step
         written = await self._take(steps)
         results |= dict.fromkeys([partition for partition in steps if partition not in written], _NOT_WRITTEN)
@@ -84,14 +85,20 @@ class Reassignments:
 
     def _first_step(
         self, partition: TopicPartition, target: Sequence[int] | None, *, may_resize: bool
-    ) -> _Step | ApiError:
+    ) -> _Step | ApiError | None:
+        """Return the step that begins the move; None if the partition has this assignment already."""
         cluster = self._reign.state
         versioned = cluster.state(partition)
         if versioned is None or partition.topic in cluster.topics_to_delete:
             return _UNKNOWN
-        planned = plan(cluster.replicas(partition), target, cluster.brokers.keys(), may_resize=may_resize)
+        present = cluster.replicas(partition)
+        planned = plan(present, target, cluster.brokers.keys(), may_resize=may_resize)
         if isinstance(planned, ApiError):
             return planned
+        if planned == present:
+            return None
+        if is_reordered(present, planned):
+            return _Step(assignment=planned, state=versioned.state)
         usable = cluster.usable_brokers(versioned.state.isr)
         state = begun_state(versioned.state, planned, usable, self._reign.epoch)
         return _NO_LEADER_LEFT if state is None else _Step(assignment=planned, state=state)

@@ -8,6 +8,7 @@ whoever still holds it gets ``ControllerMoved`` after whatever it awaits.
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count
 
 from coordinator.controller.cluster_state import ClusterState
 from coordinator.controller.control_channel import ControlChannel, OnCaughtUp, OnControlResponse
@@ -43,6 +44,7 @@ class Reign:
         self.controller_id = controller_id
         self.epoch = victory.epoch
         self.state = ClusterState()
+        self._sequences = count()
         self.ended = False
 
     def end(self) -> None:
@@ -88,6 +90,7 @@ class Reign:
         """Send a batch to its brokers, as long as the reign lasts."""
         for broker_id, request in requests.build():
             self._must_go_on()
+            request.sequence = next(self._sequences)
             self._control.send(broker_id, request)
 
     def all_told(self) -> "asyncio.Future[None]":

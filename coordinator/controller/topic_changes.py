@@ -10,9 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from coordinator.controller.api_error import NO_ERROR, ApiError
 from coordinator.controller.cluster_state import TopicState
 from coordinator.controller.config_changes import ConfigResource, ResourceType
-from coordinator.controller.config_repository import ConfigRepository, write_of
+from coordinator.controller.config_repository import ConfigRepository, notification_of, write_of
 from coordinator.controller.election import initial_state
-from coordinator.controller.leadership import PARTITIONS_PER_MULTI, UncleanAllowed, elect, remember, tell_all
+from coordinator.controller.leadership import (
+    PARTITIONS_PER_MULTI,
+    PARTITIONS_PER_PASS,
+    UncleanAllowed,
+    elect,
+    remember,
+    tell_new,
+)
 from coordinator.controller.reign import Reign
 from coordinator.controller.topic_plan import TopicPlan
 from coordinator.metadata_store import paths, znodes
@@ -26,6 +33,29 @@ async def create_topics(
     reign: Reign, plans: Sequence[TopicPlan], configs: ConfigRepository, unclean_allowed: UncleanAllowed
 ) -> list[ApiError]:
     """Create the planned topics, each on its own; the errors are in the order of the plans."""
+    errors: list[ApiError] = []
+    for portion in _portions(plans):
+        errors += await _create_portion(reign, portion, configs, unclean_allowed)
+    return errors
+
+
+def _portions(plans: Sequence[TopicPlan]) -> Iterator[list[TopicPlan]]:
+    """Topics that are created in one go: between portions the loop has its turn."""
+    portion: list[TopicPlan] = []
+    partition_count = 0
+    for plan in plans:
+        if portion and partition_count + plan.partition_count > PARTITIONS_PER_PASS:
+            yield portion
+            portion, partition_count = [], 0
+        portion.append(plan)
+        partition_count += plan.partition_count
+    if portion:
+        yield portion
+
+
+async def _create_portion(
+    reign: Reign, plans: Sequence[TopicPlan], configs: ConfigRepository, unclean_allowed: UncleanAllowed
+) -> list[ApiError]:
     creations = [_Creation(reign, plan) for plan in plans]
     existing = await reign.session.get_many([creation.config.path for creation in creations])
     batches = [creation.operations(znode) for creation, znode in zip(creations, existing, strict=True)]
@@ -38,7 +68,7 @@ async def create_topics(
             creation.take_in(result, configs)
             created.append(creation.plan.name)
     await elect(reign, list(_stateless(reign, created)), unclean_allowed)
-    tell_all(reign, reign.state.partitions(created), are_new=True)
+    await tell_new(reign, reign.state.partitions(created))
     return errors
 
 
@@ -77,6 +107,8 @@ class _Creation:
         for partition, state in self._states.items():
             yield Create(path=paths.partition(partition))
             yield Create(path=paths.partition_state(partition), data=znodes.encode_partition_state(state))
+        if self.plan.configs or config_znode is not None:
+            yield notification_of(self.config)
 
     def take_in(self, done: list[Done], configs: ConfigRepository) -> None:
         """Remember what was written."""
@@ -103,7 +135,7 @@ async def create_partitions(
         errors[topic] = NO_ERROR
         added += _take_in_assignment(reign, topic, assignment, result[0])
     await elect(reign, added, unclean_allowed)
-    tell_all(reign, added, are_new=True)
+    await tell_new(reign, added)
     return errors
 
 
@@ -119,3 +151,11 @@ def _take_in_assignment(reign: Reign, topic: str, assignment: TopicAssignment, d
     assert done.stat is not None, "a set has a stat"
     known.assignment, known.version = assignment, done.stat.version
     return added
+
+
+def error_of(plan: TopicAssignment | ApiError, created: ApiError | None) -> ApiError:
+    """The error of a request for partitions: why it was not planned, or what came of the plan."""
+    if isinstance(plan, ApiError):
+        return plan
+    assert created is not None, "every good plan has a result"
+    return created

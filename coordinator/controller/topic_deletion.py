@@ -11,7 +11,8 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator.controller.leadership import chunks
+from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from coordinator.controller.leadership import PARTITIONS_PER_PASS, chunks
 from coordinator.controller.reign import Reign
 from coordinator.metadata_store import paths
 from coordinator.metadata_store.store import Create, Delete, MultiFailed, StoreError
@@ -98,7 +99,13 @@ class TopicDeletions:
         partitions = list(self._reign.state.partitions([topic]))
         children = [*map(paths.partition_state, partitions), *map(paths.partition, partitions)]
         rest = [paths.partitions(topic), paths.topic_config(topic), paths.topic(topic), paths.delete_topic(topic)]
-        batches = [*chunks(await self._existing(children)), await self._existing(rest)]
+        for portion in chunks(children, PARTITIONS_PER_PASS):
+            await self._remove(topic, portion)
+            await asyncio.sleep(0)  # Between portions the loop has its turn.
+        await self._remove(topic, rest)
+
+    async def _remove(self, topic: str, wanted: Sequence[str]) -> None:
+        batches = chunks(await self._existing(wanted))
         for result in await self._reign.commit_many([[Delete(path=path) for path in batch] for batch in batches]):
             assert not isinstance(result, MultiFailed), f"the znodes of {topic} cannot be removed: {result}"
 
@@ -112,3 +119,17 @@ class TopicDeletions:
             if not waiting.done():
                 waiting.set_result(False)
         self._waiting.clear()
+
+
+def unknown_topic(topic: str) -> ApiError:
+    """The error of a deletion of a topic that does not exist."""
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
+
+
+def deletion_result(finished: asyncio.Future[bool]) -> ApiError:
+    """What came of a deletion in the time that the client gave it."""
+    if not finished.done():
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT, "The topic will be deleted when all of its replicas are reachable."
+        )
+    return NO_ERROR if finished.result() else NOT_CONTROLLER

@@ -1,13 +1,15 @@
 """Which names a topic may have.
 
 Apache Kafka's rules: 1 to 249 of the characters a-z, A-Z, 0-9, dot, underscore and hyphen, but neither "." nor "..".
-Names that differ only in dots and underscores collide, because the names of metrics cannot tell them apart.
+Names that differ only in dots and underscores collide, because the names of metrics cannot tell them apart. One name is
+reserved: that of KRaft's metadata log, which tools and other brokers take for Kafka's own.
 """
 
 import re
 from typing import Final
 
 MAX_LENGTH: Final = 249
+CLUSTER_METADATA_TOPIC_NAME: Final = "__cluster_metadata"
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 

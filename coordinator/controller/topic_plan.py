@@ -17,6 +17,11 @@ from coordinator.controller.assignment import (
     why_invalid_assignment,
     why_not_placeable,
 )
+from coordinator.controller.cluster_image import (
+    GROUP_METADATA_TOPIC_NAME,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE_TOPIC_NAME,
+)
 from coordinator.controller.cluster_state import ClusterState
 from coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
 from coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment, encode_uuid
@@ -25,6 +30,10 @@ from protocol.errors import ErrorCode
 BROKER_DEFAULT: Final = -1
 """Asks for the broker's default number of partitions or replicas."""
 MOST_PARTITIONS_PER_REQUEST: Final = 10_000
+_WHAT_INTERNAL_TOPICS_PLACE: Final = {
+    GROUP_METADATA_TOPIC_NAME: "holds the offsets of a group",
+    TRANSACTION_STATE_TOPIC_NAME: "holds the state and epoch of a transactional id",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +162,8 @@ def _why_not_creatable(topic: NewTopic, cluster: ClusterState) -> ApiError | Non
     reason = topic_name.why_invalid(name)
     if reason is not None:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    if name == topic_name.CLUSTER_METADATA_TOPIC_NAME:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in cluster.topics_to_delete:
         return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
     if name in cluster.topics:
@@ -215,6 +226,12 @@ def plan_partitions(request: NewPartitions, cluster: ClusterState) -> TopicAssig
     name, topic = request.topic, cluster.topics.get(request.topic)
     if topic is None or name in cluster.topics_to_delete or not topic.assignment.partitions:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    if name in INTERNAL_TOPICS:
+        return ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The number of partitions of the internal topic '{name}' cannot be changed: it decides which partition "
+            f"{_WHAT_INTERNAL_TOPICS_PLACE[name]}, so what is stored now would not be found any more.",
+        )
     existing = topic.assignment.partitions
     if any(partition.adding or partition.removing for partition in existing.values()):
         return ApiError(

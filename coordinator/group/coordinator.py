@@ -47,6 +47,14 @@ from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+LONGEST_INSTANCE_ID: Final = 249
+"""Characters, as Kafka's clients demand of their ``group.instance.id``."""
+LONGEST_CLIENT_ID: Final = 249
+"""Characters of a client id that its member keeps; the rest is cut off.
+
+A member id is one of the two and 37 characters, and is part of responses to other members and of the group's record:
+what cannot be encoded there would be the whole group's failure."""
+
 CLASSIC_GROUP_TYPE: Final = "classic"
 
 
@@ -193,6 +201,9 @@ class GroupCoordinator:
         shard = self._shard_of_named_group(joining.group_id)
         if isinstance(shard, ErrorCode):
             reply(JoinResult(error=shard, member_id=joining.member_id))
+            return
+        if joining.group_instance_id is not None and len(joining.group_instance_id) > LONGEST_INSTANCE_ID:
+            reply(JoinResult(error=ErrorCode.INVALID_REQUEST, member_id=joining.member_id))
             return
         settings = self._settings
         timeout_ms = joining.session_timeout_ms
@@ -405,14 +416,15 @@ class GroupCoordinator:
 
     def _join_request(self, joining: JoiningMember) -> JoinRequest:
         """JoinGroup 0 has no rebalance time-out; its session time-out serves for both."""
-        name = joining.group_instance_id or joining.client_id
+        client_id = joining.client_id[:LONGEST_CLIENT_ID]
+        name = joining.group_instance_id or client_id
         unique = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         has_rebalance_timeout = joining.rebalance_timeout_ms > 0
         return JoinRequest(
             member_id=joining.member_id,
             new_member_id=f"{name}-{unique}",
             group_instance_id=joining.group_instance_id,
-            client_id=joining.client_id,
+            client_id=client_id,
             client_host=joining.client_host,
             session_timeout_ms=joining.session_timeout_ms,
             rebalance_timeout_ms=joining.rebalance_timeout_ms if has_rebalance_timeout else joining.session_timeout_ms,

@@ -103,9 +103,6 @@ class OffsetStore:
     def has_unstable(self, group_id: str) -> bool:
         return group_id in self._open
 
-    def has_any(self, group_id: str) -> bool:
-        return group_id in self._committed or group_id in self._open
-
     def known_partitions(self, group_id: str) -> list[TopicPartition]:
         """Whatever a tombstone would have to be written for, to forget the group."""
         return list({**self._committed.get(group_id, {}), **self._open.get(group_id, {})})

@@ -71,6 +71,8 @@ class GroupShard:
         self._settings = settings
         self._rules = settings.rules()
         self._wall_clock = wall_clock
+        self._had_offsets: set[str] = set()
+        """Groups that offsets were committed for: without any, too, they exist until they are deleted or swept."""
         self._written: dict[str, int] = {}
         """Group id → the end of the last record or marker that changed the group."""
         self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
@@ -98,12 +100,13 @@ class GroupShard:
             self._apply_offset(says, record_offset, producer_id)
         elif says.image is None:
             self.groups.pop(says.group_id, None)
+            self._had_offsets.discard(says.group_id)
         else:
             self.groups[says.group_id] = Group.from_image(says.group_id, says.image, self._rules)
 
     def open(self) -> None:
         """All of the log is replayed and replicated: groups come to life."""
-        for group_id in self.offsets.group_ids():
+        for group_id in self._had_offsets:
             self.group_or_new(group_id)
         self.is_open = True
         for group in list(self.groups.values()):
@@ -149,8 +152,12 @@ class GroupShard:
         return end
 
     def write_tombstones(self, changes: Sequence[OffsetCommitted], group_ids: Sequence[str]) -> int | ErrorCode:
-        """Forget offsets and whole groups, as one batch. Groups that were never written down need no record."""
-        written = [group_id for group_id in group_ids if self.groups[group_id].persisted is not None]
+        """Forget offsets and whole groups, as one batch. Groups that a reload would not find need no record."""
+        written = [
+            group_id
+            for group_id in group_ids
+            if self.groups[group_id].persisted is not None or group_id in self._had_offsets
+        ]
         records = [encode_offset_commit(*change) for change in changes]
         records += [encode_group_metadata(group_id, None) for group_id in written]
         end = self.append(records) if records else self.log.log_end_offset
@@ -177,6 +184,7 @@ class GroupShard:
             self.offsets.remove(group_id, partition)
         else:
             self.offsets.commit(group_id, partition, committed, record_offset=record_offset, producer_id=producer_id)
+            self._had_offsets.add(group_id)
 
     # Groups
 
@@ -231,12 +239,13 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None or group.state is not GroupState.EMPTY or group.persisted is not None:
             return
-        if not group.pending_members and not self.offsets.has_any(group_id):
+        if not group.pending_members and group_id not in self._had_offsets:
             self._drop(group)
 
     def _drop(self, group: Group) -> None:
         self._answer(group, group.retire(), 0)
         del self.groups[group.group_id]
+        self._had_offsets.discard(group.group_id)
         self._cancel_timer(group.group_id)
 
     # Time

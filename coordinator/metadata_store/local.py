@@ -45,6 +45,10 @@ _T = TypeVar("_T")
 _COMPACT_AT_BYTES: Final = 4 << 20
 
 
+class JournalFull(Exception):
+    """The disk has no room for what was to be written. The journal is as it was."""
+
+
 class Journal(Protocol):
     """Where an ensemble keeps its tree: a snapshot, and the records appended since."""
 
@@ -52,7 +56,10 @@ class Journal(Protocol):
         """The last snapshot, and the records appended after it, in order. Called once, first."""
 
     def append(self, record: bytes) -> None:
-        """Add a record. After an ``OSError`` the record is not in the journal and nothing more may be appended."""
+        """Add a record. After an ``OSError`` the record is not in the journal and nothing more may be appended.
+
+        Raises ``JournalFull`` if there was no room for it; what comes later may fit.
+        """
 
     async def sync(self) -> None:
         """Make everything appended so far durable; ``OSError`` if that failed."""
@@ -62,7 +69,10 @@ class Journal(Protocol):
         """Bytes appended since the last snapshot."""
 
     async def compact(self, snapshot: bytes) -> None:
-        """Replace everything appended before this call by the snapshot. Appending may go on meanwhile."""
+        """Replace everything appended before this call by the snapshot. Appending may go on meanwhile.
+
+        Raises ``JournalFull`` if there was no room for the snapshot: then nothing is replaced.
+        """
 
 
 class LocalEnsemble:
@@ -99,14 +109,17 @@ class LocalEnsemble:
         if self.failure is not None:
             raise ConnectionLost(str(self.failure))
         changes = Changes()
-        result = self.tree.apply(transaction, changes)
-        if isinstance(result, MultiFailed):
-            return result
         try:
-            self._journal.append(_encode(self.tree.zxid, transaction))
+            result = self.tree.apply(
+                transaction, changes, lambda zxid: self._journal.append(_encode(zxid, transaction))
+            )
+        except JournalFull as error:
+            raise ConnectionLost(str(error)) from error
         except OSError as error:
             self._fail(error)
             raise ConnectionLost(str(error)) from error
+        if isinstance(result, MultiFailed):
+            return result
         if isinstance(transaction, Multi):  # Sessions need not be durable: none survives a restart.
             self._appended += 1
         self._watches.fire(changes)
@@ -136,6 +149,9 @@ class LocalEnsemble:
         self._compacting = True
         try:
             await self._journal.compact(self.tree.snapshot())
+        except JournalFull as error:
+            logger.warning("The metadata journal is not compacted yet: %s", error)
+            self._compact_at_bytes += self._journal.size
         except OSError as error:
             self._fail(error)
         finally:
@@ -199,6 +215,11 @@ class LocalSession:
         self._ended = False
         self.session_id = session_id
         self.generation = generation
+
+    @property
+    def last_contact(self) -> float:
+        """Now: the store is in this process."""
+        return asyncio.get_running_loop().time()
 
     def is_live(self) -> bool:
         return not self._ended

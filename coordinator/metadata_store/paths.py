@@ -11,6 +11,7 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
 FEATURE: Final = "/feature"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LATEST_PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
 BROKER_IDS: Final = "/brokers/ids"
@@ -22,6 +23,8 @@ CONFIG: Final = "/config"
 CONFIG_CHANGES: Final = "/config/changes"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
+CLIENT_METRICS_CONFIGS: Final = "/config/client-metrics"
+GROUP_CONFIGS: Final = "/config/groups"
 DEFAULT_ENTITY: Final = "<default>"
 """The entity whose configuration holds for all entities of its type."""
 
@@ -38,14 +41,16 @@ PERSISTENT_PATHS: Final = (
     CONFIG,
     BROKER_CONFIGS,
     CONFIG_CHANGES,
+    CLIENT_METRICS_CONFIGS,
     "/config/clients",
+    GROUP_CONFIGS,
     "/config/ips",
     TOPIC_CONFIGS,
     "/config/users",
     "/consumers",
     "/isr_change_notification",
     LATEST_PRODUCER_ID_BLOCK,
-    "/log_dir_event_notification",
+    LOG_DIR_EVENTS,
 )
 """What a broker makes sure of when it starts, parents first."""
 

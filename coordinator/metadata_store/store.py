@@ -139,6 +139,10 @@ class Session(Protocol):
     def session_id(self) -> int:
         """The store's id, as found in ``Stat.ephemeral_owner``."""
 
+    @property
+    def last_contact(self) -> float:
+        """The loop's time at which the last request that the store answered was sent."""
+
     def is_live(self) -> bool:
         """Whether the store certainly still holds this session's ephemerals."""
 

@@ -72,6 +72,8 @@ class Changes:
 
 _Undo: TypeAlias = Callable[[], None]
 _Step: TypeAlias = tuple[Done, _Undo]
+Commit: TypeAlias = Callable[[int], None]
+"""Makes a transaction, by its id, outlive the process; raises if that is not possible."""
 
 ROOT: Final = "/"
 
@@ -87,6 +89,15 @@ def _name_of(path: str) -> str:
 def _check_path(path: str) -> None:
     if not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
         raise ValueError(f"not the path of a znode: {path!r}")
+
+
+def _commit_nothing(zxid: int) -> None:
+    """The commit of a tree that is kept in memory only."""
+
+
+def _undo(undos: list[_Undo]) -> None:
+    for undo in reversed(undos):
+        undo()
 
 
 class ZnodeTree:
@@ -116,36 +127,46 @@ class ZnodeTree:
         node = self._nodes.get(path)
         return None if node is None else sorted(node.children)
 
-    def apply(self, transaction: Transaction, changes: Changes) -> MultiResult:
-        """Do the transaction completely or not at all; ``changes`` collects what it touched if it was done."""
+    def apply(self, transaction: Transaction, changes: Changes, commit: Commit = _commit_nothing) -> MultiResult:
+        """Do the transaction completely or not at all; ``changes`` collects what it touched if it was done.
+
+        ``commit`` is called with its id when nothing can refuse it any more; what it raises undoes the transaction.
+        """
         zxid = self.zxid + 1
         match transaction:
             case OpenSession(session_id=session_id):
+                commit(zxid)
                 self._sessions[session_id] = {}
                 self.next_session_id = max(self.next_session_id, session_id + 1)
                 result: MultiResult = []
             case CloseSession(session_id=session_id):
                 ephemerals = tuple(reversed(self._sessions[session_id]))
-                result = self._apply_all(session_id, [Delete(path=path) for path in ephemerals], zxid, changes)
+                result = self._apply_all(session_id, [Delete(path=path) for path in ephemerals], zxid, changes, commit)
                 assert isinstance(result, list), "an ephemeral znode has no children"
                 del self._sessions[session_id]
             case Multi(session_id=session_id, operations=operations):
-                result = self._apply_all(session_id, operations, zxid, changes)
+                result = self._apply_all(session_id, operations, zxid, changes, commit)
         if isinstance(result, list):
             self.zxid = zxid
         return result
 
-    def _apply_all(self, session_id: int, operations: Sequence[Operation], zxid: int, changes: Changes) -> MultiResult:
+    def _apply_all(
+        self, session_id: int, operations: Sequence[Operation], zxid: int, changes: Changes, commit: Commit
+    ) -> MultiResult:
         results: list[Done] = []
         undos: list[_Undo] = []
         for index, operation in enumerate(operations):
             step = self._step(session_id, operation, zxid)
             if isinstance(step, StoreError):
-                for undo in reversed(undos):
-                    undo()
+                _undo(undos)
                 return MultiFailed(index=index, error=step)
             results.append(step[0])
             undos.append(step[1])
+        try:
+            commit(zxid)
+        except BaseException:
+            _undo(undos)
+            raise
         for operation, done in zip(operations, results, strict=True):
             _note(operation, done, changes)
         return results

@@ -2,7 +2,8 @@
 
 Each kind has an ``encode_…`` and a ``decode_…``. Written versions are those of Kafka 3.9 (topics 3, brokers 5,
 partition states 1, configurations 1, changes 2); readers take what older ones wrote as far as 3.9 does. A znode that
-cannot be understood raises ``MalformedZnode``: somebody else's tool wrote it, and guessing would lose data.
+cannot be decoded raises ``MalformedZnode``: another tool wrote it, and guessing would lose data. So does one whose
+values have no room in the control requests that carry them, or contradict each other.
 """
 
 import base64
@@ -103,6 +104,11 @@ class FinalizedFeatures:
 
 NO_JMX_PORT: Final = -1
 
+_INT16: Final = range(-(1 << 15), 1 << 15)
+_INT32: Final = range(-(1 << 31), 1 << 31)
+_BROKER_IDS: Final = range(1 << 31)
+_PORTS: Final = range(1 << 16)
+
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
@@ -111,7 +117,7 @@ def _to_json(content: Mapping[str, Any]) -> bytes:
 def _from_json(data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedZnode(f"not JSON: {data[:200]!r}") from error
     if not isinstance(content, dict):
         raise MalformedZnode(f"not a JSON object: {data[:200]!r}")
@@ -126,7 +132,7 @@ def encode_uuid(uuid: bytes) -> str:
 def decode_uuid(text: str) -> bytes:
     try:
         uuid = base64.urlsafe_b64decode(text + "==")
-    except binascii.Error as error:
+    except (binascii.Error, TypeError, ValueError) as error:
         raise MalformedZnode(f"not a UUID: {text!r}") from error
     if len(uuid) != len(ZERO_UUID):
         raise MalformedZnode(f"not a UUID: {text!r}")
@@ -160,12 +166,15 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         protocols = content.get("listener_security_protocol_map", {})
         endpoints = tuple(_parse_connection_string(text, protocols) for text in content["endpoints"])
         features = {
-            name: (int(versions.get("min_version", 0)), int(versions["max_version"]))
+            name: (_checked(versions.get("min_version", 0), _INT16), _checked(versions["max_version"], _INT16))
             for name, versions in content.get("features", {}).items()
         }
+        rack = content.get("rack")
+        if not isinstance(rack, str | None):
+            raise TypeError("a rack is a string")
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise MalformedZnode(f"not a broker registration: {data[:500]!r}") from error
-    return BrokerRegistration(broker_id=broker_id, endpoints=endpoints, rack=content.get("rack"), features=features)
+    return BrokerRegistration(broker_id=broker_id, endpoints=endpoints, rack=rack, features=features)
 
 
 def _connection_string(endpoint: RegisteredEndpoint) -> str:
@@ -177,7 +186,8 @@ def _parse_connection_string(text: str, protocols: Mapping[str, str]) -> Registe
     listener, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
     protocol = SecurityProtocol[protocols.get(listener, listener)]
-    return RegisteredEndpoint(listener=listener, host=host.strip("[]"), port=int(port), security_protocol=protocol)
+    number = _checked(int(port), _PORTS)
+    return RegisteredEndpoint(listener=listener, host=host.strip("[]"), port=number, security_protocol=protocol)
 
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:
@@ -215,16 +225,18 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 def decode_topic(data: bytes) -> TopicAssignment:
     content = _from_json(data)
-    adding, removing = content.get("adding_replicas", {}), content.get("removing_replicas", {})
     try:
+        adding, removing = content.get("adding_replicas", {}), content.get("removing_replicas", {})
         partitions = {
             int(index): ReplicaAssignment(
-                replicas=tuple(replicas),
-                adding=tuple(adding.get(index, ())),
-                removing=tuple(removing.get(index, ())),
+                replicas=_broker_ids(replicas),
+                adding=_broker_ids(adding.get(index, [])),
+                removing=_broker_ids(removing.get(index, [])),
             )
             for index, replicas in content["partitions"].items()
         }
+        if sorted(partitions) != list(range(len(partitions))) or not all(p.replicas for p in partitions.values()):
+            raise ValueError("partitions are numbered from 0, and each has replicas")
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise MalformedZnode(f"not a topic: {data[:500]!r}") from error
     topic_id = content.get("topic_id")
@@ -250,10 +262,10 @@ def decode_partition_state(data: bytes) -> PartitionState:
     content = _from_json(data)
     try:
         return PartitionState(
-            leader=int(content["leader"]),
-            leader_epoch=int(content["leader_epoch"]),
-            isr=tuple(map(int, content["isr"])),
-            controller_epoch=int(content["controller_epoch"]),
+            leader=_checked(content["leader"], _INT32),
+            leader_epoch=_checked(content["leader_epoch"], _INT32),
+            isr=_broker_ids(content["isr"]),
+            controller_epoch=_checked(content["controller_epoch"], _INT32),
             leader_recovery_state=LeaderRecoveryState(content.get("leader_recovery_state", 0)),
         )
     except (KeyError, ValueError, TypeError) as error:
@@ -269,7 +281,7 @@ def decode_config(data: bytes) -> dict[str, str]:
     if not data:
         return {}
     overrides = _from_json(data).get("config", {})
-    if not isinstance(overrides, dict):
+    if not isinstance(overrides, dict) or any(isinstance(value, dict | list) for value in overrides.values()):
         raise MalformedZnode(f"not a configuration: {data[:500]!r}")
     return {str(key): str(value) for key, value in overrides.items()}
 
@@ -288,6 +300,19 @@ def decode_config_change(data: bytes) -> str:
         return f"{content['entity_type']}/{content['entity_name']}"
     except KeyError as error:
         raise MalformedZnode(f"not a configuration change: {data[:500]!r}") from error
+
+
+_LOG_DIR_FAILURE: Final = 1
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """Say that the controller should ask a broker how its data directory is."""
+    return _to_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
+
+
+def decode_log_dir_event(data: bytes) -> int:
+    """The broker that the controller should ask."""
+    return _integer(_from_json(data), "broker")
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -330,6 +355,25 @@ def decode_features(data: bytes) -> FinalizedFeatures:
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise MalformedZnode(f"not finalized features: {data[:500]!r}") from error
     return FinalizedFeatures(levels=levels if enabled else {})
+
+
+def _checked(value: object, allowed: range) -> int:
+    """Return a number of a JSON document. Raises ``TypeError`` or ``ValueError``."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not a whole number")
+    if value not in allowed:
+        raise ValueError(f"{value} is out of bounds")
+    return value
+
+
+def _broker_ids(values: object) -> tuple[int, ...]:
+    """Return the members of a list of different brokers. Raises ``TypeError`` or ``ValueError``."""
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is not a list")
+    broker_ids = tuple(_checked(value, _BROKER_IDS) for value in values)
+    if len(set(broker_ids)) < len(broker_ids):
+        raise ValueError(f"{values} names a broker twice")
+    return broker_ids
 
 
 def _integer(content: Mapping[str, Any], key: str) -> int:

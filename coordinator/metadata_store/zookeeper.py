@@ -22,6 +22,7 @@ Paths lie below the chroot of the connect string, ``host:port,host:port/chroot``
 
 import asyncio
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -55,6 +56,7 @@ from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from coordinator.metadata_store.kazoo_log import KazooLog
 from coordinator.metadata_store.loop_crossing import LoopCrossing
 from coordinator.metadata_store.store import (
     ANY_VERSION,
@@ -220,22 +222,24 @@ class ZooKeeperSession:
         self._gate = threading.Lock()
         """Held while an operation is queued, and while kazoo's thread notes the end of the session."""
         self._over = False
-        self._live_until = 0.0
+        self.last_contact = -math.inf
         self._is_known = False
         """Whether the store has been heard from, so that the session has begun."""
+        self._outages = self._ended_outages = 0
+        """How often the session was suspended, or found not live; and up to which of them the end was told."""
         self._contact_timer: asyncio.TimerHandle | None = None
         self._data_watches: dict[str, dict[Watch, None]] = {}
         self._child_watches: dict[str, dict[Watch, None]] = {}
-        self._client = KazooClient(
-            hosts=connect.hosts, timeout=timeout_seconds, client_id=credentials, connection_retry=_RECONNECT
-        )
+        self.log = KazooLog()
+        options = {"client_id": credentials, "connection_retry": _RECONNECT, "logger": self.log}
+        self._client = KazooClient(hosts=connect.hosts, timeout=timeout_seconds, **options)
         self._learn_granted_timeout()
         self._bound_handshakes(timeout_seconds / _HANDSHAKES_PER_TIMEOUT)
         self._client.add_listener(self._state_changed)
         self._client.start_async()
 
     def is_live(self) -> bool:
-        return not self._over and self._loop.time() < self._live_until
+        return not self._over and self._loop.time() < self.last_contact + self._timeout_seconds * _LIVE_SHARE
 
     def _learn_granted_timeout(self) -> None:
         """What time-out was granted, kazoo tells its own connection only: two thirds of it, in milliseconds."""
@@ -281,6 +285,7 @@ class ZooKeeperSession:
         if state == KazooState.CONNECTED and not self._over:
             self._keep_contact()
         elif state == KazooState.SUSPENDED and self._is_known:
+            self._outages += 1
             self._on_event(self, SessionEvent.SUSPENDED)
         elif state == KazooState.LOST:
             self._end()
@@ -293,17 +298,21 @@ class ZooKeeperSession:
             return
         interval = self._timeout_seconds / _CONTACTS_PER_TIMEOUT
         self._contact_timer = self._loop.call_later(interval, self._keep_contact)
-        was_live = self.is_live()
+        if self._is_known and self._outages == self._ended_outages and not self.is_live():
+            self._outages += 1
+        outage = self._outages
         contact = self._start(lambda: self._client.exists_async(_ROOT))
-        contact.add_done_callback(lambda future: self._heard(future, was_live))
+        contact.add_done_callback(lambda future: self._heard(future, outage))
 
-    def _heard(self, contact: "asyncio.Future[Any]", was_live: bool) -> None:
+    def _heard(self, contact: "asyncio.Future[Any]", outage: int) -> None:
+        """An answer ends the outage during which it was asked for, not one that began since."""
         if contact.cancelled() or contact.exception() is not None or self._over:
             return
         if not self._is_known:
             self._is_known = True
             self._on_event(self, SessionEvent.STARTED)
-        elif not was_live:
+        elif outage == self._outages and self._ended_outages < outage:
+            self._ended_outages = outage
             self._on_event(self, SessionEvent.RESUMED)
 
     def _end(self) -> None:
@@ -345,7 +354,7 @@ class ZooKeeperSession:
     def _settle(self, future: "asyncio.Future[Any]", done: IAsyncResult, sent: float) -> None:
         error = done.exception
         if error is None or type(error) in _REFUSALS:
-            self._live_until = max(self._live_until, sent + self._timeout_seconds * _LIVE_SHARE)
+            self.last_contact = max(self.last_contact, sent)
         if future.done():
             return
         if error is None:
@@ -528,9 +537,9 @@ class ZooKeeperStore:
             async with asyncio.timeout(timeout_seconds):
                 await asyncio.shield(self._started)
         except TimeoutError:
-            raise StoreUnavailable(
-                f"no session with ZooKeeper at {self._connect.hosts} within {timeout_seconds:g} s"
-            ) from None
+            where = "".join(self._connect) + " (zookeeper.connect)"
+            what = f"no session with ZooKeeper at {where} within {timeout_seconds:g} s"
+            raise StoreUnavailable(what + self._current.log.reason) from None
         await self._make_chroot()
 
     async def close(self) -> None:

@@ -12,8 +12,9 @@ log; ``MarkerSender`` brings its outcome to the partitions. Here the three meet:
 When EndTxn is answered. The decision is durable with Prepare*, and Kafka answers then; but a client that begins its
 next transaction at once finds the id busy and backs off for 20 ms or more. So the answer waits for Complete*, which
 takes microseconds when the partitions are here, and never longer than ``completion_wait_ms``. For the same reason
-InitProducerId and AddPartitionsToTxn wait ``busy_wait_ms`` for a busy id before they answer CONCURRENT_TRANSACTIONS:
-longer, since who is refused backs off, and markers that other brokers replicate take milliseconds.
+InitProducerId and a client's AddPartitionsToTxn wait ``busy_wait_ms`` for a busy id before they answer
+CONCURRENT_TRANSACTIONS: longer, since who is refused backs off, and markers that other brokers replicate take
+milliseconds. A broker's AddPartitionsToTxn is for many ids at once, so it waits for none of them.
 
 Every answer of NONE stands for a record below the high watermark. Where that takes longer than ``request_timeout_ms``
 the client is told COORDINATOR_NOT_AVAILABLE, which says nothing about the outcome: it asks again.
@@ -147,7 +148,6 @@ class TransactionCoordinator:
             broker_id=broker_id,
             metadata=metadata,
             channel=channel,
-            log_topic=TRANSACTION_STATE_TOPIC_NAME,
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
         )
@@ -306,10 +306,14 @@ class TransactionCoordinator:
         partitions: frozenset[TopicPartition],
         *,
         client_version: int,
+        waits_while_busy: bool = True,
     ) -> Answer[ErrorCode]:
-        """Make partitions, of which the caller knows that they exist, part of the producer's transaction."""
+        """Make partitions, of which the caller knows that they exist, part of the producer's transaction.
+
+        ``waits_while_busy``: whether a busy id is waited for before the answer is CONCURRENT_TRANSACTIONS.
+        """
         outcome = self._try_add(transactional_id, producer, partitions, client_version)
-        if outcome is ErrorCode.CONCURRENT_TRANSACTIONS:
+        if outcome is ErrorCode.CONCURRENT_TRANSACTIONS and waits_while_busy:
             return self._add_when_settled(transactional_id, producer, partitions, client_version)
         return outcome
 

@@ -133,15 +133,12 @@ class MarkerSender:
         broker_id: int,
         metadata: TopicMetadata,
         channel: BrokerChannel,
-        log_topic: str,
         retry_backoff_ms: int,
         retry_backoff_max_ms: int,
     ) -> None:
-        """``log_topic`` is the topic of the transaction log: until metadata knows it, metadata knows nothing."""
         self._broker_id = broker_id
         self._metadata = metadata
         self._channel = channel
-        self._log_topic = log_topic
         self._pending: dict[str, PendingMarkers] = {}
         self._outgoing: dict[int, _Batch] = {}
         self._retries = Backoff(retry_backoff_ms, retry_backoff_max_ms)
@@ -191,16 +188,14 @@ class MarkerSender:
             self._finish_if_done(markers)
 
     def _is_deleted(self, markers: PendingMarkers, partition: TopicPartition) -> bool:
-        """Whether what is not known here is known not to exist.
+        """Return whether the partition is known not to exist any more.
 
-        Topics of clients were known to the coordinator when they were added, and news of topics come in order. But a
-        broker that has just started knows no topic at all, and the offsets topic may be younger than its place in the
-        transaction.
+        A controller makes this broker a coordinator after it has named every partition to it, so a partition of a
+        transaction that is missing then was deleted. Until that is known the marker waits: a broker that has just
+        started, or that hears of a new controller, may not know a topic that exists. The offsets topic may be younger
+        than its place in the transaction.
         """
-        count = self._metadata.partition_count(partition.topic)
-        if count is not None:
-            return partition.partition >= count
-        if not self._metadata.topic_exists(self._log_topic):
+        if not self._metadata.is_deleted(partition):
             return False
         return partition.topic not in INTERNAL_TOPICS or markers.attempts > ATTEMPTS_FOR_INTERNAL_TOPICS
 

@@ -84,8 +84,7 @@ class TransactionStateManager:
 
         ``transaction_version`` is the finalised level of the feature, which says in what form records are written.
         """
-        self._ask_partition_count = partition_count
-        self._partition_count: int | None = None
+        self._partition_count = partition_count
         self._tasks = tasks
         self._wall_clock = wall_clock
         self._transaction_version = transaction_version
@@ -126,12 +125,9 @@ class TransactionStateManager:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition in self._loading else ErrorCode.NOT_COORDINATOR
 
     def partition_for(self, transactional_id: str) -> int | None:
-        """None while the topic does not exist. Its number of partitions must not change: ids would move."""
-        if self._partition_count is None:
-            self._partition_count = self._ask_partition_count()
-            if self._partition_count is None:
-                return None
-        return partition_for(transactional_id, self._partition_count)
+        """None while the topic does not exist."""
+        count = self._partition_count()
+        return None if count is None else partition_for(transactional_id, count)
 
     @property
     def is_loading(self) -> bool:

@@ -5,6 +5,9 @@ ZooKeeper is the version of the partition's state znode.
 
 1: the recovery state of the leader (KIP-704). 2: topic ids instead of names (KIP-841). 3: the epoch of each broker that
 is to be in sync, so that one that has restarted meanwhile is told apart (KIP-903).
+
+From 2 on two tagged fields of our own, which Apache Kafka skips, let a broker ask another one, the controller or not,
+whether it reaches the controller.
 """
 
 from protocol.schema import Message, array, array_of, int8, int16, int32, int64, string, uuid
@@ -34,6 +37,8 @@ class AlterPartitionRequest(Message, api_key=56, versions="0-3", flexible="0+"):
     broker_id: int = int32("0+", default=0)
     broker_epoch: int = int64("0+", default=-1)
     topics: list[AlterPartitionTopic] = array(AlterPartitionTopic, "0+", default_factory=list)
+    lost_controller_id: int = int32("2+", default=-1, tag=10_000)
+    """Ours: the controller that the sender does not reach. It asks whether the receiver does."""
 
 
 class AlteredPartition(Message):
@@ -56,3 +61,5 @@ class AlterPartitionResponse(Message, api_key=56, versions="0-3", flexible="0+")
     throttle_time_ms: int = int32("0+", default=0)
     error_code: int = int16("0+", default=0)
     topics: list[AlteredTopic] = array(AlteredTopic, "0+", default_factory=list)
+    controller_contact: int = int8("2+", default=0, tag=10_000)
+    """Ours: 1 if the receiver reaches the controller that was asked for, 2 if it has lost it, 0 if it cannot say."""

@@ -51,7 +51,7 @@ class CreatableTopicResult(Message):
     num_partitions: int = int32("5+", default=-1)
     replication_factor: int = int16("5+", default=-1)
     configs: list[CreatableTopicConfigs] | None = array(
-        CreatableTopicConfigs, "5+", default_factory=list, nullable="5+"
+        CreatableTopicConfigs, "5+", default_factory=list, nullable="5+", shared=True
     )
 
 

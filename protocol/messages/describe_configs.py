@@ -43,7 +43,9 @@ class DescribeConfigsResult(Message):
     error_message: str | None = string("0+", default="", nullable="0+")
     resource_type: int = int8("0+", default=0)
     resource_name: str = string("0+", default="")
-    configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult, "0+", default_factory=list)
+    configs: list[DescribeConfigsResourceResult] = array(
+        DescribeConfigsResourceResult, "0+", default_factory=list, shared=True
+    )
 
 
 class DescribeConfigsResponse(Message, api_key=32, versions="1-4", flexible="4+"):

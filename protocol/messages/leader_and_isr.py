@@ -5,9 +5,24 @@ The controller tells brokers which partitions they lead or follow. Gone since Ka
 1: whether the replica is new; KAFKA_STORAGE_ERROR may be answered. 2: broker epoch; partitions grouped by topic.
 3: replicas being added and removed. 5: topic ids, whether this is the full state; the answer is by topic id (KIP-516).
 6: recovery state of the leader (KIP-704). 7: whether the controller is a KRaft one (KIP-866).
+
+``sequence`` is a tagged field of our own: the position of the request among those of one controller epoch.
 """
 
-from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int8, int16, int32, int64, string, uuid
+from protocol.schema import (
+    OWN_TAGS,
+    ZERO_UUID,
+    Message,
+    array,
+    array_of,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
 class LeaderAndIsrPartitionState(Message):
@@ -48,6 +63,7 @@ class LeaderAndIsrRequest(Message, api_key=4, versions="0-7", flexible="4+"):
     )
     topic_states: list[LeaderAndIsrTopicState] = array(LeaderAndIsrTopicState, "2+", default_factory=list)
     live_leaders: list[LeaderAndIsrLiveLeader] = array(LeaderAndIsrLiveLeader, "0+", default_factory=list)
+    sequence: int = int64("4+", default=-1, tag=OWN_TAGS)
 
 
 class LeaderAndIsrPartitionError(Message):

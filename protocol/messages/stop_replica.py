@@ -4,9 +4,12 @@ The controller tells a broker to stop following partitions, or to delete them. G
 
 1: broker epoch; partitions grouped by topic. 3: a leader epoch for each partition (KIP-570), FENCED_LEADER_EPOCH may be
 answered. 4: whether the controller is a KRaft one (KIP-866).
+
+``topic_id`` and ``sequence`` are tagged fields of our own, which brokers of Apache Kafka skip: a request that arrives
+late must not delete the log of a topic that was created again under the same name.
 """
 
-from protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
+from protocol.schema import OWN_TAGS, ZERO_UUID, Message, array, array_of, boolean, int16, int32, int64, string, uuid
 
 
 class StopReplicaPartitionV0(Message):
@@ -28,6 +31,7 @@ class StopReplicaPartitionState(Message):
 class StopReplicaTopicState(Message):
     topic_name: str = string("3+", default="")
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState, "3+", default_factory=list)
+    topic_id: bytes = uuid("3+", default=ZERO_UUID, tag=OWN_TAGS + 1)
 
 
 class StopReplicaRequest(Message, api_key=5, versions="0-4", flexible="2+"):
@@ -39,6 +43,7 @@ class StopReplicaRequest(Message, api_key=5, versions="0-4", flexible="2+"):
     ungrouped_partitions: list[StopReplicaPartitionV0] = array(StopReplicaPartitionV0, "0", default_factory=list)
     topics: list[StopReplicaTopicV1] = array(StopReplicaTopicV1, "1-2", default_factory=list)
     topic_states: list[StopReplicaTopicState] = array(StopReplicaTopicState, "3+", default_factory=list)
+    sequence: int = int64("2+", default=-1, tag=OWN_TAGS)
 
 
 class StopReplicaPartitionError(Message):

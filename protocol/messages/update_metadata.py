@@ -3,10 +3,32 @@
 The controller tells brokers of live brokers and of all partitions' leaders. Gone since Kafka 4.0.
 
 1: several endpoints for a broker. 2: racks. 3: listener names. 4: offline replicas. 5: broker epoch; partitions grouped
-by topic. 7: topic ids. 8: whether the controller is a KRaft one (KIP-866).
+by topic. 7: topic ids. 8: whether the controller is a KRaft one (KIP-866); whether every topic is named (``type``).
+
+``sequence`` is a tagged field of our own: the position of the request among those of one controller epoch.
 """
 
-from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int8, int16, int32, int64, string, uuid
+from typing import Final
+
+from protocol.schema import (
+    OWN_TAGS,
+    ZERO_UUID,
+    Message,
+    array,
+    array_of,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
+
+INCREMENTAL: Final = 1
+"""The ``type`` of an update of some topics; those that it does not name have not changed."""
+FULL: Final = 2
+"""The ``type`` of an update that names every partition; what it does not name does not exist."""
 
 
 class UpdateMetadataPartitionState(Message):
@@ -53,8 +75,11 @@ class UpdateMetadataRequest(Message, api_key=6, versions="0-8", flexible="6+"):
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(
         UpdateMetadataPartitionState, "0-4", default_factory=list
     )
-    topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+", default_factory=list)
-    live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+", default_factory=list)
+    topic_states: list[UpdateMetadataTopicState] = array(
+        UpdateMetadataTopicState, "5+", default_factory=list, shared=True
+    )
+    live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+", default_factory=list, shared=True)
+    sequence: int = int64("6+", default=-1, tag=OWN_TAGS)
 
 
 class UpdateMetadataResponse(Message, api_key=6, versions="0-8", flexible="6+"):

@@ -28,12 +28,12 @@ contradiction is a ``CorruptRecord``.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from protocol.records.compression import Compression, compress, decompress
+from protocol.records.compression import Compression, compress, decompress, decompress_in_steps
 from protocol.records.compression import CorruptRecord as CorruptRecord
 from protocol.records.varint import Buffer, decode_varint, encode_varint
 
@@ -197,6 +197,19 @@ def patch_offset_and_epoch(
 
 def records_payload(buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int) -> bytes:
     """The records of a batch, decompressed, still encoded."""
+    compression, records = _compressed_records(buffer, position, header)
+    return decompress(compression, records, max_bytes=max_decompressed_bytes)
+
+
+def records_payload_in_steps(
+    buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int
+) -> Generator[None, None, bytes]:
+    """The same in steps, as a batch of some kilobytes may hold hundreds of megabytes."""
+    compression, records = _compressed_records(buffer, position, header)
+    return (yield from decompress_in_steps(compression, records, max_bytes=max_decompressed_bytes))
+
+
+def _compressed_records(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Compression, memoryview]:
     end = position + header.size
     if end > len(buffer):
         raise CorruptRecord(f"a batch of {header.size} bytes where {len(buffer) - position} are left")
@@ -204,8 +217,7 @@ def records_payload(buffer: Buffer, position: int, header: BatchHeader, *, max_d
         compression = header.compression
     except ValueError as error:
         raise CorruptRecord(str(error)) from error
-    records = memoryview(buffer)[position + HEADER_SIZE : end]
-    return decompress(compression, records, max_bytes=max_decompressed_bytes)
+    return compression, memoryview(buffer)[position + HEADER_SIZE : end]
 
 
 def iter_records(

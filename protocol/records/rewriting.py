@@ -5,23 +5,24 @@ another codec means decompress and compress; another timestamp type is a bit and
 compaction takes records apart and puts the retained ones together again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-from protocol.records.compression import Compression, compress
+from protocol.records.compression import compress_in_steps
 from protocol.records.record_batch import (
     COMPRESSION_MASK,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
     BatchHeader,
-    NewRecord,
-    Record,
+    CorruptRecord,
     assemble_batch,
-    encode_record,
-    records_payload,
     stamp_header,
 )
-from protocol.records.varint import Buffer
+from protocol.records.varint import decode_varint, encode_varint
+
+_MIN_INT64: Final = -(2**63)
+_MAX_INT64: Final = 2**63 - 1
 
 
 def stamp_max_timestamp(
@@ -36,42 +37,94 @@ def stamp_max_timestamp(
     return stamp_header(batch, header._replace(attributes=attributes, max_timestamp=max_timestamp))
 
 
-def recompress(
-    batch: Buffer, header: BatchHeader, compression: Compression, *, max_decompressed_bytes: int
-) -> bytearray:
-    """The same records in another codec. CorruptRecord if they do not decompress."""
-    payload = records_payload(batch, 0, header, max_decompressed_bytes=max_decompressed_bytes)
-    attributes = header.attributes & ~COMPRESSION_MASK | compression
-    return assemble_batch(header._replace(attributes=attributes), compress(compression, payload))
+class RecordSpan(NamedTuple):
+    """Where a record stands in the decompressed records of its batch, and what compaction must know of it."""
+
+    start: int
+    """Of its length field."""
+    delta: int
+    """Of its timestamp delta."""
+    rest: int
+    """Of what follows the timestamp delta."""
+    end: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    is_tombstone: bool
 
 
-def build_retained_batch(
-    original: BatchHeader, retained: Sequence[Record], *, delete_horizon_ms: int | None = None
-) -> bytearray:
-    """What compaction leaves of a batch of which only ``retained`` are kept.
+def iter_record_spans(payload: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
+    """Visit the records of a batch. The headers of records are skipped unread, however many there are.
 
-    Offsets, sequences and the last offset delta stay, since they are what a recovering leader knows of the producer;
-    without records the batch is just that header. A delete horizon (when tombstones and markers may go) is stored as
-    the base timestamp.
+    ``payload`` is what ``records_payload`` returns. Raises CorruptRecord at the first contradiction.
     """
-    attributes = original.attributes if retained else original.attributes & ~COMPRESSION_MASK
-    base_timestamp = retained[0].timestamp if retained else NO_TIMESTAMP
-    max_timestamp = original.max_timestamp
-    if delete_horizon_ms is None and original.has_delete_horizon:
-        delete_horizon_ms = original.base_timestamp
-    if delete_horizon_ms is not None:
-        attributes |= DELETE_HORIZON_BIT
-        base_timestamp = delete_horizon_ms
-    if retained and not original.is_log_append_time:
-        max_timestamp = max(record.timestamp for record in retained)
-    header = original._replace(
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        records_count=len(retained),
-    )
-    payload = b"".join(
-        encode_record(offset - original.base_offset, base_timestamp, NewRecord(timestamp, key, value, headers))
-        for offset, timestamp, key, value, headers in retained
-    )
-    return assemble_batch(header, compress(header.compression, payload))
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    previous_delta, last_offset_delta = -1, header.last_offset_delta
+    at = 0
+    try:
+        for _ in range(header.records_count):
+            start = at
+            length, attributes = decode_varint(payload, at)
+            end = attributes + length
+            timestamp_delta, rest = decode_varint(payload, attributes + 1)
+            offset_delta, at = decode_varint(payload, rest)
+            key_length, at = decode_varint(payload, at)
+            key = None
+            if key_length >= 0:
+                key = payload[at : at + key_length]
+                at += key_length
+            value_length, at = decode_varint(payload, at)
+            if max(at, at + value_length) >= end or end > len(payload):
+                raise ValueError(f"fields that end after their record, at byte {end}")
+            if not previous_delta < offset_delta <= last_offset_delta:
+                raise ValueError(f"offset delta {offset_delta} after {previous_delta} of {last_offset_delta}")
+            previous_delta = offset_delta
+            timestamp = base_timestamp + timestamp_delta
+            if not _MIN_INT64 <= timestamp <= _MAX_INT64:
+                raise ValueError(f"timestamp {timestamp} at offset delta {offset_delta}")
+            yield RecordSpan(
+                start, attributes + 1, rest, end, base_offset + offset_delta, timestamp, key, value_length < 0
+            )
+            at = end
+        if at != len(payload):
+            raise ValueError(f"{len(payload) - at} bytes after the last record")
+    except (IndexError, ValueError) as error:
+        raise CorruptRecord(f"in the batch at offset {base_offset}: {error}") from error
+
+
+def retain_records(
+    header: BatchHeader, payload: bytes, retained: Sequence[RecordSpan], *, delete_horizon_ms: int | None = None
+) -> Generator[None, None, bytearray]:
+    """Build, in steps, the batch that has only ``retained``, at least one record, of the records of another.
+
+    Offsets, sequences and the last offset delta stay, since they are what a recovering leader knows of the producer.
+    A delete horizon (when tombstones and markers may go, KIP-534) is stored as the base timestamp; without a new one
+    the records stay byte for byte.
+    """
+    if delete_horizon_ms is None:
+        records = [payload[span.start : span.end] for span in retained]
+    else:
+        records = [_with_timestamp_delta(payload, span, delete_horizon_ms) for span in retained]
+        header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms)
+    if not header.is_log_append_time:
+        header = header._replace(max_timestamp=max(span.timestamp for span in retained))
+    compressed = yield from compress_in_steps(header.compression, records)
+    return assemble_batch(header._replace(records_count=len(retained)), compressed)
+
+
+def _with_timestamp_delta(payload: bytes, span: RecordSpan, base_timestamp: int) -> bytes:
+    """The record with another base timestamp, which leaves its timestamp as it is."""
+    attributes = payload[span.delta - 1 : span.delta]
+    body = attributes + encode_varint(span.timestamp - base_timestamp) + payload[span.rest : span.end]
+    return encode_varint(len(body)) + body
+
+
+def can_have_delete_horizon(retained: Iterable[RecordSpan], delete_horizon_ms: int) -> bool:
+    """Whether all timestamps can be told as 64-bit differences to the horizon."""
+    return all(span.timestamp - delete_horizon_ms >= _MIN_INT64 for span in retained)
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """Build the batch of which compaction leaves nothing but the header: offsets, producer and sequences."""
+    attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
+    return assemble_batch(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, records_count=0), b"")

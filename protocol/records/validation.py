@@ -16,23 +16,34 @@ records (if walked): structure, offsets, null key if compacted   INVALID_RECORD
 records (if walked): larger than allowed once decompressed       MESSAGE_TOO_LARGE
 ===============================================================  ============================
 
-All but the last two rows are read off the 61 bytes and the CRC. The walk over the records costs about a microsecond per
-record in this language, which is why ``full`` is the caller's choice; a compacted topic is always walked, since a null
-key there would live for ever. What the header alone cannot show is that max timestamp is the records' maximum: the walk
-corrects it in place, as Kafka does.
+All but the last two rows are read off the 61 bytes and the CRC (``validate_header``). The walk over the records costs
+about a microsecond per record in this language, so it is made where something depends on it (``conform_batch``):
+
+* if the broker is told to make it always;
+* on a compacted topic, where a record without a key would be lost at the first cleaning;
+* where the broker changes the batch (LogAppendTime, another codec), and so vouches for it;
+* if a compressed batch counts more records than it has bytes (``counts_too_many``). An honest one can, but a lie about
+  the count would move the log's end by up to 2³¹ with a hundred bytes. A batch that is not walked has at least a byte
+  for each record that it counts.
+
+A walk that finds the structure right names the records that are not accepted (``RejectedRecords``). What the header
+alone cannot show is that max timestamp is the records' maximum: the walk corrects it in place, as Kafka does. A walk is
+made in slices, since a batch may hold any amount of work (``protocol.records.record_walk``).
 
 Stricter than Kafka: bytes after the batch are refused where Kafka drops them; uncompressed records with wrong offset
 deltas, "log append time" from a client, a delete horizon from a client, a transactional batch without a producer id and
 a producer id without an epoch are refused where Kafka would store them; records that do not decompress are
-INVALID_RECORD, not UNKNOWN_SERVER_ERROR. More lenient: epoch and sequence mean nothing without a producer id, because
-clients (kafkajs, sarama) send 0 there. The sequence's *continuity*, fencing and the size of a segment are the log's
-matter.
+INVALID_RECORD, not UNKNOWN_SERVER_ERROR; the headers of a record are limited in number. More lenient: epoch and
+sequence mean nothing without a producer id, because clients (kafkajs, sarama) send 0 there. The sequence's
+*continuity*, fencing and the size of a segment are the log's matter.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Generator
+from typing import Final, NamedTuple, TypeAlias
 
 from protocol.errors import ErrorCode
-from protocol.records.compression import Compression, DecompressionBomb
+from protocol.records.compression import Compression, DecompressionBomb, iter_decompressed
+from protocol.records.recompression import BatchTooLarge, Recompression
 from protocol.records.record_batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
@@ -42,16 +53,16 @@ from protocol.records.record_batch import (
     LOG_OVERHEAD,
     MAGIC,
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptRecord,
     crc_is_valid,
     read_header,
-    records_payload,
 )
-from protocol.records.rewriting import recompress, stamp_max_timestamp
-from protocol.records.varint import decode_varint
+from protocol.records.record_walk import MAX_RECORD_ERRORS as MAX_RECORD_ERRORS
+from protocol.records.record_walk import RecordError as RecordError
+from protocol.records.record_walk import RecordRules, WorkBudget, walk_records
+from protocol.records.rewriting import stamp_max_timestamp
 
 _BROKER_ONLY_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
 _BATCH_LENGTH_POSITION: Final = 8
@@ -60,35 +71,40 @@ _LEGACY_MIN_LENGTH: Final = 14
 """The least that may follow the length field in format version 0: CRC, magic, attributes and two null lengths."""
 _LEAST_RECORD_SIZE: Final = 7
 """Length, attributes, two deltas, a null key, a null value and no headers, in a byte each."""
-_MIN_INT64: Final = -(2**63)
-_MAX_INT64: Final = 2**63 - 1
 
 
-class _Walked(NamedTuple):
-    """What the walk over the records has seen; records without a timestamp do not count for the two."""
+class RejectedRecords(NamedTuple):
+    """A batch whose structure is right and some of whose records the topic does not accept."""
 
-    min_timestamp: int
-    max_timestamp: int
-    has_null_key: bool
+    error: ErrorCode
+    total: int
+    """Number of records that are not accepted."""
+    record_errors: list[RecordError]
+    """The first ``MAX_RECORD_ERRORS`` of them."""
 
 
-def validate_produced(
-    records: memoryview | None,
-    *,
-    max_message_bytes: int,
-    now_ms: int,
-    timestamp_before_max_ms: int,
-    timestamp_after_max_ms: int,
-    compacted: bool,
-    full: bool,
-    max_decompressed_bytes: int,
-    log_append_time: bool = False,
-    allow_zstd: bool = True,
+class BatchRules(NamedTuple):
+    """How the records of a batch are walked, and what becomes of it."""
+
+    records: RecordRules
+    max_message_bytes: int
+    max_decompressed_bytes: int
+    compression: Compression | None = None
+    """The topic's codec; None: the producer's."""
+    log_append_time_ms: int | None = None
+    """The time of all records; None: their own."""
+
+
+Conformed: TypeAlias = tuple[memoryview, BatchHeader]
+"""A batch as it will be stored, and its header."""
+
+
+def validate_header(
+    records: memoryview | None, *, max_message_bytes: int, allow_zstd: bool = True
 ) -> BatchHeader | ErrorCode:
-    """The header of the one valid batch that ``records`` (writable) consists of, or what is wrong with it.
+    """The header of the one batch that ``records`` consists of, or what is wrong with what can be read off it.
 
-    ``log_append_time`` is the topic's timestamp type: the producer's timestamps are then not judged, since
-    ``conform_to_topic`` replaces them. ``allow_zstd`` is False below Produce version 7.
+    ``allow_zstd`` is False below Produce version 7.
     """
     if records is None:
         return ErrorCode.INVALID_RECORD
@@ -96,45 +112,41 @@ def validate_produced(
         header = read_header(records)
     except CorruptRecord:
         return _unreadable_header_error(records)
-    error = _frame_error(records, header, max_message_bytes, allow_zstd) or _header_error(header)
-    if error:
-        return error
-    earliest, latest = now_ms - timestamp_before_max_ms, now_ms + timestamp_after_max_ms
-    if log_append_time:
-        earliest, latest = _MIN_INT64, _MAX_INT64
-    if full or compacted:
-        return _validate_records(records, header, earliest, latest, compacted, max_decompressed_bytes)
-    if not earliest <= header.max_timestamp <= latest and header.max_timestamp != NO_TIMESTAMP:
-        return ErrorCode.INVALID_TIMESTAMP
-    return header
+    return _frame_error(records, header, max_message_bytes, allow_zstd) or _header_error(header) or header
 
 
-def conform_to_topic(
-    batch: memoryview,
-    header: BatchHeader,
-    *,
-    compression: Compression | None,
-    log_append_time_ms: int | None,
-    max_message_bytes: int,
-    max_decompressed_bytes: int,
-) -> tuple[memoryview, BatchHeader] | ErrorCode:
-    """A validated batch as the topic wants it: its codec (None: the producer's) and its timestamp type.
+def counts_too_many(header: BatchHeader) -> bool:
+    """Whether the number of records is to be believed only after a walk."""
+    return header.records_count > header.batch_length - (HEADER_SIZE - LOG_OVERHEAD)
 
-    The common topic wants neither, and gets the same two objects back.
+
+def conform_batch(
+    batch: memoryview, header: BatchHeader, rules: BatchRules, budget: WorkBudget
+) -> Generator[None, None, Conformed | ErrorCode | RejectedRecords]:
+    """Walk the records of a batch (writable) with a valid header, and make it what its topic wants.
+
+    Yields whenever the budget is used up.
     """
-    if compression is not None and compression != header.attributes & COMPRESSION_MASK:
-        try:
-            batch = memoryview(recompress(batch, header, compression, max_decompressed_bytes=max_decompressed_bytes))
-        except DecompressionBomb:
-            return ErrorCode.MESSAGE_TOO_LARGE
-        except CorruptRecord:
-            return ErrorCode.INVALID_RECORD
-        header = read_header(batch)
-        if header.size > max_message_bytes:
-            return ErrorCode.MESSAGE_TOO_LARGE
-    if log_append_time_ms is not None:
-        header = stamp_max_timestamp(batch, header, log_append_time_ms, is_log_append_time=True)
-    return batch, header
+    blocks = iter_decompressed(header.compression, batch[HEADER_SIZE:], max_bytes=rules.max_decompressed_bytes)
+    recompression = None
+    if rules.compression is not None and rules.compression is not header.compression:
+        recompression = Recompression(rules.compression, max_bytes=rules.max_message_bytes, budget=budget)
+        blocks = recompression.pass_on(blocks)
+    try:
+        walked = yield from walk_records(blocks, header, rules.records, budget)
+        if walked.rejected:
+            error = ErrorCode.INVALID_TIMESTAMP if walked.has_rejected_timestamp else ErrorCode.INVALID_RECORD
+            return RejectedRecords(error, walked.rejected, walked.record_errors)
+        if recompression is not None:
+            batch = memoryview(recompression.batch(header))
+            header = read_header(batch)
+    except (DecompressionBomb, BatchTooLarge):
+        return ErrorCode.MESSAGE_TOO_LARGE
+    except CorruptRecord:
+        return ErrorCode.INVALID_RECORD
+    if rules.log_append_time_ms is None:
+        return batch, stamp_max_timestamp(batch, header, walked.max_timestamp, is_log_append_time=False)
+    return batch, stamp_max_timestamp(batch, header, rules.log_append_time_ms, is_log_append_time=True)
 
 
 def _unreadable_header_error(records: memoryview) -> ErrorCode:
@@ -184,68 +196,3 @@ def _header_error(header: BatchHeader) -> ErrorCode:
     if attributes & LOG_APPEND_TIME_BIT:
         return ErrorCode.INVALID_TIMESTAMP
     return ErrorCode.NONE
-
-
-def _validate_records(
-    records: memoryview, header: BatchHeader, earliest: int, latest: int, compacted: bool, max_decompressed_bytes: int
-) -> BatchHeader | ErrorCode:
-    try:
-        payload = records_payload(records, 0, header, max_decompressed_bytes=max_decompressed_bytes)
-        walked = _walk(payload, header)
-    except DecompressionBomb:
-        return ErrorCode.MESSAGE_TOO_LARGE
-    except (IndexError, ValueError):
-        return ErrorCode.INVALID_RECORD
-    if walked.min_timestamp < earliest or walked.max_timestamp > latest:
-        return ErrorCode.INVALID_TIMESTAMP
-    if compacted and walked.has_null_key:
-        return ErrorCode.INVALID_RECORD
-    return stamp_max_timestamp(records, header, walked.max_timestamp, is_log_append_time=False)
-
-
-def _walk(payload: bytes, header: BatchHeader) -> _Walked:
-    """Visit every record without taking its key or value; IndexError or ValueError if the structure is broken."""
-    base_timestamp = header.base_timestamp
-    min_timestamp, max_timestamp, has_null_key = _MAX_INT64, NO_TIMESTAMP, False
-    at = 0
-    for expected_delta in range(header.records_count):
-        length, at = decode_varint(payload, at)
-        end = at + length
-        timestamp, at = decode_varint(payload, at + 1)
-        timestamp += base_timestamp
-        if timestamp > max_timestamp:
-            max_timestamp = timestamp
-        if timestamp < min_timestamp and timestamp != NO_TIMESTAMP:
-            min_timestamp = timestamp
-        offset_delta, at = decode_varint(payload, at)
-        if offset_delta != expected_delta:
-            raise ValueError(f"offset delta {offset_delta} of record {expected_delta}")
-        key_length, at = decode_varint(payload, at)
-        if key_length >= 0:
-            at += key_length
-        else:
-            has_null_key = True
-        value_length, at = decode_varint(payload, at)
-        if value_length > 0:
-            at += value_length
-        at = _skip_headers(payload, at) if payload[at] else at + 1
-        if at != end:
-            raise ValueError(f"record {expected_delta} ends {at - end} bytes from its end")
-    if at != len(payload):
-        raise ValueError(f"{len(payload) - at} bytes after the last record")
-    if min_timestamp < _MIN_INT64 or max_timestamp > _MAX_INT64:
-        raise ValueError("a timestamp beyond 64 bits")
-    return _Walked(min_timestamp, max_timestamp, has_null_key)
-
-
-def _skip_headers(payload: bytes, at: int) -> int:
-    count, at = decode_varint(payload, at)
-    if count < 0:
-        raise ValueError(f"a header count of {count}")
-    for _ in range(count):
-        name_length, at = decode_varint(payload, at)
-        if name_length < 0:
-            raise ValueError("a header without a name")
-        value_length, at = decode_varint(payload, at + name_length)
-        at += max(value_length, 0)
-    return at

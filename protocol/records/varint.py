@@ -39,6 +39,9 @@ def decode_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     following = buffer[position + 1]
     if following < 0x80:
         return (byte & 0x7F | following << 7) >> 1 ^ -(byte & 1), position + 2
+    third = buffer[position + 2]
+    if third < 0x80:
+        return (byte & 0x7F | (following & 0x7F) << 7 | third << 14) >> 1 ^ -(byte & 1), position + 3
     return _decode_long(buffer, position)
 
 

@@ -20,7 +20,9 @@ from protocol.records.record_batch import (
     patch_offset_and_epoch,
     read_header,
 )
-from protocol.records.validation import validate_produced
+from protocol.records.record_walk import RecordRules
+from protocol.records.validation import BatchRules, validate_header
+from tests.unit.protocol.records.walks import conform
 
 NOW = 1_700_000_000_000
 MEBIBYTE = 2**20
@@ -49,17 +51,11 @@ def records_of(size: int, total: int) -> list[NewRecord]:
 
 
 def validate(batch: memoryview, *, full: bool) -> BatchHeader:
-    header = validate_produced(
-        batch,
-        max_message_bytes=2 * MEBIBYTE,
-        now_ms=NOW,
-        timestamp_before_max_ms=2**63 - 1,
-        timestamp_after_max_ms=2**63 - 1,
-        compacted=False,
-        full=full,
-        max_decompressed_bytes=64 * MEBIBYTE,
-    )
+    header = validate_header(batch, max_message_bytes=2 * MEBIBYTE)
     assert isinstance(header, BatchHeader)
+    if full:
+        rules = BatchRules(RecordRules(), max_message_bytes=2 * MEBIBYTE, max_decompressed_bytes=64 * MEBIBYTE)
+        assert isinstance(conform(batch, header, rules), tuple)
     return header
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -13,8 +14,15 @@ import pytest
 from broker.cluster.zookeeper_server import ZooKeeperServer
 from clients.admin.admin import Admin
 from clients.admin.topics import NewTopic, TopicDescription
+from clients.connection import Address, connect
 from clients.consumer import Consumer, ConsumerConfig
 from clients.producer import Producer, ProducerConfig
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tests.processes import ClusterProcess, OncelogProcess, free_port
 
 SECONDS = 30.0
@@ -37,11 +45,18 @@ async def admin(cluster: ClusterProcess) -> AsyncIterator[Admin]:
 
 
 async def described(cluster: ClusterProcess, topic: str) -> TopicDescription:
-    """As it is now: an administrator that has described it before may remember."""
-    async with Admin(cluster.address, rng=Random(4)) as admin:
-        found = (await admin.describe_topics([topic]))[topic]
-    assert isinstance(found, TopicDescription), found
-    return found
+    """As it is now: an administrator that has described it before may remember, and a broker may not know of it yet."""
+    found: list[TopicDescription] = []
+
+    async def is_known() -> bool:
+        async with Admin(cluster.address, rng=Random(4)) as admin:
+            description = (await admin.describe_topics([topic]))[topic]
+        if isinstance(description, TopicDescription):
+            found.append(description)
+        return bool(found)
+
+    await until(is_known)
+    return found[0]
 
 
 async def write_transactions(cluster: ClusterProcess, topic: str, stop: asyncio.Event) -> list[bytes]:
@@ -137,6 +152,55 @@ async def test_a_killed_controller_is_replaced_long_before_its_session_ends(
     assert loop.time() - began < 12.0  # It ended its old session by itself.
 
 
+async def reassign(cluster: ClusterProcess, admin: Admin, topic: str, replicas: list[int]) -> None:
+    """Move all partitions of a topic, and wait until they have arrived."""
+    host, _, port = cluster.address.split(",")[await controller_of(admin) - 1].rpartition(":")
+    partitions = [
+        ReassignablePartition(partition_index=each.partition, replicas=replicas)
+        for each in (await described(cluster, topic)).partitions
+    ]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=partitions)])
+    connection = await connect(Address(host, int(port)))
+    try:
+        response = await connection.send(request, AlterPartitionReassignmentsResponse)
+    finally:
+        connection.close()
+    errors = {each.error_code for found in response.responses for each in found.partitions}
+    assert (response.error_code, errors) == (0, {0})
+
+    async def has_arrived() -> bool:
+        return all(list(each.replicas) == replicas for each in (await described(cluster, topic)).partitions)
+
+    await until(has_arrived)
+
+
+async def test_topic_created_again_is_replicated_by_broker_that_missed_the_move_of_the_former_one(
+    cluster: ClusterProcess, admin: Admin
+) -> None:
+    """The broker is down while its replicas are moved away, and the controller that moved them is gone by its start."""
+    await admin.create_topics([NewTopic(name="t", partitions=3, replication_factor=3)])
+    former = await controller_of(admin)
+    victim, other = sorted({1, 2, 3} - {former})
+    await verb(cluster, "kill", victim)
+    await reassign(cluster, admin, "t", [former, other])
+    await verb(cluster, "restart", former)
+    await verb(cluster, "start", victim)
+    data = cluster.directory / "cluster" / f"broker-{victim}"
+
+    async def is_set_aside() -> bool:
+        await described(cluster, "t")
+        return len(list(data.glob("t-?.*-stray"))) == 3
+
+    await until(is_set_aside)
+    await admin.delete_topics(["t"])
+    await admin.create_topics([NewTopic(name="t", partitions=3, replication_factor=3)])
+
+    async def is_whole() -> bool:
+        return all(len(each.isr) == 3 for each in (await described(cluster, "t")).partitions)
+
+    await until(is_whole)
+
+
 class Members:
     """Single brokers on a ZooKeeper that the test has for itself."""
 
@@ -168,17 +232,41 @@ def test_without_its_session_file_a_broker_waits_and_says_how_long(members: Memb
     broker.kill()
     (broker.data_directory / "zookeeper-session").unlink()
     with broker:
-        assert re.search(r"Broker id 1 is still registered by session 0x\w+.*at most \d s", log_of(broker))
+        said = (
+            rf"Broker id 1 is still registered by session 0x\w+, at PLAINTEXT://localhost:{broker.port},.*at most \d s"
+        )
+        assert re.search(said, log_of(broker))
 
 
-def test_a_broker_id_that_is_in_use_is_refused(members: Members) -> None:
-    with members.broker(1, "zookeeper.session.timeout.ms=1000"):
-        other = members.broker(1, "zookeeper.session.timeout.ms=1000", f"log.dirs={members.directory}/other")
+def test_start_on_a_copied_data_directory_leaves_the_live_broker_its_session(members: Members) -> None:
+    with members.broker(1) as first:
+        session = (first.data_directory / "zookeeper-session").read_bytes()
+        copied = members.directory / "copied"
+        shutil.copytree(first.data_directory, copied)
+        other = members.broker(1, f"log.dirs={copied}")
         other.launch()
         assert other.process is not None
         assert other.process.wait(SECONDS) == 1
         other.stop()
-        assert "oncelog: the broker cannot start: a broker with id 1 is registered by session" in log_of(other)
+        assert "it is left to expire" in log_of(other)
+        assert "taken by a live broker" in log_of(other)
+        assert (first.data_directory / "zookeeper-session").read_bytes() == session
+        assert "session with ZooKeeper" not in log_of(first)
+
+
+def test_a_broker_id_that_is_in_use_is_refused(members: Members) -> None:
+    """At once, although the session of a broker that was killed would have to be waited for."""
+    with members.broker(1, "zookeeper.session.timeout.ms=1000") as first:
+        other = members.broker(1, "zookeeper.session.timeout.ms=60000", f"log.dirs={members.directory}/other")
+        other.launch()
+        assert other.process is not None
+        assert other.process.wait(SECONDS) == 1
+        other.stop()
+        place = f"PLAINTEXT://localhost:{first.port}"
+        said = f"oncelog: the broker cannot start: broker.id=1 is taken by a live broker, at {place}: choose another"
+        assert said in log_of(other)
+        assert "still registered" not in log_of(other)
+        assert not (members.directory / "other" / "meta.properties").exists()
         assert "Traceback" not in log_of(other)
 
 
@@ -209,12 +297,17 @@ def test_without_a_zookeeper_the_broker_says_so(tmp_path: Path) -> None:
     port = free_port()
     words = ["--port", "0", "--data-dir", str(tmp_path / "d"), "--broker-id", "1", "--zookeeper", f"127.0.0.1:{port}"]
     done = subprocess.run(
-        [sys.executable, "-m", "broker", "serve", *words, "--set", "zookeeper.connection.timeout.ms=500"],
+        [sys.executable, "-m", "broker", "serve", *words, "--set", "zookeeper.connection.timeout.ms=2500"],
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 1
-    assert f"no session with ZooKeeper at 127.0.0.1:{port} within 0.5 s" in done.stderr
+    assert (
+        f"no session with ZooKeeper at 127.0.0.1:{port} (zookeeper.connect) within 2.5 s (Connection dropped:"
+        in done.stderr
+    )
+    assert f"ZooKeeper at 127.0.0.1:{port} (zookeeper.connect) has not answered for 2 s" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "kazoo" not in done.stderr

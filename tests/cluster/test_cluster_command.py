@@ -5,6 +5,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -188,6 +189,20 @@ def test_a_broker_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> No
     assert "broker 2 did not start: exit code 2" in said
     assert "num.partitions='none' is not valid" in said
     assert "broker 1" not in said
+
+
+def test_ports_of_a_failed_start_are_not_kept(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "broker 1 did not start" in refused(directory, "--brokers", "1", "--port", port)
+        with ClusterProcess(tmp_path, brokers=1) as cluster:
+            address = cluster.address
+        kept = (directory / "cluster.json").read_bytes()
+        assert "broker 1 did not start" in refused(directory, "--port", port)
+        assert (directory / "cluster.json").read_bytes() == kept
+        with ClusterProcess(tmp_path, brokers=1) as cluster:
+            assert cluster.address == address
 
 
 def test_a_signal_during_the_start_takes_it_back(tmp_path: Path) -> None:

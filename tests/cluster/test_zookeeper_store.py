@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
@@ -196,3 +197,58 @@ async def test_a_greeting_that_is_not_answered_is_said_again_while_the_session_l
     server.close()
     await greeted.acquire()
     assert not greeted.locked(), "there was one greeting"
+
+
+class Relay(asyncio.Protocol):
+    """One end of a connection that is carried to the server and back."""
+
+    def __init__(self, server: ZooKeeperServer, ends: "list[asyncio.Transport]", other: "Relay | None" = None) -> None:
+        self._server = server
+        self._ends = ends
+        self._other = other
+        self._early: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._ends.append(self._transport)
+        if self._other is None:
+            self._task = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        host, _, port = self._server.address.partition(":")
+        further = Relay(self._server, self._ends, self)
+        await asyncio.get_running_loop().create_connection(lambda: further, host, int(port))
+        self._other = further
+        for data in self._early:
+            self.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self._other is None or self._other._transport is None:
+            self._early.append(data)
+        else:
+            self._other._transport.write(data)
+
+
+async def test_connection_that_breaks_for_a_moment_is_suspended_and_resumed_each_time(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    ends: list[asyncio.Transport] = []
+    listener = await asyncio.get_running_loop().create_server(lambda: Relay(zookeeper, ends), "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    store = await connect_zookeeper(f"127.0.0.1:{port}", session_timeout_ms=20_000, connection_timeout_ms=10_000)
+    events: list[SessionEvent] = []
+    store.add_session_listener(lambda event, _: events.append(event))
+    try:
+        for outages in (1, 2, 3):
+            resumed = told_of(store, SessionEvent.RESUMED)
+            while ends:
+                ends.pop().abort()
+            async with asyncio.timeout(10):
+                await resumed.wait()
+            assert session_of(store).is_live()
+            assert events == [SessionEvent.SUSPENDED, SessionEvent.RESUMED] * outages
+    finally:
+        await store.close()
+        listener.close()

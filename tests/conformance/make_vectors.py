@@ -16,7 +16,11 @@ from tests.unit.protocol.declared import every_version, full, sparse
 HERE = Path(__file__).resolve().parent
 PEERS = HERE.parent.parent / ".peers"
 ABSENT = "-"
-OURS = {"TransactionLogValue": ["cause"]}
+OURS = {
+    "AlterPartitionRequest": ["lost_controller_id"],
+    "AlterPartitionResponse": ["controller_contact"],
+    "TransactionLogValue": ["cause"],
+}
 """Tagged fields that Kafka does not have, and skips."""
 
 

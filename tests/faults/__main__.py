@@ -20,13 +20,15 @@ from typing import Final
 from tests.faults.audit import describe
 from tests.faults.client_process import CLIENTS, lacking
 from tests.faults.deeds import PROCESS_FAULTS
+from tests.faults.disks import DISK_FAULTS
 from tests.faults.fault import Fault
 from tests.faults.links import LINK_FAULTS, LinkNetwork
 from tests.faults.network import DirectNetwork
 from tests.faults.report import table
 from tests.faults.rounds import RoundResult, Stage
+from tests.faults.volumes import why_not
 
-FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in (*PROCESS_FAULTS, *LINK_FAULTS)}
+FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in (*PROCESS_FAULTS, *LINK_FAULTS, *DISK_FAULTS)}
 
 
 def _arguments() -> argparse.Namespace:
@@ -56,7 +58,12 @@ class Run:
         print(f"{perf_counter() - self._began:7.1f} s  {text}", flush=True)
 
     async def play(self) -> None:
-        plan = [FAULTS[name] for name in self._arguments.only or FAULTS for _ in range(self._arguments.times)]
+        chosen = [FAULTS[name] for name in self._arguments.only or FAULTS]
+        reason = why_not()
+        if reason is not None and any(fault in DISK_FAULTS for fault in chosen):
+            self.tell(f"faults of disks are left out: {reason}")
+            chosen = [fault for fault in chosen if fault not in DISK_FAULTS]
+        plan = [fault for fault in chosen for _ in range(self._arguments.times)]
         self._rng.shuffle(plan)
         number = 0
         while plan:
@@ -68,7 +75,9 @@ class Run:
         """Play the next rounds until one is violated; how many were played."""
         needs_links = any(fault in LINK_FAULTS for fault in plan[: self._arguments.rounds])
         network = LinkNetwork(self._rng) if needs_links else DirectNetwork()
-        stage = Stage(directory, network, self._arguments.clients, self._rng, self.tell)
+        needs_volumes = any(fault in DISK_FAULTS for fault in plan[: self._arguments.rounds])
+        clients = self._arguments.clients
+        stage = Stage(directory, network, clients, self._rng, self.tell, has_volumes=needs_volumes)
         played, is_clean = 0, True
         try:
             await stage.open()

@@ -8,7 +8,7 @@ end of the connection passed on. A connection that is new while either direction
 whoever tries has not given up by then.
 
 Who connects to ZooKeeper is told by the port, one for each broker. Who connects to a broker says so in the client id of
-its first request (``broker-2``, ``broker-2-fetcher``).
+its first request (``broker-2``, ``broker-2-fetcher``, ``oncelog-heartbeat-2``).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _HOST: Final = "127.0.0.1"
 _SIZE_BYTES: Final = 4
 _ESTABLISHED: Final = 1
 """The state of a TCP connection, as Linux numbers them."""
-_BROKER: Final = re.compile(r"broker-(\d+)(-|$)")
+_BROKER: Final = re.compile(r"(?:broker|oncelog-heartbeat)-(\d+)(-|$)")
 
 Cut: TypeAlias = tuple[str, str]
 """From whom to whom nothing passes: ids of brokers, or ``zookeeper``."""

@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from broker.store_choice import SESSION_FILE
+from broker.session_file import SESSION_FILE, parse_credentials
 from coordinator.metadata_store.zookeeper import end_session
-from coordinator.metadata_store.zookeeper_address import SessionCredentials
 from protocol.topic_partition import TopicPartition
 from tests.faults import names
 from tests.faults.fault import Fault, Scene
@@ -205,10 +204,11 @@ class ExpireSession:
     async def strike(self, scene: Scene) -> str:
         chosen = scene.rng.choice([controller, partition_leader])
         victim, what = await chosen(scene)
-        session_id, _, password = (scene.cluster.place(victim) / SESSION_FILE).read_text().strip().partition(" ")
+        credentials = parse_credentials((scene.cluster.place(victim) / SESSION_FILE).read_text().splitlines()[0])
+        assert credentials is not None, "a broker writes what it can read"
         await end_session(
             scene.cluster.zookeeper_address,
-            SessionCredentials(int(session_id, 16), bytes.fromhex(password)),
+            credentials,
             session_timeout_ms=_SESSION_MS,
             connection_timeout_ms=_CONNECTION_MS,
         )

@@ -8,6 +8,7 @@ from typing import Protocol
 from tests.faults.cluster_under_test import ClusterUnderTest
 from tests.faults.network import Network
 from tests.faults.roles import Roles
+from tests.faults.volumes import Volumes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -17,6 +18,8 @@ class Scene:
     cluster: ClusterUnderTest
     roles: Roles
     network: Network
+    volumes: Volumes
+    """Of the brokers, if the cluster was started with any."""
     rng: Random
     clients: tuple[str, ...]
     """The clients that make the load; ``names.py`` says what is theirs."""

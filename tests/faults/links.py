@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from broker.cluster.layout import Layout, free_ports
+from tests.faults.cluster_under_test import OrderFailed
 from tests.faults.conduits import ZOOKEEPER, Conduits, Cut
 from tests.faults.deeds import PAST_SESSION_SECONDS, Choose, controller, partition_leader, some_partition
 from tests.faults.fault import Fault, Scene
@@ -18,6 +19,7 @@ from tests.faults.fault import Fault, Scene
 SHORT_SECONDS: Final = (2.0, 7.0)
 """Less than ZooKeeper grants a session."""
 CUT_SECONDS: Final = (3.0, 8.0)
+LINK_SECONDS: Final = (15.0, 20.0)
 
 
 class LinkNetwork:
@@ -97,6 +99,39 @@ class CutPair(_Cutting):
 
 
 @dataclass(frozen=True, slots=True)
+class CutLink:
+    """Nothing passes between two brokers, one way or both; each reaches the third one, and ZooKeeper.
+
+    Held for long, because a controller that flaps does so every few seconds. The controller must stay the same.
+    """
+
+    with_controller: bool
+    ways: int
+    hold_seconds: tuple[float, float] = LINK_SECONDS
+
+    @property
+    def name(self) -> str:
+        link = "controller-to-broker" if self.with_controller else "broker-to-broker"
+        return f"cut-link-{link}-{'one-way' if self.ways == 1 else 'two-way'}"
+
+    async def strike(self, scene: Scene) -> str:
+        controller_id = await scene.roles.controller()
+        others = [broker_id for broker_id in scene.cluster.broker_ids if broker_id != controller_id]
+        link = [controller_id, scene.rng.choice(others)] if self.with_controller else scene.rng.sample(others, 2)
+        cuts = scene.rng.sample(both_ways(*link), self.ways)
+        _network(scene).cut(cuts)
+        scene.notes["controller"] = str(controller_id)
+        told = " and ".join(f"from {source} to {target}" for source, target in cuts)
+        return f"cut {told}: {controller_id} is the controller"
+
+    async def heal(self, scene: Scene) -> None:
+        before, now = scene.notes["controller"], str(await scene.roles.controller())
+        await _network(scene).heal()
+        if now != before:
+            raise OrderFailed(f"one link was cut, and broker {now} is the controller instead of {before}")
+
+
+@dataclass(frozen=True, slots=True)
 class Isolate(_Cutting):
     """A broker is cut off from all others and from ZooKeeper; clients still reach it."""
 
@@ -137,6 +172,10 @@ class CutFromZooKeeper(_Cutting):
 LINK_FAULTS: Final[Sequence[Fault]] = (
     CutPair(1),
     CutPair(2),
+    CutLink(with_controller=True, ways=1),
+    CutLink(with_controller=True, ways=2),
+    CutLink(with_controller=False, ways=1),
+    CutLink(with_controller=False, ways=2),
     Isolate("leader", partition_leader),
     Isolate("controller", controller),
     Isolate("leader-past-its-session", partition_leader, PAST_SESSION_SECONDS),

@@ -18,6 +18,7 @@ from tests.faults.load import Load
 from tests.faults.network import Network
 from tests.faults.reader import CannotRead
 from tests.faults.roles import NobodyKnown, Roles
+from tests.faults.volumes import Volumes
 
 _CALM_SECONDS: Final = (0.3, 1.0)
 """Of load before a fault strikes."""
@@ -54,7 +55,12 @@ class Stage:
         clients: Sequence[str],
         rng: Random,
         tell: Callable[[str], None],
+        *,
+        has_volumes: bool = False,
     ) -> None:
+        """``has_volumes``: each broker gets a file system of its own."""
+        self._has_volumes = has_volumes
+        self._volumes = Volumes()
         self.directory = directory
         self._network = network
         self._clients = tuple(clients)
@@ -67,6 +73,9 @@ class Stage:
         layout = plan_cluster(self.directory, self._rng)
         settings = [*SETTINGS, *await self._network.open(layout)]
         self._cluster = ClusterUnderTest(self.directory, layout, settings)
+        if self._has_volumes:
+            places = [self._cluster.place(broker_id) for broker_id in self._cluster.broker_ids]
+            self._volumes.open(self.directory / "volumes", places)
         await self._cluster.start()
         self._roles = Roles(self._cluster.bootstrap)
         self._load = Load(self._cluster.bootstrap, self._roles, self._clients, self.directory)
@@ -78,6 +87,7 @@ class Stage:
             await self._load.stop()
         if hasattr(self, "_cluster"):
             await self._cluster.stop()
+        self._volumes.close()
         await self._network.close()
 
     async def play(self, fault: Fault, *, is_brief: bool = False) -> RoundResult:
@@ -102,6 +112,7 @@ class Stage:
             cluster=self._cluster,
             roles=self._roles,
             network=self._network,
+            volumes=self._volumes,
             rng=self._rng,
             clients=self._clients,
             restart_client=self._load.restart_client,

@@ -125,6 +125,8 @@ def test_what_is_produced_and_fetched_is_counted(broker: Watched) -> None:
     assert after.value(sockets + "connection_count", listener="PLAINTEXT") >= 2
     assert after.value("kafka_log_log_logendoffset", topic="counted", partition="0") == 100
     assert after.value("kafka_log_log_logendoffset", topic="counted", partition="1") == 0
+    (uncleanable,) = after.families["kafka_log_logcleanermanager_uncleanable_partitions_count"].samples
+    assert uncleanable.value == 0
     replicas = "kafka_server_replicamanager_"
     assert after.value(replicas + "leadercount") == after.value(replicas + "partitioncount") >= 3
     assert after.value(replicas + "underreplicatedpartitions") == 0

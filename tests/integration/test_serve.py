@@ -180,3 +180,49 @@ def test_an_address_that_is_of_no_use_to_other_machines_is_warned_of_with_the_se
     assert f"set advertised.listeners=PLAINTEXT://{host}:{broker.port}" in log
     with serving(["--port", 0, "--data-dir", tmp_path]) as broker:
         assert "own machine" not in broker.end(signal.SIGTERM)[1]
+
+
+def test_serve_with_debug_level_logs_requests_with_their_clients_names_escaped(tmp_path: Path) -> None:
+    forged = "x\n[2026-01-01 00:00:00,000] ERROR the disk failed (broker.server)\x1b[2J\x07"
+    logs = {}
+    for level in ("info", "debug"):
+        with serving(["--port", 0, "--data-dir", tmp_path / level, "--log-level", level]) as broker:
+            with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+                client.sendall(b"".join(encode_request(1, forged, MetadataRequest(), 12)))
+                assert client.recv(4)
+            logs[level] = broker.end(signal.SIGTERM)[1]
+    assert "Metadata v12, correlation id 1, of client" not in logs["info"]
+    assert "Metadata v12, correlation id 1, of client" in logs["debug"]
+    assert "Accepted the connection of 127.0.0.1" in logs["debug"]
+    lines = logs["debug"].splitlines()
+    assert not [line for line in lines if line.startswith("[2026-01-01")]
+    assert all(line.isprintable() for line in lines)
+
+
+def test_serve_limits_the_lines_of_a_client_that_sends_no_kafka(tmp_path: Path) -> None:
+    with serving(["--port", 0, "--data-dir", tmp_path]) as broker:
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+                client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                assert client.recv(1) == b""
+        _, log = broker.end(signal.SIGTERM)
+    written = log.count("Closing the connection of 127.0.0.1")
+    suppressed = re.findall(r"(\d+) more lines like this of 127\.0\.0\.1 were suppressed", log)
+    assert written < 100
+    assert written + sum(map(int, suppressed)) == 200
+
+
+def test_serve_whose_ready_file_cannot_be_written_names_that_file(tmp_path: Path) -> None:
+    ready_file = tmp_path / "missing" / "ready"
+    done = subprocess.run(
+        command("--port", 0, "--data-dir", tmp_path / "data", "--ready-file", ready_file),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == f"oncelog: the ready file {ready_file} cannot be written: No such file or directory"
+    assert "cannot start" not in done.stderr

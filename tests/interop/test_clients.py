@@ -3,11 +3,13 @@
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.interop.broker_under_test import TRANSACTION_VERSION
+from tests.interop.broker_under_test import REPLICATION_FACTOR, TRANSACTION_VERSION
 from tests.interop.drivers.aiokafka_client import AioKafka
 from tests.interop.drivers.confluent import ConfluentKafka
-from tests.interop.drivers.driver import Batch, Driver, TransactionalDriver
+from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, Driver, TransactionalDriver
 from tests.interop.drivers.kafka_python import KafkaPython
 from tests.interop.drivers.oncelog_client import OncelogClient
 from tests.interop.drivers.program import JavaClient, KafkaJs, Kcat
@@ -61,6 +63,27 @@ def test_compression(client: Driver, compression: str, broker: BrokerProcess, na
     sent = values("compressible " * 10, 100)
     client.produce(broker.address, topic, sent, compression=compression)
     assert sorted(r.value for r in client.consume(broker.address, topic, len(sent))) == sorted(sent)
+
+
+def test_produce_without_keys_to_a_compacted_topic_fails_only_these_records(broker: BrokerProcess, name: Name) -> None:
+    """KIP-467 as librdkafka understands it: the others were in the wrong batch, and could be sent again."""
+    topic = name("compacted")
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    wanted = NewTopic(topic, 1, REPLICATION_FACTOR, config={"cleanup.policy": "compact"})
+    admin.create_topics([wanted])[topic].result(TIMEOUT_SECONDS)
+    producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 500})
+    outcomes: dict[int, int] = {}
+
+    def deliver(error: KafkaError | None, message: Message) -> None:
+        value = message.value()
+        assert value is not None
+        outcomes[int(value)] = 0 if error is None else error.code()
+
+    for number in range(10):
+        producer.produce(topic, str(number), key=None if number in (3, 7) else b"key", on_delivery=deliver)
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    others = KafkaError._INVALID_DIFFERENT_RECORD
+    assert outcomes == {n: KafkaError.INVALID_RECORD if n in (3, 7) else others for n in range(10)}
 
 
 @every_client

@@ -1,5 +1,6 @@
 """Our files under Apache Kafka's own DumpLogSegments, and Apache Kafka's files under our storage."""
 
+import asyncio
 import random
 import subprocess
 from collections.abc import Callable, Iterator
@@ -7,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from broker.storage.cleaner import LogCleaner
 from broker.storage.disk import LocalDisk
 from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import FetchedRecords, PartitionLog
-from protocol.records.record_batch import iter_batches, iter_records
+from broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from broker.tools.segment_text import dump_segment
+from protocol.records.compression import Compression
+from protocol.records.record_batch import NewRecord, build_batch, iter_batches, iter_records, read_header
 from protocol.topic_partition import TopicPartition
 from tests.interop.broker_under_test import needs_one_broker
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch
 from tests.processes import KAFKA_4, BrokerProcess, KafkaProcess, OncelogProcess, class_path
+from tests.unit.broker.batches import marker
 
 pytestmark = needs_one_broker(
     "it starts brokers of its own, whose files it reads; replicas are compared by tests/faults"
@@ -87,6 +92,59 @@ def test_dump_log_segments_decodes_the_internal_topics(stopped: Path) -> None:
     out = dump([path for path in offsets if path.stat().st_size], "--offsets-decoder")
     assert "billing" in out
     assert "readers" in out
+
+
+def test_dump_log_segments_reads_what_the_cleaner_wrote(tmp_path: Path) -> None:
+    """Delete horizons (KIP-534), emptied batches and batches with gaps, as Kafka's tool and ours understand them."""
+    now_ms, retention_ms = 1_700_000_000_000, 1000
+    directory = tmp_path / "cleaned-0"
+    directory.mkdir()
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), delete_retention_ms=retention_ms)
+    log = PartitionLog.open(
+        LocalDisk(), str(directory), TopicPartition("cleaned", 0), config, wall_clock=lambda: now_ms
+    )
+    for codec in Compression:
+        records = [(b"own%d" % codec, b"1"), (b"shared", b"2"), (b"gone%d" % codec, None), (None, b"3")]
+        data = build_batch([NewRecord(5, key, value) for key, value in records], compression=codec)
+        append(log, data, AppendOrigin.COORDINATOR)
+    for commit in (True, False):
+        records = [(b"by transaction", b"1" if commit else b"2")]
+        data = build_batch(
+            [NewRecord(5, key, value) for key, value in records],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=0 if commit else 1,
+            is_transactional=True,
+        )
+        append(log, data, AppendOrigin.CLIENT)
+        append(log, marker(7, commit=commit), AppendOrigin.COORDINATOR)
+    append(log, marker(8, commit=True), AppendOrigin.COORDINATOR)
+    log.roll()
+
+    async def clean() -> None:
+        await log.flush_closed_segments_off_loop()
+        log.update_high_watermark(log.log_end_offset)
+        assert await LogCleaner(LocalDisk(), wall_clock=lambda: now_ms).clean(log)
+
+    asyncio.run(clean())
+    log.close()
+    segment = directory / f"{0:020}.log"
+    lines = dump([segment], "--deep-iteration", "--print-data-log").splitlines()
+    theirs = [line.split(" CreateTime")[0] for line in lines if line.startswith("baseOffset")]
+    with segment.open("rb") as file:
+        shown = list(dump_segment(file, segment.name, segment.stat().st_size, None))
+    assert [line.split(" CreateTime")[0] for line in shown] == theirs
+    with_horizon = [line for line in theirs if f"deleteHorizonMs: OptionalLong[{now_ms + retention_ms}]" in line]
+    assert len(with_horizon) == len(Compression) + 1, "each batch with a tombstone, and the marker without data"
+    assert sum("count: 0 " in line for line in theirs) == 1, "the producer's last sequence, of an aborted transaction"
+    records_shown = [line for line in lines if line.startswith("|")]
+    assert all(" CreateTime: 5 " in line for line in records_shown if "endTxnMarker" not in line)
+    dump(files_of(tmp_path, "cleaned", ".index", ".timeindex", ".txnindex"))
+
+
+def append(log: PartitionLog, data: bytearray, origin: AppendOrigin) -> None:
+    info = log.append_as_leader(data, read_header(data), 0, origin)
+    assert isinstance(info, AppendInfo), info
 
 
 @pytest.fixture(scope="module")

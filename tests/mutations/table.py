@@ -7,6 +7,7 @@ holds this), so whoever changes a safeguard changes its line here.
 from typing import Final
 
 from tests.mutations.client_table import CLIENT_MUTATIONS
+from tests.mutations.configuration_table import CONFIGURATION_MUTATIONS
 from tests.mutations.mutation import Mutation as Mutation
 
 _STATE: Final = "coordinator/transaction/state.py"
@@ -35,8 +36,10 @@ _COMPACTION: Final = "broker/storage/compaction.py"
 _CLEANER: Final = "broker/storage/cleaner.py"
 _CONNECTION: Final = "broker/network/connection.py"
 _FRAMES: Final = "broker/network/frames.py"
+_IMAGE: Final = "coordinator/controller/cluster_image.py"
 _ISR_CHANGES: Final = "coordinator/controller/isr_changes.py"
 
+_FULL_DISK: Final = "tests/simulation/test_full_disk.py"
 _LATE: Final = "tests/scenarios/test_late_requests.py"
 _SCENARIOS_2: Final = "tests/scenarios/test_version_2.py"
 _FAILURES: Final = "tests/scenarios/test_transaction_failures.py"
@@ -51,9 +54,13 @@ _TEST_OFFSETS: Final = "tests/unit/coordinator/group/test_offsets.py"
 _TEST_OFFSET_REQUESTS: Final = "tests/unit/coordinator/group/test_offset_requests.py"
 _TEST_MARKER_WRITE: Final = "tests/unit/broker/handlers/test_write_txn_markers.py"
 _TEST_CONTROLLER: Final = "tests/unit/coordinator/controller/test_controller.py"
+_TEST_CONTROL: Final = "tests/unit/coordinator/controller/test_control_requests.py"
+_TEST_IMAGE: Final = "tests/unit/coordinator/controller/test_cluster_image.py"
+_TEST_REPLICA_MANAGER: Final = "tests/unit/broker/replication/test_replica_manager.py"
 _TEST_ISR_CHANGES: Final = "tests/unit/coordinator/controller/test_isr_changes.py"
 _TEST_CLUSTER: Final = "tests/simulation/test_cluster.py"
 _TEST_REPLICAS: Final = "tests/simulation/test_cluster_replicas.py"
+_TEST_CUT_LINKS: Final = "tests/simulation/test_cut_links.py::TestCutLink"
 _TEST_PRODUCE: Final = "tests/unit/broker/handlers/test_produce.py"
 _TEST_FETCH: Final = "tests/unit/broker/handlers/test_fetch.py"
 _TEST_VERIFICATION: Final = "tests/unit/broker/handlers/test_transaction_verification.py"
@@ -69,12 +76,15 @@ _HISTORIES: Final = "tests/simulation/test_replication_histories.py"
 _TEST_LOG: Final = "tests/unit/broker/storage/test_partition_log.py"
 _TEST_PRODUCERS: Final = "tests/unit/broker/storage/test_producer_state.py"
 _TEST_FAILURES: Final = "tests/unit/broker/storage/test_log_failures.py"
+_TEST_MANAGER: Final = "tests/unit/broker/storage/test_log_manager.py"
 _TEST_CLEANER: Final = "tests/unit/broker/storage/test_cleaner.py"
 _TEST_CONNECTION: Final = "tests/unit/broker/network/test_connection.py"
+_TEST_BOUNDS: Final = "tests/unit/broker/network/test_connection_bounds.py"
 _TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
 
 MUTATIONS: Final = (
     *CLIENT_MUTATIONS,
+    *CONFIGURATION_MUTATIONS,
     Mutation(
         "B01", _STATE,
         "    if producer.epoch != metadata.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
@@ -299,6 +309,24 @@ MUTATIONS: Final = (
         f"{_TEST_MARKERS}::test_a_deleted_topic_needs_no_marker",
     ),
     Mutation(
+        "B15", _MARKERS,
+        "        if not self._metadata.is_deleted(partition):\n            return False\n",
+        "",
+        f"{_TEST_MARKERS}::test_a_partition_that_is_not_known_yet_waits_for_its_marker",
+    ),
+    Mutation(
+        "B15", _IMAGE,
+        "self._full_epoch == self.fence.epoch and ",
+        "",
+        f"{_TEST_IMAGE}::test_a_partition_is_deleted_only_if_a_full_update_of_the_newest_controller_left_it_out",
+    ),
+    Mutation(
+        "B15", "coordinator/controller/controller.py",
+        "        tell_all_metadata(reign, reign.state.brokers)\n",
+        "",
+        f"{_TEST_CONTROL}::test_new_controller_names_every_partition_to_every_broker_before_it_gives_leaderships",
+    ),
+    Mutation(
         "B16", _MARKERS,
         "MARKER_OUTCOMES.get(error, MarkerOutcome.RETRY)",
         "MARKER_OUTCOMES.get(error, MarkerOutcome.DONE)",
@@ -428,8 +456,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B26", "coordinator/producer_ids.py",
-        "decode_producer_id_block(znode.data).last + 1",
-        "decode_producer_id_block(znode.data).last",
+        "_last_reserved(znode) + 1",
+        "_last_reserved(znode)",
         "tests/unit/coordinator/test_producer_ids.py::test_no_id_is_given_out_twice",
     ),
     Mutation(
@@ -557,9 +585,27 @@ MUTATIONS: Final = (
     Mutation(
         "B40", _LOG,
         "(self.plan_full_flush(self.segments.active.base_offset))\n"
-        "        except OSError as error:\n            self.mark_failed(error)\n",
+        "        except OSError as error:\n            self.note_error(error)\n",
         "(self.plan_full_flush(self.segments.active.base_offset))\n        except OSError:\n            pass\n",
         f"{_TEST_FAILURES}::test_an_index_that_cannot_be_written_duplicates_no_offset",
+    ),
+    Mutation(
+        "B84", "coordinator/controller/cluster_state.py",
+        "self.brokers.keys() - self.suspects - self.leaving - self.full\n",
+        "self.brokers.keys() - self.suspects - self.leaving\n",
+        f"{_FULL_DISK}::test_a_full_disk_of_one_broker_stops_no_writes",
+    ),
+    Mutation(
+        "B84", "broker/replication/replica_host.py",
+        "return is_there and not self.is_offline(topic_partition, broker_id)\n",
+        "return is_there\n",
+        f"{_FULL_DISK}::test_a_full_disk_of_one_broker_stops_no_writes",
+    ),
+    Mutation(
+        "B41", "broker/storage/flush_state.py",
+        '        raise OSError(errno.EIO, f"fsync: {error}") from error\n',
+        "        raise\n",
+        "tests/unit/broker/storage/test_shortages.py::test_a_sync_that_fails_for_want_of_space_fails_the_log",
     ),
     Mutation(
         "B41", _LOG,
@@ -569,8 +615,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B42", _COMPACTION,
-        "        if had_data or not self._is_past(header)",
-        "        if not self._is_past(header)",
+        "        if had_data:\n",
+        "        if False:\n",
         f"{_TEST_CLEANER}::test_markers_stay_until_their_data_is_gone_for_a_pass",
     ),
     Mutation(
@@ -581,12 +627,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B44", _COMPACTION,
-        "        if header.is_control:\n            return self._retain_marker(buffer, position, header)\n",
+        "        if header.is_control:\n            return (yield from self._retain_marker(whole, header))\n",
         "",
         f"{_TEST_CLEANER}::test_markers_stay_until_their_data_is_gone_for_a_pass",
     ),
     Mutation(
-        "B45", _CLEANER,
+        "B45", "broker/storage/cleanable.py",
         "min(log.high_watermark, log.last_stable_offset, log.recovery_point)",
         "log.recovery_point",
         f"{_TEST_CLEANER}::test_nothing_undecided_or_volatile_is_cleaned",
@@ -596,6 +642,54 @@ MUTATIONS: Final = (
         "            and end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET\n",
         "",
         f"{_TEST_CLEANER}::test_groups_fit_a_segment",
+    ),
+    Mutation(
+        "B91", _COMPACTION,
+        "header.has_delete_horizon and header.base_timestamp <= self.now_ms",
+        "header.max_timestamp + self.delete_retention_ms < self.now_ms",
+        "tests/unit/broker/storage/test_cleaner_histories.py::test_compaction_of_any_history_keeps_what_readers_must_find",
+    ),
+    Mutation(
+        "B91", _LOG,
+        "            self.cleaned_offset = min(self.cleaned_offset, base_offset)\n",
+        "",
+        f"{_TEST_MANAGER}::test_truncation_lowers_the_cleaned_offset_on_disk_first",
+    ),
+    Mutation(
+        "B91", "broker/storage/recovery.py",
+        "        if self.cleaned_offset <= end_offset:\n",
+        "        if True:\n",
+        f"{_TEST_MANAGER}::test_checkpointed_cleaned_offset_beyond_the_log_is_forgotten_at_once",
+    ),
+    Mutation(
+        "B92", _CLEANER,
+        "        if not crc_is_valid(buffer, position, header):\n",
+        "        if False:\n",
+        f"{_TEST_CLEANER}::test_corrupt_batch_makes_a_log_uncleanable_and_never_gets_a_valid_crc",
+    ),
+    Mutation(
+        "B93", _COMPACTION,
+        "        if header.next_offset == self.segment_end_offset:\n            return True\n",
+        "",
+        f"{_TEST_CLEANER}::test_each_segment_that_is_written_ends_with_a_batch_so_that_recovery_finds_no_gap",
+    ),
+    Mutation(
+        "B93", "broker/storage/recovery.py",
+        "base_offset <= self.cleaned_offset or self._may_have_unnoted_gaps()",
+        "self._may_have_unnoted_gaps()",
+        f"{_TEST_CLEANER}::test_gap_that_compaction_left_between_segments_is_no_end_for_recovery",
+    ),
+    Mutation(
+        "B93", "broker/storage/recovery.py",
+        "base_offset <= self.cleaned_offset or self._may_have_unnoted_gaps()",
+        "base_offset <= self.cleaned_offset",
+        f"{_TEST_CLEANER}::test_gap_of_a_killed_cleaning_is_no_end_for_recovery_while_power_held",
+    ),
+    Mutation(
+        "B93", "broker/storage/recovery.py",
+        "        return may_compact and self.power_held\n",
+        "        return may_compact\n",
+        f"{_TEST_MANAGER}::test_gap_of_a_compacted_log_is_accepted_unless_the_machine_lost_power",
     ),
     Mutation(
         "B47", "broker/storage/time_index.py",
@@ -617,8 +711,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B49", _FOLLOWED,
-        "            self._truncate_to(_common_end(self.log, reply.diverging_epoch))\n",
-        "            self._truncate_to(self.log.high_watermark)\n",
+        "            end = _common_end(self.log, reply.diverging_epoch)\n",
+        "            end = self.log.high_watermark\n",
         f"{_TEST_FOLLOWED}::test_rounds_of_divergence_end_at_the_common_beginning",
     ),
     Mutation(
@@ -735,7 +829,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B60", _PARTITION,
-        "self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._host.is_present)",
+        "self.in_sync.replicated_end(self._host.broker_id, end, self.followers, is_present)",
         "end",
         f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
     ),
@@ -777,9 +871,21 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B64", "broker/cluster_member.py",
-        "        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE)\n",
+        "        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, is_alive)\n",
         "        return\n",
         f"{_TEST_CLUSTER}::TestMembership",
+    ),
+    Mutation(
+        "B63", _REPLICAS,
+        "        if log is not None and is_of_another_topic(log.topic_id, topic_id):\n",
+        "        if False:\n",
+        f"{_TEST_REPLICA_MANAGER}::test_stop_replica_of_another_topic_id_leaves_the_log_alone",
+    ),
+    Mutation(
+        "B63", "coordinator/controller/controller_fence.py",
+        "        if epoch < self.epoch or NO_SEQUENCE < sequence < self.sequence:\n",
+        "        if epoch < self.epoch:\n",
+        "tests/simulation/test_control_requests.py::test_repeated_control_requests_of_the_past_change_nothing",
     ),
     Mutation(
         "B65", "coordinator/controller/reign.py",
@@ -875,9 +981,32 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B77", _FRAMES,
-        "bytearray(min(size, max(_GROWTH, len(first))))",
+        "bytearray(min(size, max(self._first_buffer, len(first))))",
         "bytearray(size)",
-        f"{_TEST_FRAMES}::test_a_claimed_size_is_allocated_as_it_arrives",
+        f"{_TEST_FRAMES}::test_a_frame_buffer_grows_with_what_has_arrived",
+    ),
+    Mutation(
+        "B77", "broker/network/response_memory.py",
+        "return self._read >= TURN_BYTES", "return False",
+        "tests/unit/broker/handlers/test_fetch_turns.py::"
+        "test_append_that_wakes_many_fetches_has_them_read_over_several_turns",
+    ),
+    Mutation(
+        "B77", "protocol/compiler.py",
+        "        self.line(f\"if e < 0: raise too_many_elements({path!r})\")\n",
+        "",
+        "tests/unit/protocol/test_element_limits.py::test_elements_of_all_arrays_are_counted_together",
+    ),
+    Mutation(
+        "B77", _CONNECTION,
+        "            if self._slice <= 0:\n                self._rest()\n",
+        "",
+        f"{_TEST_BOUNDS}::test_pipelined_requests_of_one_connection_begin_in_slices",
+    ),
+    Mutation(
+        "B77", _CONNECTION,
+        "return self._dispatcher.is_in_turn(frame) and", "return False and",
+        f"{_TEST_BOUNDS}::test_fetches_behind_a_long_poll_begin_when_it_is_answered",
     ),
     Mutation(
         "B77", _FRAMES,
@@ -989,5 +1118,23 @@ MUTATIONS: Final = (
         "                self._host.contacts.expect(broker, now_ms)\n",
         "                pass\n",
         f"{_TEST_PARTITION}::test_an_election_makes_followers_expected",
+    ),
+    Mutation(
+        "B94", "coordinator/controller/controller_loss.py",
+        "    return 2 * lost > counted\n",
+        "    return True\n",
+        _TEST_CUT_LINKS,
+    ),
+    Mutation(
+        "B94", "broker/controller_link.py",
+        "                await self._read_store()\n",
+        "                pass\n",
+        _TEST_CUT_LINKS,
+    ),
+    Mutation(
+        "B94", "coordinator/controller/suspects.py",
+        "call_later(seconds, self._trust, broker_id)",
+        "call_later(0, self._trust, broker_id)",
+        _TEST_CUT_LINKS,
     ),
 )  # fmt: skip

@@ -185,7 +185,8 @@ def _bomb(codec: Compression) -> bytes:
     size = 4 * MAX_DECOMPRESSED_BYTES
     if codec is Compression.SNAPPY:  # It only shrinks twenty-fold, so this one is a declaration, with little behind it.
         return b"\xff\xff\xff\xff\x0f" + b"\xfe\x01\x00" * 1000
-    return bytes(compress(codec, bytes(size)))
+    body = b"\0\0\0" + encode_varint(1) + b"k" + encode_varint(size) + bytes(size) + b"\0"
+    return bytes(compress(codec, encode_varint(len(body)) + body))
 
 
 def _bomb_of(codec: Compression) -> Callable[[random.Random], bytes]:

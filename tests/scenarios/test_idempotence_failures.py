@@ -139,6 +139,7 @@ async def test_five_in_flight_of_which_the_disk_does_not_take_the_first(stage: S
 
     The partition knows nothing of the producer yet, and lets those begin anywhere; a later batch must not profit.
     """
+    stage.expects_errors = True  # The disk is said to be full.
     (purchases,) = await stage.create_topic("purchases")
     producer = stage.producer(None)
     ok(await producer.init())

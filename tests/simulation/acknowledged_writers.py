@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from typing import Final
 
 from protocol.topic_partition import TopicPartition
@@ -37,6 +38,9 @@ class AcknowledgedWriters:
 
     async def disturb(self) -> None:
         pass
+
+    def progress(self) -> Mapping[TopicPartition, int]:
+        return {writer.partition: len(writer.acknowledged) for writer in self._writers}
 
     async def finish(self) -> None:
         for writer in self._writers:

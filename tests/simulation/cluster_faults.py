@@ -2,22 +2,31 @@
 
 A broker may lose power, and with that whatever of its logs was not synced, only while the others have all that it has.
 Then another one may die, and the third stays where it is until everybody has everything again: this much is promised by
-``min.insync.replicas=2`` where nobody waits for disks, and no more (B57).
+``min.insync.replicas=2`` where nobody waits for disks, and no more (B57). So the other one lives if a partition has no
+third replica.
 """
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 from broker.storage.partition_log import PartitionLog
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
+from coordinator.controller.config_changes import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResource,
+    OperationType,
+    ResourceType,
+)
 from coordinator.controller.leader_elections import ElectionType
 from coordinator.controller.topic_plan import NewTopic
 from coordinator.metadata_store.store import StoreUnavailable
 from protocol.topic_partition import TopicPartition
-from tests.simulation.cluster_stories import assignments
+from tests.simulation.cluster_stories import NOTICED_SECONDS, assignments, controller_epoch, state_of
+from tests.simulation.control_post import KINDS, ControlPost
 from tests.simulation.replication_history import batches
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster
@@ -26,7 +35,14 @@ BROKERS: Final = (1, 2, 3)
 _AT_THE_SAME_TIME: Final = 0.3
 _LOOK_SECONDS: Final = 0.1
 _MOST_LOOKS: Final = 600
+_MOST_REPEATED: Final = 20
+_CUT_SECONDS: Final = 10.0
+_MOST_ELECTIONS: Final = 2
+"""Of one partition while a link is cut: one away from the broker that is cut off, and one by balancing."""
 _MORE_TOPICS: Final = ("x", "y")
+
+
+Progress: TypeAlias = Callable[[], Mapping[TopicPartition, int]]
 
 
 class Fault(Enum):
@@ -36,11 +52,17 @@ class Fault(Enum):
     POWER_LOSS = auto()
     DISK = auto()
     """A log that cannot be written: the broker stops, and is started again with another disk cable."""
+    FULL_DISK = auto()
+    """For a while. Writes go on through the others, unless something else is wrong, too."""
+    STALLED_DISK = auto()
+    """A disk call that does not return for a while: the event loop stands still, the process's other threads go on."""
     RESTART = auto()
     """In an orderly way."""
     PAUSE = auto()
     ISOLATE = auto()
     """One broker from the others, or two from each other."""
+    CUT_LINK = auto()
+    """Two brokers from each other, one way or both, and nothing else: little may change, and writes go on."""
     CUT_FROM_ENSEMBLE = auto()
     EXPIRE = auto()
     ENSEMBLE_DOWN = auto()
@@ -50,25 +72,39 @@ class Fault(Enum):
     CREATE = auto()
     DELETE = auto()
     """A topic, which nobody uses."""
+    CONFIGURE = auto()
+    """A topic's setting is changed through any broker."""
+    HOLD_CONTROL = auto()
+    """What a controller sends to one broker is held up, perhaps until there is another controller."""
+    REPEAT_CONTROL = auto()
+    """Some of what controllers have sent arrives once more."""
+    MOVE_AWAY = auto()
+    """Replicas leave a broker that cannot be reached, and the controller changes before it hears of that."""
     HEAL = auto()
 
 
 class ClusterFaults:
     """``befall``, then ``heal``."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: random.Random) -> None:
+    def __init__(self, cluster: SimulatedCluster, rng: random.Random, progress: Progress = dict) -> None:
+        """``progress``: the number of acknowledged writes to each partition."""
         self._cluster = cluster
+        self._progress = progress
         self._rng = rng
         self._busy: set[int] = set()
         """The brokers that something is being done to, so that nothing else is."""
+        self._post = ControlPost(cluster)
         self._begun: list[asyncio.Future[None]] = []
         self._deeds: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.KILL: self._to_somebody(self._kill),
             Fault.POWER_LOSS: self._lose_power,
             Fault.DISK: self._to_somebody(self._fail_disk),
+            Fault.FULL_DISK: self._to_somebody(self._fill_disk),
+            Fault.STALLED_DISK: self._to_somebody(self._stall_disk),
             Fault.RESTART: self._to_somebody(self._restart),
             Fault.PAUSE: self._to_somebody(self._pause),
             Fault.ISOLATE: self._isolate,
+            Fault.CUT_LINK: self._cut_link,
             Fault.CUT_FROM_ENSEMBLE: self._to_somebody(self._cut_from_ensemble),
             Fault.EXPIRE: self._to_somebody(self._expire),
             Fault.ENSEMBLE_DOWN: self._ensemble_down,
@@ -77,6 +113,10 @@ class ClusterFaults:
             Fault.REASSIGN: self._to_somebody(self._reassign),
             Fault.CREATE: self._to_somebody(self._create_topic),
             Fault.DELETE: self._to_somebody(self._delete_topic),
+            Fault.CONFIGURE: self._to_somebody(self._configure_topic),
+            Fault.HOLD_CONTROL: self._hold_control,
+            Fault.REPEAT_CONTROL: self._repeat_control,
+            Fault.MOVE_AWAY: self._to_somebody(self._move_away),
             Fault.HEAL: self._heal_network,
         }
 
@@ -85,7 +125,7 @@ class ClusterFaults:
         chosen = self._rng.sample(list(Fault), self._rng.randint(3, len(Fault)))
         for _ in range(count):
             deed = self._deeds[self._rng.choice(chosen)]
-            if deed != self._lose_power and self._rng.random() < _AT_THE_SAME_TIME:
+            if deed not in (self._lose_power, self._cut_link) and self._rng.random() < _AT_THE_SAME_TIME:
                 self._begun.append(asyncio.ensure_future(deed()))  # noqa: TID251
             else:
                 await deed()
@@ -97,6 +137,7 @@ class ClusterFaults:
         """Everything works again, and everybody is there."""
         await asyncio.gather(*self._begun)
         self._begun.clear()
+        self._post.release()
         self._cluster.loop.network.heal()
         self._cluster.ensemble.is_up = True
         for broker in self._cluster.brokers.values():
@@ -123,16 +164,22 @@ class ClusterFaults:
         await self._start(broker)
 
     async def _lose_power(self) -> None:
-        await self.heal()
-        await asyncio.sleep(SESSION_SECONDS)  # Whose session has ended meanwhile registers again.
-        await self._until_everybody_has_everything()
+        await self._until_nothing_is_wrong()
         one, other = self._rng.sample(list(self._cluster.brokers.values()), 2)
         one.crash("power")
-        if self._rng.random() < 0.5:
+        if self._rng.random() < 0.5 and not self._hold_all_of_a_partition({one.broker_id, other.broker_id}):
             other.kill()
         for broker in (one, other):
             await asyncio.sleep(self._rng.choice([0.0, 0.3, 2.0]))
             await self._start(broker)
+        await self._until_everybody_has_everything()
+
+    def _hold_all_of_a_partition(self, broker_ids: set[int]) -> bool:
+        return any(set(replicas) <= broker_ids for replicas in assignments(self._cluster).values())
+
+    async def _until_nothing_is_wrong(self) -> None:
+        await self.heal()
+        await asyncio.sleep(SESSION_SECONDS)  # Whose session has ended meanwhile registers again.
         await self._until_everybody_has_everything()
 
     async def _until_everybody_has_everything(self) -> None:
@@ -169,6 +216,23 @@ class ClusterFaults:
             broker.disk.fail(self._rng.choice(["append", "sync"]), self._rng.choice([".log", "index", ""]))
             await asyncio.sleep(self._rng.choice([0.1, 1.0]))
             await self._restart(broker)
+
+    async def _fill_disk(self, broker: ClusterBroker) -> None:
+        """With room for a part of a write, or for none; the broker may be killed before there is room again."""
+        if broker.broker is not None:
+            broker.disk.fill(self._rng.choice([0, 1, 50, 400]))
+            await asyncio.sleep(self._rng.choice([0.1, 2.0, 10.0]))
+            if self._rng.random() < 0.2 and broker.broker is not None:
+                broker.kill()
+            broker.disk.make_room()
+            await self._start(broker)
+
+    async def _stall_disk(self, broker: ClusterBroker) -> None:
+        process = broker.process
+        if process is not None:
+            process.stall()
+            await asyncio.sleep(self._rng.choice([0.1, 3.0, 8.0]))
+            process.resume()
 
     async def _restart(self, broker: ClusterBroker) -> None:
         if broker.broker is not None:
@@ -218,13 +282,29 @@ class ClusterFaults:
 
     async def _create_topic(self, broker: ClusterBroker) -> None:
         if broker.broker is not None and broker.process is not None:
-            topic = NewTopic(name=self._rng.choice(_MORE_TOPICS), partition_count=2, replication_factor=2)
+            topic = NewTopic(
+                name=self._rng.choice(_MORE_TOPICS),
+                partition_count=2,
+                replication_factor=2,
+                configs=self._rng.choice([{}, self._setting()]),
+            )
             broker.process.run(broker.running.controller.create_topics([topic]))
 
     async def _delete_topic(self, broker: ClusterBroker) -> None:
         if broker.broker is not None and broker.process is not None:
             name = self._rng.choice(_MORE_TOPICS)
             broker.process.run(broker.running.controller.delete_topics([name], timeout_seconds=1.0))
+
+    async def _configure_topic(self, broker: ClusterBroker) -> None:
+        if broker.broker is not None and broker.process is not None:
+            resource = ConfigResource(ResourceType.TOPIC, self._rng.choice(_MORE_TOPICS))
+            operations = [ConfigOperation(key, OperationType.SET, value) for key, value in self._setting().items()]
+            alteration = ConfigAlteration(resource=resource, operations=tuple(operations))
+            if broker.broker.metadata.topic_exists(resource.name):
+                broker.process.run(broker.broker.configs.alter([alteration]))
+
+    def _setting(self) -> dict[str, str]:
+        return {self._rng.choice(["retention.ms", "segment.ms"]): str(self._rng.randrange(10**9, 10**10))}
 
     # What happens to all of them
 
@@ -234,6 +314,66 @@ class ClusterFaults:
         await asyncio.sleep(self._rng.choice([0.1, 1.0, 5.0]))
         if self._rng.random() < 0.7:
             self._cluster.loop.network.heal()
+
+    async def _hold_control(self) -> None:
+        receiver, kind = self._rng.choice(BROKERS), self._rng.choice([None, *KINDS.values()])
+        self._post.wants = lambda frame: frame.receiver == receiver and kind in (None, frame.kind)
+        await asyncio.sleep(self._rng.choice([0.5, 2.0, 4.0]))
+        if self._rng.random() < 0.5:
+            await self._change_controller()
+        self._post.release()
+
+    async def _repeat_control(self) -> None:
+        if self._rng.random() < 0.3:
+            await self._change_controller()
+        past = list(self._post.sent)
+        for frame in self._rng.sample(past, min(len(past), _MOST_REPEATED)):
+            await self._post.deliver_again(frame)
+
+    async def _change_controller(self) -> None:
+        for broker_id in self._cluster.controllers:
+            await self._expire(self._cluster[broker_id])
+        await asyncio.sleep(self._rng.choice([0.1, 1.0]))
+
+    async def _move_away(self, broker: ClusterBroker) -> None:
+        """Bring at least the partitions of one topic elsewhere."""
+        others = [other for other in BROKERS if other != broker.broker_id]
+        self._cluster.isolate(broker.broker_id)
+        await asyncio.sleep(self._rng.choice([0.1, NOTICED_SECONDS]))
+        moves = {p: others for p, replicas in assignments(self._cluster).items() if broker.broker_id in replicas}
+        chosen = self._rng.sample(sorted(moves), min(len(moves), 3))
+        for controller_id in self._cluster.controllers:
+            controller = self._cluster[controller_id]
+            if controller is not broker and controller.process is not None:
+                targets = {partition: moves[partition] for partition in chosen}
+                controller.process.run(controller.running.controller.alter_reassignments(targets))
+        await asyncio.sleep(self._rng.choice([0.5, 2.0]))
+        if self._rng.random() < 0.7:
+            await self._change_controller()
+        self._cluster.loop.network.heal()
+
+    async def _cut_link(self) -> None:
+        await self._until_nothing_is_wrong()
+        controllers, leaders = controller_epoch(self._cluster), self._leader_epochs()
+        link = [f"broker {broker_id}" for broker_id in self._rng.sample(BROKERS, 2)]
+        for sender, receiver in self._rng.choice([[link], [link, link[::-1]]]):
+            self._cluster.loop.network.sever(sender, receiver)
+        await asyncio.sleep(_CUT_SECONDS)
+        whole = [
+            partition for partition, replicas in assignments(self._cluster).items() if len(replicas) == len(BROKERS)
+        ]
+        before = self._progress()
+        await asyncio.sleep(_CUT_SECONDS)
+        after = self._progress()
+        stopped = [partition for partition in whole if partition in before and after[partition] == before[partition]]
+        assert not stopped, f"{link} is cut, and writes to {stopped} stop"
+        assert controller_epoch(self._cluster) == controllers, f"{link} is cut, and controllers change"
+        raised = {p: epoch - leaders[p] for p, epoch in self._leader_epochs().items() if p in leaders}
+        assert max(raised.values()) <= _MOST_ELECTIONS, f"{link} is cut, and leaders change: {raised}"
+        self._cluster.loop.network.heal()
+
+    def _leader_epochs(self) -> dict[TopicPartition, int]:
+        return {partition: state_of(self._cluster, *partition).leader_epoch for partition in assignments(self._cluster)}
 
     async def _ensemble_down(self) -> None:
         self._cluster.ensemble.is_up = False

@@ -1,22 +1,24 @@
 """A history of a cluster of three: clients are at work, faults befall it, everything heals; and what must hold then.
 
 The brokers agree, one controller reigns, every partition is led and whole, its replicas are equal batch by batch up to
-their common end, and nothing that clients were promised is broken.
+their common end, every broker knows every topic's settings, and nothing that clients were promised is broken.
 """
 
 import asyncio
 import random
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from broker.storage.partition_log import PartitionLog
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from coordinator.metadata_store import paths
+from coordinator.metadata_store import paths, znodes
 from protocol.records.record_batch import iter_batches, iter_records
 from protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.cluster_stories import assert_agreement, assignments, state_of
 from tests.simulation.replication_history import batches
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster
+from tests.simulation.topic_settings import assert_settings_are_known, described_overrides
 
 HEALING_SECONDS: Final = 10 * SESSION_SECONDS
 """After so long without faults a cluster is whole."""
@@ -37,6 +39,10 @@ class Load(Protocol):
         """Something befalls a client."""
         ...
 
+    def progress(self) -> Mapping[TopicPartition, int]:
+        """The number of acknowledged writes to each partition to which one cut link must not stop them."""
+        ...
+
     async def finish(self) -> None:
         """Come to an end, in a cluster that works."""
         ...
@@ -48,7 +54,7 @@ class Load(Protocol):
 
 async def play(cluster: SimulatedCluster, rng: random.Random, load: Load, count: int) -> None:
     """Let so many faults happen, heal, and check."""
-    faults = ClusterFaults(cluster, rng)
+    faults = ClusterFaults(cluster, rng, load.progress)
     await load.setup()
     load.start()
     await faults.befall(count, load.disturb)
@@ -59,6 +65,7 @@ async def play(cluster: SimulatedCluster, rng: random.Random, load: Load, count:
     _check_whole(cluster)
     for partition in assignments(cluster):
         _check_replicas(cluster, partition)
+    await _ask_settings(cluster)
     await load.check()
 
 
@@ -87,6 +94,23 @@ def _check_whole(cluster: SimulatedCluster) -> None:
         held = {log.topic_partition for log in broker.running.log_manager}
         due = {p for p, replicas in assignments(cluster).items() if broker.broker_id in replicas}
         assert held == due, f"broker {broker.broker_id} holds {held - due}, and not {due - held}"
+    _check_settings(cluster)
+
+
+def _check_settings(cluster: SimulatedCluster) -> None:
+    """Every broker knows every topic's settings, and runs its replicas by them."""
+    for topic in cluster.ensemble.tree.children(paths.TOPICS) or ():
+        znode = cluster.ensemble.tree.get(paths.topic_config(topic))
+        assert znode is not None, f"{topic} has no configuration"
+        for broker in cluster.alive:
+            assert_settings_are_known(broker, topic, znodes.decode_config(znode.data))
+
+
+async def _ask_settings(cluster: SimulatedCluster) -> None:
+    """The same as clients see it, who ask any broker."""
+    for topic in cluster.ensemble.tree.children(paths.TOPICS) or ():
+        answers = [await described_overrides(broker, topic) for broker in cluster.alive]
+        assert answers.count(answers[0]) == len(answers), (topic, answers)
 
 
 def _check_replicas(cluster: SimulatedCluster, partition: TopicPartition) -> None:

@@ -28,6 +28,7 @@ from broker.replication.replica_fetcher import ReplicaFetchers
 from broker.replication.replica_manager import ReplicaManager
 from broker.security.authorizer import AllowAll
 from broker.security.quotas import Unlimited
+from broker.sliced_work import SlicedWork
 from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
@@ -94,6 +95,7 @@ class Member:
         self.config = BrokerConfig()
         self.authorizer = AllowAll()
         self.quotas = Unlimited()
+        self.sliced_work = SlicedWork()
         self.features = FinalizedFeatureCache()
         self.handlers: tuple[ApiHandler[Any], ...] = (
             handle_api_versions,
@@ -122,6 +124,7 @@ class Member:
         self.replica_manager = self._replica_manager()
         self._join()
         server = SocketServer(self.config, self.supervisor)
+        self.response_memory = server.response_memory
         await server.bind([Listener(name=LISTENER, host="127.0.0.1", port=self.port, security_protocol="PLAINTEXT")])
         await server.serve(Dispatcher(self, self.handlers))  # type: ignore[arg-type]
 
@@ -150,7 +153,7 @@ class Member:
             replace(SETTINGS, replica_id=self.broker_id),
             address_of=lambda broker_id: Address("127.0.0.1", self._cluster[broker_id].port),
             broker_epoch=lambda: epoch,
-            spawn=self.supervisor.spawn,
+            supervise=self.supervisor.supervise,
         )
         self.replica_manager.join_cluster(
             fetchers=fetchers,
@@ -158,8 +161,8 @@ class Member:
             broker_epoch=lambda: epoch,
             replica_lag_time_max_ms=LAG_MS,
         )
-        self.supervisor.spawn(self.replica_manager.run_isr_checks(), "ISR")
-        self.supervisor.spawn(self.replica_manager.run_checkpoints(1_000), "high watermarks")
+        self.supervisor.supervise(self.replica_manager.run_isr_checks, "ISR")
+        self.supervisor.repeat(self.replica_manager.checkpoint_high_watermarks, "high watermarks", 1.0)
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
         """``BrokerChannel``, to the controller only."""

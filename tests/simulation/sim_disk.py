@@ -29,6 +29,7 @@ from broker.storage.disk import AlreadyLocked
 from protocol.schema import Buffer
 
 SECTOR: Final = 512
+_LARGE: Final = 1 << 40
 
 CrashKind = Literal["process", "power"]
 
@@ -241,6 +242,8 @@ class SimDisk:
 
     capacity: int | None = None
     """Bytes that fit on the disk; None for no end."""
+    volume_bytes: int | None = None
+    """What the disk says of its size; None for its capacity."""
     delay: Callable[[], Awaitable[None]] | None = None
     """Awaited by every off-loop call before it acts."""
     cold: Callable[[], bool] = lambda: False
@@ -250,6 +253,7 @@ class SimDisk:
     locks: set[str] = field(default_factory=set)
     calls: dict[str, int] = field(default_factory=dict)
     """How often each operation was called: what a test counts syncs with."""
+    power_losses: int = 0
     _root: _Directory = field(default_factory=_Directory)
     _faults: list[_Fault] = field(default_factory=list)
     _shortened: dict[str, int] = field(default_factory=dict)
@@ -269,6 +273,16 @@ class SimDisk:
         """Make the next append to a path that ends so take only the first ``taken`` bytes."""
         self._shortened[path_ending] = taken
 
+    def fill(self, leave: int = 0) -> None:
+        """Make the disk full but for so many bytes, until ``make_room``."""
+        self.capacity = self._used(self._root) + leave
+        self.volume_bytes = _LARGE
+
+    def make_room(self) -> None:
+        """The disk is not full any more, and calls that were to fail succeed."""
+        self.capacity = self.volume_bytes = None
+        self._faults.clear()
+
     def stop_after(self, units: int) -> None:
         """Stop the machine after so many more written bytes and directory changes (one unit each)."""
         self._budget = units
@@ -282,6 +296,7 @@ class SimDisk:
         self._budget = None
         self._stopped = False
         if kind == "power":
+            self.power_losses += 1
             self._root.lose_power(rng)
 
     # Disk
@@ -303,12 +318,16 @@ class SimDisk:
 
     def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         temporary = self.open(f"{path}.tmp", create=True)
-        temporary.truncate(0)
-        written = temporary.append((data,))
-        if written < len(data):
-            raise OSError(errno.ENOSPC, path)
-        if sync:
-            temporary.sync()
+        try:
+            temporary.truncate(0)
+            written = temporary.append((data,))
+            if written < len(data):
+                raise OSError(errno.ENOSPC, path)
+            if sync:
+                temporary.sync()
+        except OSError:
+            self.remove(f"{path}.tmp")
+            raise
         self.rename(f"{path}.tmp", path)
         if sync:
             self.sync_dir(path.rpartition("/")[0])
@@ -407,9 +426,13 @@ class SimDisk:
         self.locks.add(path)
         return _SimLock(self, path)
 
+    def identity(self, path: str) -> str:
+        """Another one after each loss of power; no simulated broker copies its directory."""
+        return f"{self.power_losses} {path}"
+
     def usage(self, path: str) -> tuple[int, int]:
-        total = 1 << 40 if self.capacity is None else self.capacity
-        return total, total - self._used(self._root)
+        total = _LARGE if self.capacity is None else self.volume_bytes or self.capacity
+        return total, (total if self.capacity is None else self.capacity) - self._used(self._root)
 
     # What files ask
 

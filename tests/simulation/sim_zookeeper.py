@@ -234,7 +234,7 @@ class SimSession:
         self.session_id = session_id
         self.generation = generation
         self._loop = asyncio.get_running_loop()
-        self._live_until = self._loop.time() + self.timeout * _LIVE_SHARE
+        self.last_contact = self._loop.time()
         self._over = False
         self._connection = _Connection(self)
         self._connected = asyncio.Event()
@@ -242,10 +242,10 @@ class SimSession:
         self._keep_contact()
 
     def is_live(self) -> bool:
-        return not self._over and self._loop.time() < self._live_until
+        return not self._over and self._loop.time() < self.last_contact + self.timeout * _LIVE_SHARE
 
     def heard(self, sent: float) -> None:
-        self._live_until = max(self._live_until, sent + self.timeout * _LIVE_SHARE)
+        self.last_contact = max(self.last_contact, sent)
 
     def _keep_contact(self) -> None:
         if not self._over:

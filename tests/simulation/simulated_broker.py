@@ -9,7 +9,7 @@ from broker.server import Broker, start_broker
 from broker.store_choice import OpenStore, open_store
 from tests.simulation.sim_disk import CrashKind
 from tests.simulation.stopping_disk import StoppingDisk
-from tests.simulation.virtual_loop import SimProcess, VirtualLoop
+from tests.simulation.virtual_loop import SimProcess, SimSideLoop, VirtualLoop
 
 PORT = 9092
 EPOCH_MS = 1_750_000_000_000
@@ -61,7 +61,12 @@ class SimulatedBroker:
         ).config
         rng = random.Random(self._rng.getrandbits(64))
         return await start_broker(
-            config, disk=self.disk, wall_clock=self.wall_clock, rng=rng, open_store=self._open_store
+            config,
+            disk=self.disk,
+            wall_clock=self.wall_clock,
+            rng=rng,
+            open_store=self._open_store,
+            side_loop=SimSideLoop(self._loop),
         )
 
     @property

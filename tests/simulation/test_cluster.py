@@ -83,8 +83,10 @@ class TestMembership:
             impostor = SimulatedCluster(cluster.loop, random.Random(5), [2])[2]
             impostor.ensemble = cluster.ensemble
             impostor.settings["listeners"] = "PLAINTEXT://127.0.0.1:9999"
-            with pytest.raises(BrokerIdTaken, match="broker with id 2 is registered by session"):
+            began = cluster.loop.time()
+            with pytest.raises(BrokerIdTaken, match=r"broker.id=2 is taken by a live broker, at PLAINTEXT://\S+:\d+:"):
                 await impostor.start()
+            assert cluster.loop.time() - began < 1.0, "a live broker is no reason to wait"
             assert_agreement(cluster)
 
         simulate(story)
@@ -269,23 +271,6 @@ class TestControllerFailover:
             cluster.loop.network.heal()
             await asyncio.sleep(5)
             assert controller_epoch(cluster) == 2
-            assert_agreement(cluster)
-
-        simulate(story)
-
-    def test_a_cut_between_a_follower_and_the_controller_moves_ever_less(self) -> None:
-        """Both reach the third broker, so both trust their judgement; ever longer pauses limit what they do."""
-
-        async def story(cluster: SimulatedCluster) -> None:
-            await create(cluster, "t", (1, 2, 3))
-            cluster.isolate(1, 2)
-            await asyncio.sleep(60)
-            after_a_minute = controller_epoch(cluster)
-            assert after_a_minute < 15
-            await asyncio.sleep(240)
-            assert controller_epoch(cluster) - after_a_minute < 10
-            cluster.loop.network.heal()
-            await asyncio.sleep(10)
             assert_agreement(cluster)
 
         simulate(story)

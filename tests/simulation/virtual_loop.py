@@ -23,6 +23,8 @@ from collections.abc import Callable
 from typing import Any
 
 _PROCESS: contextvars.ContextVar["SimProcess | None"] = contextvars.ContextVar("process", default=None)
+_ON_SIDE_LOOP: contextvars.ContextVar[bool] = contextvars.ContextVar("on side loop", default=False)
+"""Whether a callback belongs to a thread of its process that does not run the process's event loop."""
 
 
 class SimProcess:
@@ -32,6 +34,8 @@ class SimProcess:
         self.name = name
         self.alive = True
         self.paused = False
+        self.stalled = False
+        """The thread that runs the process's event loop waits for a disk; other threads go on."""
         self._held: deque[Callable[[], None]] = deque()
         self._loop = loop
         self.context = contextvars.copy_context()
@@ -47,9 +51,13 @@ class SimProcess:
         """SIGSTOP."""
         self.paused = True
 
+    def stall(self) -> None:
+        """A disk call on the event loop does not return, until ``resume``."""
+        self.stalled = True
+
     def resume(self) -> None:
-        """SIGCONT: what was due meanwhile happens now, in its order."""
-        self.paused = False
+        """SIGCONT, or the disk call returns: what was due meanwhile happens now, in its order."""
+        self.paused = self.stalled = False
         held, self._held = self._held, deque()
         for call in held:
             self._loop.call_soon(call, context=self.context)
@@ -58,7 +66,7 @@ class SimProcess:
         """Run one of this process's callbacks, unless or until it cannot run."""
         if not self.alive:
             return
-        if self.paused:
+        if self.paused or (self.stalled and not _ON_SIDE_LOOP.get()):
             context = contextvars.copy_context()
             self._held.append(lambda: context.run(callback, *args))
         else:
@@ -170,6 +178,34 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return await self.network.connect(protocol_factory, host, port)
 
 
+class SimSideLoop:
+    """The ``SideLoop`` of the process in which it is made: it turns while that is stalled, not while it is paused."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._main = contextvars.copy_context()
+        self._side = contextvars.copy_context()
+        self._side.run(_ON_SIDE_LOOP.set, True)
+
+    def adopt(self, transport: Any, factory: Callable[[], asyncio.Protocol]) -> bool:
+        former = transport.get_protocol()
+        self._loop.call_soon(former.connection_lost, None, context=self._main)
+        transport.set_protocol(self._side.run(factory))
+        transport.context = self._side
+        self._side.run(transport.get_protocol().connection_made, transport)
+        return True
+
+    def post(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback, context=self._main)
+
+    def close(self) -> None:
+        pass
+
+
+def _nothing(transport: "SimTransport", data: bytes) -> None:
+    """A tap that does nothing."""
+
+
 class Network:
     """Every listener and connection of the simulated cluster, and the faults that befall them."""
 
@@ -189,6 +225,8 @@ class Network:
         self._healed = asyncio.Event()
         self.holding: dict[SimTransport, None] = {}
         """Ends of connections that keep what they sent until the way is open again."""
+        self.tap: Callable[[SimTransport, bytes], None] = _nothing
+        """Called with everything that is written to a connection, before it is sent."""
 
     def listen(self, factory: Callable[[], Any], host: str, port: int) -> "SimServer":
         if port == 0:
@@ -326,6 +364,7 @@ class SimTransport(asyncio.Transport):
         self._end_received = False
         self._held: deque[Callable[[], None]] = deque()
         """What arrived while the way to the other end was cut."""
+        self._is_held = False
 
     def attach(self, protocol: Any) -> None:
         self._protocol = protocol
@@ -363,6 +402,7 @@ class SimTransport(asyncio.Transport):
         if self._closing or self._dead or not data:
             return
         whole = bytes(data)
+        self._network.tap(self, whole)
         position = 0
         while position < len(whole):
             size = min(len(whole) - position, self._segment_size())
@@ -386,14 +426,20 @@ class SimTransport(asyncio.Transport):
         self._loop.call_at(self._arrival, self._arrived, action, context=self.peer.context)
 
     def _arrived(self, action: Callable[[], None]) -> None:
-        if self._held or self._network.is_severed(self.process, self.peer.process):
+        if self._is_held or self._held or self._network.is_severed(self.process, self.peer.process):
             self._held.append(action)
             self._network.holding[self] = None
         else:
             action()
 
+    def hold(self) -> None:
+        """Keep what this end has sent and has not arrived, and all that it sends, until ``release``."""
+        self._is_held = True
+        self._network.holding[self] = None
+
     def release(self) -> None:
         """The way is open again."""
+        self._is_held = False
         held, self._held = self._held, deque()
         for action in held:
             self._loop.call_soon(action, context=self.peer.context)

@@ -4,6 +4,7 @@ Handlers get it as their broker: it has the attributes that the data APIs use.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
 from broker.local_channel import LocalChannel
+from broker.network.response_memory import ResponseMemory
 from broker.part_settings import transaction_config, verification_settings
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
@@ -21,6 +23,7 @@ from broker.replication.transaction_coordinators import TransactionCoordinators
 from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Unlimited
+from broker.sliced_work import SlicedWork
 from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
@@ -36,6 +39,8 @@ from protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from protocol.messages.update_metadata import (
+    FULL,
+    INCREMENTAL,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -45,6 +50,7 @@ from protocol.messages.update_metadata import (
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
+from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.batches import with_header
 
 ME, OTHER = 1, 2
@@ -85,6 +91,8 @@ class ReplicaSide:
         self.config = replace(BrokerConfig(), **{"transaction_partition_verification_enable": False} | config)
         self.authorizer: Authorizer = AllowAll()
         self.quotas = Unlimited()
+        self.sliced_work = SlicedWork()
+        self.response_memory = ResponseMemory(self.config.oncelog_responses_max_bytes)
         self.supervisor = Supervisor()
         self.metadata = MetadataCache()
         self.log_configs: dict[str, LogConfig] = {}
@@ -160,6 +168,7 @@ class ReplicaSide:
         config: LogConfig | None = None,
         id_of_topic: bytes | None = None,
         told: bool = True,
+        sequence: int = -1,
     ) -> LeaderAndIsrResponse:
         """LeaderAndIsr for some partitions, and the UpdateMetadata that follows."""
         if config is not None:
@@ -182,13 +191,22 @@ class ReplicaSide:
                 controller_id=ME,
                 controller_epoch=controller_epoch,
                 topic_states=[LeaderAndIsrTopicState(topic_name=topic, topic_id=name_id, partition_states=states)],
+                sequence=sequence,
             )
         )
         if told:
-            self.tell(topic, name_id, states)
+            self.tell(topic, name_id, states, controller_epoch=controller_epoch)
         return response
 
-    def tell(self, topic: str, name_id: bytes, states: list[LeaderAndIsrPartitionState]) -> None:
+    def tell(
+        self,
+        topic: str,
+        name_id: bytes,
+        states: list[LeaderAndIsrPartitionState],
+        *,
+        controller_epoch: int = 1,
+        full: bool = False,
+    ) -> None:
         partitions = [
             UpdateMetadataPartitionState(
                 partition_index=state.partition_index,
@@ -210,7 +228,8 @@ class ReplicaSide:
         self.metadata.apply_update_metadata(
             UpdateMetadataRequest(
                 controller_id=ME,
-                controller_epoch=1,
+                type=FULL if full else INCREMENTAL,
+                controller_epoch=controller_epoch,
                 topic_states=[
                     UpdateMetadataTopicState(topic_name=topic, topic_id=name_id, partition_states=partitions)
                 ],
@@ -248,8 +267,11 @@ class ReplicaSide:
         return handler(self, RequestContext(version, 1, client_id, CLIENT), request)  # type: ignore[arg-type]
 
     def answer(self, handler: ApiHandler[Any], request: Message, version: int) -> Any:
-        """The response of a request that need not wait."""
+        """The response of a request that need not wait for anything but its own work."""
         outcome = self.call(handler, request, version)
+        if isinstance(outcome, Coroutine):
+            with asyncio.Runner(loop_factory=lambda: VirtualLoop(Random(0))) as runner:
+                outcome = runner.run(outcome)
         assert not isinstance(outcome, asyncio.Future), "the request waits"
         return outcome
 

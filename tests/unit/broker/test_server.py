@@ -8,6 +8,7 @@ import pytest
 from broker.config_sources import load_config
 from broker.handlers.metadata import handle_metadata
 from broker.server import Broker, start_broker
+from broker.settings import ConfigError
 from broker.storage.disk import AlreadyLocked
 from broker.storage.meta_properties import InvalidMetaProperties
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -129,3 +130,48 @@ async def test_a_failed_metadata_journal_ends_the_broker() -> None:
     async with asyncio.timeout(5):
         assert "journal" in await broker.failure
     await broker.stop()
+
+
+def without_lock(disk: SimDisk) -> dict[str, object]:
+    """What lies in the data directory."""
+    names = [name for name in disk.list_dir("/data") if name != ".lock"]
+    return {
+        name: disk.list_dir(f"/data/{name}") if disk.is_dir(f"/data/{name}") else disk.read(f"/data/{name}")
+        for name in names
+    }
+
+
+async def with_topic() -> SimDisk:
+    disk = new_disk()
+    broker = await start(disk)
+    await create(broker, "orders")
+    await broker.stop()
+    return disk
+
+
+async def refused(disk: SimDisk, *settings: str) -> str:
+    before = without_lock(disk)
+    with pytest.raises(ConfigError) as error:
+        await start(disk, *settings)
+    assert without_lock(disk) == before
+    assert "/data" in str(error.value)
+    assert "zookeeper.connect" in str(error.value)
+    return str(error.value)
+
+
+async def test_directory_of_a_cluster_member_is_refused_without_zookeeper_and_stays_as_it_is() -> None:
+    disk = await with_topic()
+    disk.write_atomic("/data/zookeeper-session", b"1 00\n")
+    assert "zookeeper-session" in await refused(disk)
+    for name in disk.list_dir("/data"):
+        if name.startswith("metadata") or name == "zookeeper-session":
+            disk.remove(f"/data/{name}")
+    assert "no metadata journal" in await refused(disk)
+
+
+async def test_directory_of_a_broker_that_is_alone_is_refused_with_zookeeper_and_stays_as_it_is() -> None:
+    disk = await with_topic()
+    assert "alone" in await refused(disk, "zookeeper.connect=127.0.0.1:1", "broker.id=1")
+    again = await start(disk)
+    assert again.metadata.image.topic("orders") is not None
+    await again.stop()

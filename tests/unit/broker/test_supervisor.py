@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from itertools import pairwise
 
 import pytest
 
-from broker.supervisor import Supervisor
+from broker.supervisor import Failing, Supervisor
+from tests.unit.broker.virtual_time import in_virtual_time
 
 
 async def test_stop_cancels_every_task_and_waits_for_its_end() -> None:
@@ -45,3 +47,70 @@ async def test_nothing_is_spawned_after_stop() -> None:
     await supervisor.stop()
     with pytest.raises(RuntimeError, match="stopping"):
         supervisor.spawn(never(), "late")
+
+
+@in_virtual_time
+async def test_supervised_work_is_begun_again_after_each_exception_later_each_time() -> None:
+    supervisor, begun = Supervisor(), []
+
+    async def work() -> None:
+        begun.append(asyncio.get_running_loop().time())
+        if len(begun) < 5:
+            raise ValueError("broken")
+
+    await supervisor.supervise(work, "isr")
+    pauses = [later - earlier for earlier, later in pairwise(begun)]
+    assert pauses == pytest.approx([0.5, 1.0, 2.0, 4.0])
+    assert supervisor.failures == {"isr": 4}
+    assert not supervisor.failing
+
+
+@in_virtual_time
+async def test_supervised_work_that_runs_long_enough_after_a_failure_does_not_count_as_failing() -> None:
+    supervisor, begun = Supervisor(), []
+
+    async def work() -> None:
+        begun.append(0)
+        if len(begun) == 1:
+            raise ValueError("broken")
+        await asyncio.get_running_loop().create_future()
+
+    supervisor.supervise(work, "isr")
+    await asyncio.sleep(1)
+    assert supervisor.failing["isr"] == Failing(1, "ValueError: broken")
+    await asyncio.sleep(120)
+    assert not supervisor.failing
+    await supervisor.stop()
+
+
+@in_virtual_time
+async def test_repeated_work_keeps_its_interval_and_comes_sooner_after_an_exception() -> None:
+    supervisor, begun = Supervisor(), []
+
+    async def act() -> None:
+        begun.append(asyncio.get_running_loop().time())
+        if len(begun) == 2:
+            raise OSError(28, "No space left on device")
+
+    supervisor.repeat(act, "checkpoint", 60.0)
+    await asyncio.sleep(200)
+    assert begun == pytest.approx([60.0, 120.0, 120.5, 180.5])
+    await supervisor.stop()
+
+
+@in_virtual_time
+async def test_repeated_work_whose_interval_is_changed_is_due_by_the_new_one() -> None:
+    supervisor, begun = Supervisor(), []
+
+    async def act() -> None:
+        begun.append(asyncio.get_running_loop().time())
+
+    interval = supervisor.repeat(act, "cleaner", 3600.0)
+    await asyncio.sleep(100)
+    interval.change(300.0)
+    await asyncio.sleep(400)
+    assert begun == pytest.approx([300.0])
+    interval.change(50.0)
+    await asyncio.sleep(1)
+    assert begun == pytest.approx([300.0, 500.0])
+    await supervisor.stop()

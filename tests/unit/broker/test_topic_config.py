@@ -80,10 +80,47 @@ def test_synonyms_belong_to_known_topic_settings() -> None:
         ("cleanup.policy", "", "cleanup.policy= is not valid: expected compact, delete or both"),
         ("retention.ms", "-2", "retention.ms='-2' is not valid: expected a whole number, at least -1"),
         ("no.such", "1", "Unknown topic config name: no.such"),
+        ("compression.gzip.level", "9", None),
+        ("compression.gzip.level", "-1", None),
+        (
+            "compression.gzip.level",
+            "0",
+            "compression.gzip.level=0 is not valid: expected a whole number from 1 to 9, or -1",
+        ),
+        ("remote.storage.enable", "false", None),
     ],
 )
 def test_validation(key: str, text: str | None, reason: str | None) -> None:
     assert validate(key, text) == reason
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("compression.gzip.level", "99"), ("compression.gzip.level", "-2"), ("compression.gzip.level", "0"),
+        ("compression.lz4.level", "0"), ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "-131073"), ("compression.zstd.level", "23"),
+        ("delete.retention.ms", "-1"), ("file.delete.delay.ms", "-1"), ("flush.messages", "0"), ("flush.ms", "-1"),
+        ("index.interval.bytes", "-1"), ("local.retention.bytes", "-3"), ("local.retention.ms", "-3"),
+        ("max.compaction.lag.ms", "0"), ("max.message.bytes", "-1"), ("message.timestamp.after.max.ms", "-1"),
+        ("message.timestamp.before.max.ms", "-1"), ("message.timestamp.type", "X"), ("min.cleanable.dirty.ratio", "2"),
+        ("min.cleanable.dirty.ratio", "-0.1"), ("min.compaction.lag.ms", "-1"), ("min.insync.replicas", "0"),
+        ("preallocate", "x"), ("remote.storage.enable", "true"), ("retention.ms", "-2"), ("segment.index.bytes", "3"),
+        ("segment.jitter.ms", "-1"), ("segment.ms", "0"), ("unclean.leader.election.enable", "1"),
+    ],
+)  # fmt: skip
+def test_validate_topic_setting_that_kafka_4_3_refuses_is_refused(key: str, text: str) -> None:
+    assert validate(key, text) is not None
+
+
+def test_min_compaction_lag_above_max_is_refused_also_against_the_brokers_default() -> None:
+    rules = ConfigRules(load_config(overrides=["log.cleaner.max.compaction.lag.ms=5"]).config)
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+    for overrides in ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}, {"min.compaction.lag.ms": "6"}):
+        error = rules.why_invalid(topic, overrides)
+        assert error is not None
+        assert (error.code, "conflict topic config" in (error.message or "")) == (ErrorCode.INVALID_CONFIG, True)
+    assert rules.why_invalid(topic, {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "10"}) is None
 
 
 def test_internal_topics_are_created_with_valid_settings_of_kafkas() -> None:

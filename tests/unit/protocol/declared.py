@@ -45,6 +45,7 @@ RANGES = {
     Kind.UINT32: (0, 2**32 - 1),
     Kind.INT64: (-(2**63), 2**63 - 1),
 }
+FIRST_TAG_OF_OURS = 10_000
 LAST_SECOND = 253_402_300_799
 """Of the year 9999. A peer holds instants as ``datetime`` and accepts whole seconds from 1970 only."""
 
@@ -129,6 +130,14 @@ def filled(field: Field, version: int, number: int) -> Any:
             return full(field.struct, version, number * 5)
         case _:
             return number * 1000 if is_instant(field) else number * 7 % 127
+
+
+def as_peers_know_it(message: Message) -> Message:
+    """The message without our own tagged fields, which no peer declares."""
+    ours = {field.name: field.default for field in type(message).fields if (field.tag or 0) >= FIRST_TAG_OF_OURS}
+    for name, default in ours.items():
+        setattr(message, name, default)
+    return message
 
 
 def sparse(cls: type[Message], version: int) -> Message:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol.compiler import encode
 from protocol.schema import Message, parse_versions
 from tests.unit.protocol import kafka_python_peer, kio_peer
-from tests.unit.protocol.declared import every_version, full, messages, sparse, title
+from tests.unit.protocol.declared import as_peers_know_it, every_version, full, messages, sparse, title
 
 PEERS = (kio_peer, kafka_python_peer)
 UNCOVERED = {
@@ -47,6 +47,7 @@ COVERED = [(cls, version) for cls, version in every_version() if peers_of(cls, v
 
 
 def assert_same(message: Message, version: int) -> None:
+    message = as_peers_know_it(message)
     for peer in peers_of(type(message), version):
         assert encode(message, version) == peer.encode(message, version), peer.__name__
 

@@ -14,7 +14,6 @@ from protocol.records.control_records import build_end_txn_marker
 from protocol.records.record_batch import (
     CorruptRecord,
     NewRecord,
-    Record,
     assemble_batch,
     build_batch,
     iter_batches,
@@ -22,11 +21,12 @@ from protocol.records.record_batch import (
     read_header,
     records_payload,
 )
-from protocol.records.rewriting import build_retained_batch, stamp_max_timestamp
+from protocol.records.rewriting import empty_batch, iter_record_spans, retain_records, stamp_max_timestamp
 from spark_connector.arrow_decoder import ArrowDecoder, arrow_schema
 from spark_connector.columns import NAMES, WITHOUT_HEADERS, Columns
 from spark_connector.offset_ranges import OffsetRange
 from spark_connector.partition_fetcher import FetchedBatches, RangeUnreadable
+from tests.unit.protocol.records.walks import completed
 
 NOW = 1_700_000_000_000
 EVERYTHING = OffsetRange("orders", 3, 0, 2**62)
@@ -147,10 +147,12 @@ def test_only_the_range(batches: list[list[NewRecord]], draw: st.DataObject) -> 
 def test_what_compaction_leaves(batch: list[NewRecord], draw: st.DataObject) -> None:
     whole = build_batch(batch, base_offset=100)
     header = read_header(whole)
-    all_of_it: list[Record] = list(iter_records(whole, 0, header, max_decompressed_bytes=MOST))
-    retained = [record for record in all_of_it if draw.draw(st.booleans())]
-    emptied = bytes(build_retained_batch(header, [], delete_horizon_ms=NOW))
-    left = bytes(build_retained_batch(header, retained, delete_horizon_ms=draw.draw(st.sampled_from([None, NOW]))))
+    payload = bytes(whole[61:])
+    retained = [span for span in iter_record_spans(payload, header) if draw.draw(st.booleans())]
+    emptied = left = bytes(empty_batch(header))
+    if retained:
+        horizon_ms = draw.draw(st.sampled_from([None, NOW]))
+        left = bytes(completed(retain_records(header, payload, retained, delete_horizon_ms=horizon_ms)))
     following = log_of([batch], base=header.next_offset)
     buffer = emptied + left + following
     assert decode_rows(buffer) == plain_rows(buffer)

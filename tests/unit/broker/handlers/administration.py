@@ -4,7 +4,7 @@ import asyncio
 import copy
 import inspect
 import random
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -43,14 +43,14 @@ def after_power_loss(disk: SimDisk) -> SimDisk:
 
 
 @asynccontextmanager
-async def running_broker(disk: SimDisk | None = None, **settings: str) -> AsyncIterator[Broker]:
+async def running_broker(
+    disk: SimDisk | None = None, wall_clock: Callable[[], int] = lambda: 1_700_000_000_000, **settings: str
+) -> AsyncIterator[Broker]:
     """Settings are Kafka's keys with underscores for dots."""
     given = {key.replace("_", "."): value for key, value in settings.items()}
     overrides = {"listeners": "PLAINTEXT://localhost:0", "log.dirs": "/data", **given}
     config = load_config(overrides=[f"{key}={value}" for key, value in overrides.items()]).config
-    broker = await start_broker(
-        config, disk=disk or new_disk(), wall_clock=lambda: 1_700_000_000_000, rng=random.Random(1)
-    )
+    broker = await start_broker(config, disk=disk or new_disk(), wall_clock=wall_clock, rng=random.Random(1))
     try:
         yield broker
     finally:

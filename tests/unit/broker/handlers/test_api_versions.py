@@ -51,7 +51,7 @@ def test_the_ranges_are_those_of_the_handlers() -> None:
     told = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     assert told == {h.api_key: (h.advertised.first, h.advertised.last) for h in all_handlers()}
     assert told[0] == (0, 13)
-    assert told[1] == (4, 17)
+    assert told[1] == (4, 18)
     assert told[18] == (0, 4)
 
 

@@ -9,11 +9,17 @@ from broker.handlers.incremental_alter_configs import handle_incremental_alter_c
 from broker.security.authorizer import Operation
 from broker.server import Broker
 from coordinator.controller.config_changes import OperationType, ResourceType
+from coordinator.metadata_store import paths, znodes
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs, incremental_alter_configs
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -25,6 +31,7 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from protocol.schema import SharedList
 from protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
 
@@ -138,6 +145,16 @@ async def test_all_settings_are_described_when_none_is_named() -> None:
         assert (await describe(broker, BROKER, "")).configs == []
 
 
+@pytest.mark.parametrize("given", [{}, {"broker_id": "-1"}])
+async def test_describe_broker_with_generated_id_shows_the_generated_id(given: dict[str, str]) -> None:
+    async with running_broker(**given) as broker:
+        assert broker.broker_id == 1
+        config = await described(broker, BROKER, "1", "broker.id")
+        assert (config.value, config.config_source, config.read_only) == ("1", STATIC_BROKER, True)
+        assert chain(config) == [("broker.id", "1", STATIC_BROKER), ("broker.id", "-1", DEFAULT)]
+        assert (await described(broker, BROKER, "1", "node.id")).value == "1"
+
+
 async def test_a_resource_that_is_named_again_is_described_once() -> None:
     async with running_broker(new_disk()) as broker:
         names = ["", "unknown", "", "unknown"]
@@ -145,6 +162,38 @@ async def test_a_resource_that_is_named_again_is_described_once() -> None:
         request = DescribeConfigsRequest(resources=resources)
         response = await ask(broker, handle_describe_configs, request, DescribeConfigsResponse)
         assert [result.resource_name for result in response.results] == ["", "unknown"]
+
+
+async def test_topics_that_set_the_same_share_a_description_that_is_encoded_once() -> None:
+    """The cost of a large request is that of what differs, not thirty-five descriptions for each topic."""
+    async with running_broker() as broker:
+        names = ["a", "b", "c"]
+        for name in names:
+            await create(broker, name)
+        await change(broker, TOPIC, "b", ("retention.ms", SET, "5"))
+        request = DescribeConfigsRequest(
+            resources=[
+                *(
+                    DescribeConfigsResource(resource_type=TOPIC, resource_name=n, configuration_keys=None)
+                    for n in names
+                ),
+                *(
+                    DescribeConfigsResource(resource_type=ResourceType.GROUP, resource_name=n, configuration_keys=None)
+                    for n in names
+                ),
+            ]
+        )
+        response = await ask(broker, handle_describe_configs, request, DescribeConfigsResponse)
+        plain, other, same, group, *groups = (result.configs for result in response.results)
+        assert plain is same
+        assert all(each is group for each in groups)
+        assert [mine.name for mine, inherited in zip(other, plain, strict=True) if mine is not inherited] == [
+            "retention.ms"
+        ]
+        whole = encode(response, 4)
+        assert isinstance(plain, SharedList)
+        assert whole.count(plain.encodings[4]) == 2
+        assert decode(DescribeConfigsResponse, 4, whole).results[2].configs == list(plain)
 
 
 async def test_synonyms_and_documentation_come_on_request() -> None:
@@ -168,7 +217,7 @@ async def test_synonyms_and_documentation_come_on_request() -> None:
         (TOPIC, "bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (ResourceType.BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -221,7 +270,7 @@ async def test_a_brokers_default_changes_the_logs_of_all_topics() -> None:
 async def test_replacing_forgets_what_is_not_named() -> None:
     async with running_broker() as broker:
         await create(broker, "t")
-        assert await replace_all(broker, "t", retention_ms="1", segment_bytes="1000") is ErrorCode.NONE
+        assert await replace_all(broker, "t", retention_ms="1", segment_bytes="2000000") is ErrorCode.NONE
         assert await replace_all(broker, "t", retention_ms="2") is ErrorCode.NONE
         assert broker.configs.topic_overrides("t") == {"retention.ms": "2"}
         assert await replace_all(broker, "t", retention_ms=None) is ErrorCode.INVALID_REQUEST
@@ -268,3 +317,37 @@ async def test_who_may_not() -> None:
         one = ("retention.ms", SET, "1")
         assert await change(broker, TOPIC, "t", one) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert await change(broker, BROKER, "1", one) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_alter_segment_bytes_below_kafkas_minimum_is_refused_and_an_older_value_stays() -> None:
+    async with running_broker() as broker:
+        tiny = [CreatableTopicConfig(name="segment.bytes", value="14")]
+        topics = [CreatableTopic(name="tiny", num_partitions=1, replication_factor=1, configs=tiny)]
+        created = await ask(broker, handle_create_topics, CreateTopicsRequest(topics=topics), CreateTopicsResponse)
+        assert created.topics[0].error_code == ErrorCode.INVALID_CONFIG
+        assert created.topics[0].error_message == (
+            "segment.bytes=14 is not valid: expected at least 1048576, because each segment is a file"
+        )
+        await create(broker, "old")
+        assert await alter_one(broker, TOPIC, "old", "segment.bytes", "1048575") == ErrorCode.INVALID_CONFIG
+        assert await alter_one(broker, BROKER, "", "log.segment.bytes", "14") == ErrorCode.INVALID_REQUEST
+        assert await alter_one(broker, TOPIC, "old", "segment.bytes", "1048576") == ErrorCode.NONE
+        session = broker.controller._store.session
+        assert session is not None
+        await session.set(paths.topic_config("old"), znodes.encode_config({"segment.bytes": "5000"}))
+        await broker.configs.load(session, lambda: None)
+        assert await alter_one(broker, TOPIC, "old", "retention.ms", "1000") == ErrorCode.NONE
+        assert broker.configs.topic_overrides("old") == {"segment.bytes": "5000", "retention.ms": "1000"}
+        log = broker.log_manager.get(TopicPartition("old", 0))
+        assert log is not None
+        assert log.config.segment_bytes == 5000
+
+
+async def alter_one(broker: Broker, resource_type: int, name: str, key: str, value: str) -> int:
+    config = incremental_alter_configs.AlterableConfig(name=key, config_operation=OperationType.SET, value=value)
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=resource_type, resource_name=name, configs=[config]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    response = await ask(broker, handle_incremental_alter_configs, request, IncrementalAlterConfigsResponse)
+    return response.responses[0].error_code

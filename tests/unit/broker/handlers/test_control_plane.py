@@ -16,6 +16,7 @@ from broker.handlers.stop_replica import handle_stop_replica
 from broker.handlers.update_metadata import handle_update_metadata
 from broker.security.authorizer import Operation
 from broker.server import Broker
+from coordinator.metadata_store import paths
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -54,6 +55,7 @@ from protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker
 
 EPOCH = 7
@@ -114,6 +116,31 @@ async def test_leader_and_isr(version: int) -> None:
         assert broker.replica_manager.led_partition(("t", 0)).leader_epoch == 3  # type: ignore[union-attr]
 
 
+async def test_leader_and_isr_without_store_is_obeyed_where_there_is_a_log() -> None:
+    async with running_broker() as broker:
+        await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
+        await broker.controller._store.close()
+        request = leader_and_isr(7)
+        request.topic_states[0].partition_states[0].leader_epoch = 4
+        another = LeaderAndIsrTopicState(topic_name="u", topic_id=bytes(range(1, 17)), partition_states=[state()])
+        request.topic_states.append(another)
+        answer = await ask(broker, handle_leader_and_isr, request, LeaderAndIsrResponse, 7)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert broker.replica_manager.led_partition(("t", 0)).leader_epoch == 4  # type: ignore[union-attr]
+        assert broker.log_manager.get(TopicPartition("u", 0)) is None
+
+
+async def test_leader_and_isr_of_a_topic_whose_configuration_is_malformed_creates_no_log() -> None:
+    async with running_broker() as broker:
+        session = broker.controller._store.session
+        assert session is not None
+        await session.create(paths.topic_config("t"), b"not json")
+        answer = await ask(broker, handle_leader_and_isr, leader_and_isr(7), LeaderAndIsrResponse, 7)
+        assert answer.error_code == ErrorCode.NONE
+        assert answer.partition_errors[0].error_code == ErrorCode.INVALID_CONFIG
+        assert broker.log_manager.get(TopicPartition("t", 0)) is None
+
+
 @pytest.mark.parametrize("version", range(5))
 async def test_stop_replica(version: int) -> None:
     async with running_broker() as broker:
@@ -135,6 +162,17 @@ async def test_update_metadata(version: int) -> None:
         endpoint = image.endpoint(2, "PLAINTEXT")
         assert endpoint is not None
         assert (endpoint.host, endpoint.port) == ("h", 9)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_update_metadata_with_unknown_security_protocol_is_invalid_and_changes_nothing(version: int) -> None:
+    async with running_broker() as broker:
+        request = update_metadata(version)
+        request.live_brokers[0].endpoints[0].security_protocol = 99
+        answer = await ask(broker, handle_update_metadata, request, UpdateMetadataResponse, version)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        assert "t" not in broker.metadata.image.topics
+        assert broker.metadata.controller_epoch < EPOCH
 
 
 Order = tuple[ApiHandler[Any], Message, type[Message], int]

@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 
 from broker.handlers.describe_log_dirs import handle_describe_log_dirs
@@ -52,3 +54,12 @@ def test_it_is_the_clusters_business(broker: ReplicaSide) -> None:
     response = describe(broker, None)
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert not response.results
+
+
+def test_directory_whose_disk_is_full_has_an_error_beside_its_sizes(broker: ReplicaSide) -> None:
+    broker.log_manager.space.note(OSError(errno.ENOSPC, "No space left on device"), "t-0")
+    response = describe(broker, None)
+    (result,) = response.results
+    assert (result.log_dir, result.error_code) == (LOG_DIR, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert (result.total_bytes, result.usable_bytes) == broker.disk.usage(LOG_DIR)
+    assert sizes(response)["t", 1] == len(batch(b"a"))

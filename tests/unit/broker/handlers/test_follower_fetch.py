@@ -201,6 +201,45 @@ async def test_a_follower_hears_soon_what_is_replicated() -> None:
     assert loop.time() - began < 0.05
 
 
+@pytest.mark.parametrize("min_bytes", [1, 100])
+@in_virtual_time
+async def test_fetch_that_releases_an_append_to_a_visited_partition_answers_it_in_the_same_turn(min_bytes: int) -> None:
+    broker = leader(2)
+    broker.append(batch(b"a"), index=0)
+    broker.append(batch(b"prepared"), index=1)
+    session_id = new_session(broker, (0, 0), (1, 0))
+    completed = batch(b"completed" * 20)
+
+    def complete(error: ErrorCode) -> None:
+        assert not error
+        broker.append(completed, index=0)
+
+    broker.partition(index=1).when_replicated(1, complete)
+    request = fetch((0, 1), (1, 1), session=(session_id, 1), max_wait_ms=60_000)
+    request.min_bytes = min_bytes
+    answer = broker.call(handle_fetch, request, 17)
+    await end_of_turn()
+    assert size(replies(answer.result())[0]) == len(completed)
+
+
+@in_virtual_time
+async def test_fetch_that_advances_the_high_watermark_of_a_visited_partition_tells_it_soon() -> None:
+    third = OTHER + 1
+    broker, _ = member()
+    broker.lead("t", 2, replicas=(ME, OTHER, third))
+    for index in (0, 1):
+        broker.append(batch(b"a"), index=index)
+    broker.follower_fetched(1, index=1, replica_id=third)
+    session_id = new_session(broker, (0, 0), (1, 0))
+    broker.partition(index=1).when_replicated(1, lambda _: broker.follower_fetched(1, index=0, replica_id=third))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    request = fetch((0, 1), (1, 1), session=(session_id, 1), max_wait_ms=60_000)
+    answer = await broker.call(handle_fetch, request, 17)
+    assert replies(answer)[0].high_watermark == 1
+    assert loop.time() - began < 0.05
+
+
 @in_virtual_time
 async def test_a_follower_whose_fetch_is_overtaken_hears_of_it_nevertheless() -> None:
     """Else it would not know what is replicated until somebody writes, and consumers who read there neither."""

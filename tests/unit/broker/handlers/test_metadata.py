@@ -100,6 +100,13 @@ async def test_no_topic_is_created_that_nobody_wants_created() -> None:
         assert broker.metadata.image.topics == {}
 
 
+async def test_metadata_of_the_cluster_metadata_log_creates_no_topic() -> None:
+    async with running_broker() as broker:
+        unknown = {"__cluster_metadata": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert errors(await metadata(broker, ["__cluster_metadata"])) == unknown
+        assert broker.metadata.image.topics == {}
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250, "a/b", "a\x00b"])
 async def test_a_name_that_no_topic_can_have(name: str) -> None:
     async with running_broker() as broker:

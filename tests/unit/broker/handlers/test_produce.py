@@ -19,7 +19,7 @@ from protocol.messages.produce import (
     TopicProduceData,
 )
 from protocol.records.compression import Compression
-from protocol.records.record_batch import iter_batches, iter_records
+from protocol.records.record_batch import NewRecord, build_batch, iter_batches, iter_records
 from protocol.schema import ZERO_UUID, Buffer
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide, topic_id
@@ -150,7 +150,7 @@ def test_each_partition_has_its_own_outcome(broker: ReplicaSide) -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert [partition.base_offset for partition in partitions(answer)] == [0, -1, -1, -1]
-    assert [topic.name for topic in answer.responses] == ["t", "t", "t", "u"]
+    assert [topic.name for topic in answer.responses] == ["t", "u"]
 
 
 def corrupted(data: bytearray) -> bytearray:
@@ -195,6 +195,38 @@ def test_a_broken_batch_is_found_when_records_are_walked() -> None:
         answer = broker.answer(handle_produce, produce(("compacted", 0, bytearray(keyless))), 9)
         assert error(answer) is ErrorCode.INVALID_RECORD
         assert only(answer).error_message
+
+
+def test_produce_of_null_keys_to_a_compacted_topic_names_the_records(broker: ReplicaSide) -> None:
+    """KIP-467: the client fails these records, and tells those of the others that they may be sent again."""
+    broker.lead("compacted", config=LogConfig(cleanup_policy=frozenset({"compact"})))
+    keys = [b"a", None, b"b", None]
+    data = build_batch([NewRecord(broker.now_ms, key, b"v") for key in keys], compression=Compression.LZ4)
+    answer = only(broker.answer(handle_produce, produce(("compacted", 0, data)), 9))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [found.batch_index for found in answer.record_errors] == [1, 3]
+    assert all("key" in (found.batch_index_error_message or "") for found in answer.record_errors)
+    assert "2 record errors" in (answer.error_message or "")
+    assert stored(broker, "compacted") == b""
+
+
+def test_produce_of_timestamps_out_of_bounds_names_the_records() -> None:
+    broker = ReplicaSide(oncelog_validate_records="full")
+    broker.lead("recent", config=LogConfig(timestamp_before_max_ms=1000))
+    now = broker.now_ms
+    data = build_batch([NewRecord(timestamp, b"k", b"v") for timestamp in (now, now - 1001, now - 1000, -1)])
+    answer = only(broker.answer(handle_produce, produce(("recent", 0, data)), 9))
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [found.batch_index for found in answer.record_errors] == [1]
+
+
+def test_record_errors_of_a_large_batch_are_bounded(broker: ReplicaSide) -> None:
+    broker.lead("compacted", config=LogConfig(cleanup_policy=frozenset({"compact"})))
+    data = build_batch([NewRecord(broker.now_ms, None, b"")] * 5000, compression=Compression.GZIP)
+    answer = only(broker.answer(handle_produce, produce(("compacted", 0, data)), 9))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [found.batch_index for found in answer.record_errors] == list(range(1000))
+    assert "5000 record errors" in (answer.error_message or "")
 
 
 def test_log_append_time_is_the_brokers(broker: ReplicaSide) -> None:

@@ -1,5 +1,8 @@
 """CreateTopics, DeleteTopics and CreatePartitions on a whole broker."""
 
+import asyncio
+from itertools import pairwise
+
 import pytest
 
 from broker.handlers.create_partitions import handle_create_partitions
@@ -107,6 +110,16 @@ async def test_each_topic_succeeds_or_fails_on_its_own() -> None:
         }
         assert all(result.error_message for result in results if result.error_code)
         assert sorted(broker.metadata.image.topics) == ["chosen", "good"]
+
+
+async def test_create_topics_of_the_cluster_metadata_log_is_prohibited() -> None:
+    async with running_broker() as broker:
+        (refused,) = await create(broker, topic("__cluster_metadata"))
+        assert (refused.error_code, refused.error_message) == (
+            ErrorCode.INVALID_REQUEST,
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        )
+        assert not broker.metadata.topic_exists("__cluster_metadata")
 
 
 async def test_checking_only_creates_nothing() -> None:
@@ -251,3 +264,24 @@ async def test_leader_epochs_grow_with_every_start() -> None:
             leader = broker.metadata.leader(TopicPartition("t", 0))
             assert leader is not None
             assert leader.epoch == expected
+
+
+async def test_create_topics_with_many_partitions_makes_their_logs_in_portions() -> None:
+    """Each turn of the loop makes at most 10 logs, and the response comes when all of them are there."""
+    async with running_broker() as broker:
+        counts = [len(broker.log_manager)]
+        creation = asyncio.get_running_loop().create_task(create(broker, topic("t", 1_020)))
+        while not creation.done():
+            await asyncio.sleep(0)
+            counts.append(len(broker.log_manager))
+        assert creation.result()[0].error_code == ErrorCode.NONE
+        assert counts[-1] == 1_020
+        assert max(after - before for before, after in pairwise(counts)) <= 10
+        assert len(broker.metadata.image.topics["t"].partitions) == 1_020
+
+
+async def test_created_topics_of_equal_configurations_share_their_description() -> None:
+    """A thousand topics are described once, not in a thousand times thirty-five entries."""
+    async with running_broker() as broker:
+        plain, other, same = await create(broker, topic("a"), topic("b", retention_ms="5"), topic("c"))
+        assert plain.configs is same.configs is not other.configs

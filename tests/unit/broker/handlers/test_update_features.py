@@ -66,33 +66,33 @@ async def test_a_dry_run_changes_nothing() -> None:
         assert await told(broker) == ({TV: 2}, 0)
 
 
-async def test_version_2_does_all_or_nothing() -> None:
+@pytest.mark.parametrize("version", range(3))
+async def test_update_features_with_one_refused_update_changes_none(version: int) -> None:
+    """As Kafka 4.3 in every version: the first error is that of the request, and there are no results."""
     async with running_broker() as broker:
-        response = await update(broker, key(1, SAFE), key(1, feature="nonsense"))
+        response = await update(broker, key(1, SAFE, allow=True), key(1, feature="nonsense"), version=version)
         assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert response.error_message == (
             "The update failed for all features since the following feature had an error: Invalid update version 1 "
             "for feature nonsense. Local controller 1 does not support this feature."
         )
+        assert response.results == []
         assert await told(broker) == ({TV: 2}, 0)
 
 
-async def test_version_1_does_each_on_its_own() -> None:
+@pytest.mark.parametrize(("version", "named"), [(0, [TV]), (1, [TV]), (2, [])])
+async def test_update_features_that_succeeds_names_features_before_version_2(version: int, named: list[str]) -> None:
     async with running_broker() as broker:
-        response = await update(broker, key(1, SAFE), key(1, feature="nonsense"), version=1)
-        assert response.error_code == ErrorCode.NONE
-        results = {result.feature: result.error_code for result in response.results}
-        assert results == {TV: ErrorCode.NONE, "nonsense": ErrorCode.INVALID_UPDATE_VERSION}
+        response = await update(broker, key(1, SAFE, allow=True), version=version)
+        assert (response.error_code, [result.feature for result in response.results]) == (ErrorCode.NONE, named)
+        assert all(result.error_code == ErrorCode.NONE for result in response.results)
         assert await told(broker) == ({TV: 1}, 1)
 
 
-async def test_version_0_says_whether_a_downgrade_is_allowed() -> None:
+async def test_update_features_version_0_without_allow_downgrade_is_refused() -> None:
     async with running_broker() as broker:
-        refused = await update(broker, key(1), version=0)
-        assert [result.error_code for result in refused.results] == [ErrorCode.INVALID_UPDATE_VERSION]
-        done = await update(broker, key(1, allow=True), version=0)
-        assert [result.error_code for result in done.results] == [ErrorCode.NONE]
-        assert await told(broker) == ({TV: 1}, 1)
+        assert (await update(broker, key(1), version=0)).error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert await told(broker) == ({TV: 2}, 0)
 
 
 @pytest.mark.parametrize("kind", [0, 4, -1])

@@ -1,6 +1,7 @@
 """What the families say of a broker, and when a broker is ready."""
 
 import asyncio
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -11,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.handlers.create_topics import handle_create_topics
 from broker.metrics.exposition import write_families
-from broker.metrics.monitor import broker_families, why_not_ready
+from broker.metrics.monitor import broker_families, storage_metrics, task_metrics, warnings, why_not_ready
 from broker.metrics.partition_metrics import ROWS_AT_ONCE, log_metrics, replica_metrics, topic_metrics
 from broker.metrics.transaction_metrics import verification_metrics
 from broker.replication.replica_manager import EPOCH_DURING_DELETE
@@ -157,3 +158,38 @@ def gone_meanwhile(side: ReplicaSide) -> Iterator[Metric]:
     topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
     side.replica_manager.stop_replica(StopReplicaRequest(controller_id=ME, controller_epoch=1, topic_states=topics))
     yield from ()
+
+
+async def test_a_background_task_that_keeps_failing_is_counted_and_shown() -> None:
+    async with running_broker() as broker:
+        third, go_on, fourth = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def fail() -> None:
+            if broker.supervisor.failures["sweeper"] < 2:
+                raise ValueError("no such sector")
+            (fourth if third.is_set() else third).set()
+            await go_on.wait()
+
+        assert warnings(broker) == []
+        broker.supervisor.repeat(fail, "sweeper", 0.001)
+        await third.wait()
+        assert warnings(broker) == [
+            "background task 'sweeper' keeps failing (2 times in a row): ValueError: no such sector"
+        ]
+        assert values(task_metrics(broker.supervisor))["oncelog_background_task_failing/sweeper"] == 1
+        go_on.set()
+        await fourth.wait()
+        shown = values(task_metrics(broker.supervisor))
+        assert shown["oncelog_background_task_failures_total/sweeper"] == 2
+        assert shown["oncelog_background_task_failing/sweeper"] == 0
+        assert {"oncelog_background_task_failures_total/log retention"} <= shown.keys()
+        assert warnings(broker) == []
+
+
+async def test_a_broker_with_a_full_disk_is_not_ready_and_says_why() -> None:
+    async with running_broker() as broker:
+        name = "kafka_log_logmanager_offlinelogdirectorycount"
+        assert values(storage_metrics(broker))[name] == 0
+        broker.log_manager.space.note(OSError(errno.ENOSPC, "No space left on device"), "t-0")
+        assert values(storage_metrics(broker))[name] == 1
+        assert why_not_ready(broker) == f"the disk of {broker.log_manager.log_dir} is full: writes are refused"

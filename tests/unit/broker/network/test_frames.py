@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.network.frames import SCRATCH_SIZE, FrameReader, new_scratch
+from protocol.api_keys import ApiKey
 
 
 def feed(reader: FrameReader, data: bytes, segment: int) -> list[memoryview]:
@@ -62,7 +63,7 @@ def test_a_size_out_of_bounds_is_refused(size: int) -> None:
 
 
 def test_a_claimed_size_is_allocated_as_it_arrives() -> None:
-    """B77: 100 MiB that are only announced cost a mebibyte."""
+    """B77: 100 MiB that are only announced cost no more than what has come."""
     reader = FrameReader(1 << 30, new_scratch())
     tracemalloc.start()
     try:
@@ -72,3 +73,54 @@ def test_a_claimed_size_is_allocated_as_it_arrives() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 16 << 20
+
+
+def test_a_frame_buffer_grows_with_what_has_arrived() -> None:
+    """500 connections that send five bytes each of a large frame cost a few KiB each."""
+    scratch = new_scratch()
+    tracemalloc.start()
+    try:
+        readers = [FrameReader(1 << 30, scratch) for _ in range(500)]
+        for reader in readers:
+            feed(reader, (50 << 20).to_bytes(4, "big") + bytes(5), 1 << 20)
+            reader.get_buffer()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 500 * 8 * 1024
+
+
+@pytest.mark.parametrize("segment", [1, 5, 6, 1000])
+@pytest.mark.parametrize(
+    ("api_key", "size", "name"),
+    [
+        (ApiKey.API_VERSIONS, (512 << 10) + 1, "API_VERSIONS"),
+        (ApiKey.METADATA, (16 << 20) + 1, "METADATA"),
+        (999, (16 << 20) + 1, "API key 999"),
+    ],
+)
+def test_a_frame_too_large_for_its_api_is_refused_by_its_first_six_bytes(
+    segment: int, api_key: int, size: int, name: str
+) -> None:
+    reader = FrameReader(100 << 20, new_scratch())
+    feed(reader, (size - 1).to_bytes(4, "big") + api_key.to_bytes(2, "big"), segment)
+    assert reader.refusal == ""
+    reader = FrameReader(100 << 20, new_scratch())
+    feed(reader, size.to_bytes(4, "big") + api_key.to_bytes(2, "big"), segment)
+    assert reader.refusal == f"a request of {size} bytes for {name}: at most {size - 1} are accepted"
+
+
+def test_a_produce_may_have_what_the_setting_allows() -> None:
+    reader = FrameReader(100 << 20, new_scratch())
+    feed(reader, (100 << 20).to_bytes(4, "big") + ApiKey.PRODUCE.to_bytes(2, "big"), 100)
+    assert reader.refusal == ""
+
+
+def test_a_connection_that_sends_large_frames_gets_room_for_the_next_at_once() -> None:
+    reader = FrameReader(100 << 20, new_scratch())
+    sizes = []
+    for _ in range(2):
+        feed(reader, (900 << 10).to_bytes(4, "big") + bytes(100), 1 << 20)
+        sizes.append(len(reader.get_buffer()))
+        feed(reader, bytes((900 << 10) - 100), 1 << 20)
+    assert sizes == [4096 - 100, (900 << 10) - 100]

@@ -351,3 +351,55 @@ def test_a_session_is_what_its_requests_say(requests: list[tuple[set[int], set[i
         positions = context.session.positions.values()
         assert {position.partition_index: position.fetch_offset for position in positions} == model
         assert {position.partition_index for position in context.session.dirty} <= model.keys()
+
+
+def unknown(count: int, first: int = 0, *, session: tuple[int, int] = (0, 0)) -> FetchRequest:
+    """A fetch of partitions of a topic that does not exist."""
+    partitions = [FetchPartition(partition=index) for index in range(first, first + count)]
+    topics = [FetchTopic(topic="unknown", partitions=partitions)]
+    return FetchRequest(session_id=session[0], session_epoch=session[1], topics=topics)
+
+
+def test_sessions_of_unknown_partitions_are_kept_up_to_a_bound_of_memory() -> None:
+    cache = FetchSessionCache(slots=1_000, rng=Random(1), max_cost_bytes=1 << 20)
+    kept = 0
+    for _ in range(100):
+        context = cache.open(unknown(100), 12, no_topic_ids, 0)
+        assert isinstance(context, FetchContext)
+        kept += cache.keep(context.session, 0)
+    assert 0 < kept == len(cache) < 100
+    assert cache.cost_bytes <= 1 << 20
+    cache.close()
+    assert cache.cost_bytes == 0
+
+
+def test_session_that_grows_beyond_the_bound_of_memory_ends() -> None:
+    cache = FetchSessionCache(slots=1_000, rng=Random(1), max_cost_bytes=1 << 20)
+    context = cache.open(unknown(100), 12, no_topic_ids, 0)
+    assert isinstance(context, FetchContext)
+    assert cache.keep(context.session, 0)
+    epoch, outcome = 1, None
+    while outcome is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+        assert cache.cost_bytes <= 1 << 20
+        outcome = cache.open(unknown(100, epoch * 100, session=(context.session.id, epoch)), 12, no_topic_ids, 0)
+        epoch += 1
+    assert (len(cache), cache.cost_bytes) == (0, 0)
+
+
+def test_session_that_forgets_partitions_costs_less() -> None:
+    cache = FetchSessionCache(slots=1_000, rng=Random(1))
+    context = cache.open(unknown(100), 12, no_topic_ids, 0)
+    assert isinstance(context, FetchContext)
+    assert cache.keep(context.session, 0)
+    before = cache.cost_bytes
+    forget = FetchRequest(
+        session_id=context.session.id,
+        session_epoch=1,
+        forgotten_topics_data=[ForgottenTopic(topic="unknown", partitions=list(range(50)))],
+    )
+    cache.open(forget, 12, no_topic_ids, 0)
+    assert cache.cost_bytes == before // 2
+
+
+def no_topic_ids(topic_id: bytes) -> str | None:
+    return None

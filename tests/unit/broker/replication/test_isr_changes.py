@@ -1,6 +1,7 @@
 """Proposals on their way to the controller, over a channel that a test answers."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -125,10 +126,10 @@ async def test_what_was_not_decided_is_asked_again_of_whoever_reigns_then(failur
     await end_of_turn()
     assert fixture.channel.asked() == [[0]]
     await asyncio.sleep(0.1)
-    assert fixture.channel.asked() == [[0], [0, 1]]
+    assert [sorted(indexes) for indexes in fixture.channel.asked()] == [[0], [0, 1]]
     assert fixture.channel.sent[-1][0] == 2
     fixture.channel.answer()
-    assert fixture.decided == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
+    assert sorted(fixture.decided) == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
 
 
 @in_virtual_time
@@ -177,6 +178,59 @@ async def test_what_was_withdrawn_is_neither_asked_nor_told() -> None:
     fixture.submit(1).withdrawn = True
     await asyncio.sleep(1)
     assert len(fixture.channel.sent) == 1
+
+
+@in_virtual_time
+async def test_many_proposals_travel_in_requests_of_some_hundred_partitions() -> None:
+    """A leader of 20,000 partitions lost a follower: no request may be too large for the controller."""
+    fixture = Fixture()
+    for index in range(20_000):
+        fixture.submit(index)
+    await end_of_turn()
+    while len(fixture.decided) < 20_000:
+        fixture.channel.answer()
+    sizes = [len(indexes) for indexes in fixture.channel.asked()]
+    assert max(sizes) <= 500
+    assert sum(sizes) == 20_000
+
+
+@in_virtual_time
+async def test_proposals_that_cannot_be_decided_do_not_hold_up_the_others() -> None:
+    fixture = Fixture()
+    for index in range(1_000):
+        fixture.submit(index)
+    await end_of_turn()
+    fixture.channel.answer(*[ErrorCode.UNKNOWN_SERVER_ERROR] * 500)
+    await asyncio.sleep(0.1)
+    fixture.channel.answer()
+    assert [index for index, _ in fixture.decided] == list(range(500, 1_000))
+
+
+@pytest.mark.parametrize("error", [None, ErrorCode.NOT_CONTROLLER])
+@in_virtual_time
+async def test_a_controller_that_does_not_decide_is_asked_ever_less_often(
+    error: ErrorCode | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    fixture = Fixture()
+    fixture.submit(0)
+    await end_of_turn()
+    asked = 0
+    for _ in range(6_000):
+        if len(fixture.channel.sent) > asked:
+            asked = len(fixture.channel.sent)
+            if error is None:
+                fixture.channel.sent[-1][2](None)
+            else:
+                fixture.channel.answer(top=error)
+        await asyncio.sleep(0.01)
+    assert 50 <= asked <= 100
+    lines = [record.getMessage() for record in caplog.records]
+    assert 1 <= len(lines) <= 13
+    assert all(("no response" if error is None else "NOT_CONTROLLER") in line for line in lines)
+    fixture.controller_id = 2
+    await asyncio.sleep(0.1)
+    assert fixture.channel.sent[-1][0] == 2
 
 
 @in_virtual_time

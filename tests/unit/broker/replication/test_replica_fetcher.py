@@ -54,7 +54,10 @@ async def test_logs_are_cut_one_after_the_other_and_not_at_all_once_the_controll
 async def test_a_broker_that_leaves_follows_nothing_new() -> None:
     supervisor = Supervisor()
     fetchers = ReplicaFetchers(
-        FetcherSettings(replica_id=ME), address_of=lambda _: None, broker_epoch=lambda: EPOCH, spawn=supervisor.spawn
+        FetcherSettings(replica_id=ME),
+        address_of=lambda _: None,
+        broker_epoch=lambda: EPOCH,
+        supervise=supervisor.supervise,
     )
     fetchers.follow(partition(0))
     fetchers.follow(partition(1))

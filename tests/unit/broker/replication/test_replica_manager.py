@@ -18,12 +18,23 @@ from protocol.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
+from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 from tests.unit.broker.batches import batch
-from tests.unit.broker.replica_side import ME, OTHER, ReplicaSide, topic_id
+from tests.unit.broker.replica_side import LOG_DIR, ME, OTHER, ReplicaSide, topic_id
 from tests.unit.broker.virtual_time import in_virtual_time
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+T0 = TopicPartition("t", 0)
+NEXT_ID = bytes(15) + b"x"
+
+
+def set_aside(broker: ReplicaSide) -> list[str]:
+    """The partitions whose directories were set aside."""
+    names = broker.disk.list_dir(LOG_DIR)
+    return sorted(name.partition(".")[0] for name in names if name.endswith("-stray"))
 
 
 def errors(response: LeaderAndIsrResponse) -> list[int]:
@@ -32,7 +43,13 @@ def errors(response: LeaderAndIsrResponse) -> list[int]:
 
 
 def stop(
-    broker: ReplicaSide, topic: str = "t", *, epoch: int = EPOCH_DURING_DELETE, delete: bool = True, controller: int = 1
+    broker: ReplicaSide,
+    topic: str = "t",
+    *,
+    epoch: int = EPOCH_DURING_DELETE,
+    delete: bool = True,
+    controller: int = 1,
+    id_of_topic: bytes = ZERO_UUID,
 ) -> list[int] | ErrorCode:
     response = broker.replica_manager.stop_replica(
         StopReplicaRequest(
@@ -40,6 +57,7 @@ def stop(
             topic_states=[
                 StopReplicaTopicState(
                     topic_name=topic,
+                    topic_id=id_of_topic,
                     partition_states=[
                         StopReplicaPartitionState(partition_index=0, leader_epoch=epoch, delete_partition=delete)
                     ],
@@ -103,6 +121,76 @@ def test_another_topic_of_the_same_name_is_refused() -> None:
     again = broker.restarted()
     assert errors(again.lead(epoch=1, id_of_topic=bytes(15) + b"x")) == [ErrorCode.INCONSISTENT_TOPIC_ID]
     assert errors(again.lead(epoch=1)) == [0]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_log_of_an_earlier_topic_is_set_aside_for_that_of_its_successor(restarts: bool) -> None:
+    """Requests that are numbered are in order: the log's topic is the one that is gone."""
+    broker = ReplicaSide()
+    broker.lead(epoch=7)
+    broker.append(batch(b"old"))
+    if restarts:
+        broker = broker.restarted()
+    assert errors(broker.lead(epoch=0, id_of_topic=NEXT_ID, sequence=9)) == [0]
+    assert broker.partition().topic_id == NEXT_ID
+    log = broker.log_manager.get(T0)
+    assert log is not None
+    assert (log.log_end_offset, log.topic_id) == (0, NEXT_ID)
+    assert set_aside(broker) == ["t-0"]
+
+
+def test_an_order_that_a_newer_one_has_overtaken_is_refused() -> None:
+    """B65: a LeaderAndIsr that is late does not bring the former topic back."""
+    broker = ReplicaSide()
+    broker.lead(epoch=0, id_of_topic=NEXT_ID, sequence=9)
+    late = broker.lead(epoch=7, sequence=8, told=False)
+    assert late.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.partition().topic_id == NEXT_ID
+    assert set_aside(broker) == []
+
+
+def test_metadata_of_a_newer_controller_fences_orders_of_an_older_one() -> None:
+    """B65: between the first UpdateMetadata of a controller and its first LeaderAndIsr."""
+    broker = ReplicaSide()
+    broker.tell("t", topic_id("t"), [], controller_epoch=5)
+    assert broker.lead("t", controller_epoch=4, told=False).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert stop(broker, controller=4) is ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_stop_replica_of_another_topic_id_leaves_the_log_alone() -> None:
+    """B63: one that was sent before the topic was created again."""
+    broker = ReplicaSide()
+    broker.lead(id_of_topic=NEXT_ID)
+    assert stop(broker, id_of_topic=topic_id("t")) == [0]
+    assert broker.partition().is_leader
+    assert broker.log_manager.get(T0) is not None
+    assert stop(broker, id_of_topic=NEXT_ID) == [0]
+    assert broker.log_manager.get(T0) is None
+
+
+@pytest.mark.parametrize("heard_of", [False, True])
+def test_a_full_update_sets_replicas_aside_that_are_not_assigned_here(heard_of: bool) -> None:
+    broker = ReplicaSide()
+    broker.lead("moved", leader=OTHER, replicas=(OTHER, ME))
+    broker.lead("gone")
+    broker.lead("kept")
+    if not heard_of:  # In this life no controller has spoken of them.
+        broker = broker.restarted()
+    states = [LeaderAndIsrPartitionState(leader=ME, replicas=[ME])]
+    broker.tell("kept", topic_id("kept"), states)
+    assert len(broker.log_manager) == 3  # Others may be named by the next update.
+    broker.tell("kept", topic_id("kept"), states, full=True)
+    assert [log.topic_partition.topic for log in broker.log_manager] == ["kept"]
+    assert set_aside(broker) == ["gone-0", "moved-0"]
+    assert [partition.topic_partition.topic for partition in broker.replica_manager.partitions()] == ["kept"] * heard_of
+    assert not broker.storage_failures
+
+
+def test_coordinators_resign_from_a_partition_that_is_set_aside() -> None:
+    broker = ReplicaSide()
+    broker.lead("__consumer_offsets")
+    broker.tell("t", topic_id("t"), [], full=True)
+    assert broker.resigned == [TopicPartition("__consumer_offsets", 0)]
 
 
 def test_a_partition_without_a_replica_here_is_refused() -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from broker.storage.timestamp_search import FoundOffset, Search
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import BatchHeader, crc_is_valid, iter_batches, iter_records, read_header
+from protocol.records.record_walk import WorkBudget
 from protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 
@@ -83,3 +85,23 @@ def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int | No
         )
         for entry in log.active_producers()
     }
+
+
+def searched(search: Search) -> FoundOffset | None:
+    """The result of a search by time."""
+    data = None
+    try:
+        while True:
+            request = search.send(data)
+            data = None if request is None else request.file.read_at(request.size, request.position)
+    except StopIteration as stop:
+        found: FoundOffset | None = stop.value
+        return found
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> FoundOffset | None:
+    return searched(log.offset_for_timestamp(timestamp, WorkBudget(1_000_000)))
+
+
+def max_timestamp_offset(log: PartitionLog) -> FoundOffset | None:
+    return searched(log.max_timestamp_offset(WorkBudget(1_000_000)))

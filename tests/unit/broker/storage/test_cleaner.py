@@ -2,17 +2,31 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.cleaner import LogCleaner, find_cleanable, group_segments
+from broker.storage.cleanable import find_cleanable
+from broker.storage.cleaner import LogCleaner, group_segments
 from broker.storage.log_config import LogConfig
 from broker.storage.log_segment import LogSegment
-from broker.storage.partition_log import AppendOrigin, PartitionLog
+from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from protocol.records.compression import Compression
-from protocol.records.record_batch import NewRecord, build_batch, iter_records, stamp_crc
+from protocol.records.record_batch import (
+    HEADER_SIZE,
+    NewRecord,
+    assemble_batch,
+    build_batch,
+    crc_is_valid,
+    iter_batches,
+    iter_records,
+    read_header,
+    stamp_crc,
+)
+from protocol.records.rewriting import iter_record_spans, retain_records
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (
@@ -24,10 +38,12 @@ from tests.unit.broker.storage.logs import (
     headers,
     must_append,
     new_disk,
+    offset_for_timestamp,
     open_log,
     producers,
     read,
 )
+from tests.unit.protocol.records.walks import completed
 
 DAY = 24 * 60 * 60 * 1000
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1500, index_interval_bytes=200)
@@ -37,21 +53,21 @@ def compacted_log(disk: SimDisk | None = None) -> PartitionLog:
     return open_log(disk or new_disk(), CONFIG)
 
 
-def put(log: PartitionLog, key: bytes, value: bytes | None, **fields: int | bool) -> int:
+def put(log: PartitionLog, key: bytes | None, value: bytes | None, **fields: int | bool) -> int:
     data = build_batch([NewRecord(NOW, key, value)], **fields)  # type: ignore[arg-type]
     origin = AppendOrigin.CLIENT if "base_sequence" in fields else AppendOrigin.COORDINATOR
     return must_append(log, data, origin=origin).base_offset
 
 
-async def clean(
-    log: PartitionLog, first_dirty: int = 0, *, now_ms: int = NOW, roll: bool = True, disk: SimDisk | None = None
-) -> int:
+async def clean(log: PartitionLog, *, now_ms: int = NOW, roll: bool = True, disk: SimDisk | None = None) -> int:
+    """Make a pass; returns the cleaned offset afterwards."""
     if roll:
         log.roll()
     await log.flush_closed_segments_off_loop()
     log.update_high_watermark(log.log_end_offset)
     cleaner = LogCleaner(disk or log._disk, wall_clock=lambda: now_ms)  # type: ignore[arg-type]
-    return await cleaner.clean(log, first_dirty)
+    await cleaner.clean(log)
+    return log.cleaned_offset
 
 
 def last_values(log: PartitionLog) -> dict[bytes | None, bytes | None]:
@@ -69,7 +85,7 @@ async def test_the_last_value_of_each_key_stays() -> None:
     assert log.size < size // 5
     assert log.log_end_offset == 60
     assert put(log, b"key0", b"new") == 60
-    await clean(log, 60)
+    await clean(log)
     assert len(log.segments) == 2, "small neighbours are merged"
     assert last_values(log)[b"key0"] == b"new"
 
@@ -98,30 +114,160 @@ async def test_records_are_cut_out_of_batches() -> None:
     ]
 
 
-async def test_tombstones_go_when_they_are_old_and_have_survived_a_pass() -> None:
+async def test_tombstone_with_old_timestamp_stays_for_delete_retention_from_its_first_cleaning() -> None:
+    """KIP-534: the broker's clock counts, and the time until which it stays is written into its batch."""
     log = compacted_log()
     put(log, b"a", b"1")
     put(log, b"a", None)
     put(log, b"b", b"1")
-    dirty = await clean(log, now_ms=NOW + 3 * DAY)
-    assert content(log) == [(1, b"a", None), (2, b"b", b"1")], "old, but this was the first pass over it"
-    put(log, b"c", b"1")
-    dirty = await clean(log, dirty, now_ms=NOW + DAY)
-    assert (1, b"a", None) in content(log), "not old enough"
-    dirty = await clean(log, dirty, now_ms=NOW + DAY + 1)
-    assert content(log) == [(2, b"b", b"1"), (3, b"c", b"1")]
+    first_ms = NOW + 100 * DAY
+    await clean(log, now_ms=first_ms)
+    assert content(log) == [(1, b"a", None), (2, b"b", b"1")]
+    found = headers(read(log, 0).records)[0]
+    assert (found.has_delete_horizon, found.base_timestamp) == (True, first_ms + DAY)
+    assert found.max_timestamp == NOW, "records keep their timestamps"
+    for later_ms in (first_ms + 1, first_ms + DAY - 1):
+        put(log, b"c", b"%d" % later_ms)
+        await clean(log, now_ms=later_ms)
+        assert headers(read(log, 0).records)[0] == found, "the horizon is set once"
+    put(log, b"c", b"3")
+    await clean(log, now_ms=first_ms + DAY)
+    assert [key for _, key, _ in content(log)] == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+async def test_cleaning_of_a_batch_that_decompresses_to_much_keeps_no_turn_of_the_loop(codec: Compression) -> None:
+    """1 MiB is decompressed in a turn, or 64 KiB compressed: codecs do gigabytes a second, or some ten megabytes."""
+    log = compacted_log()
+    size, turns = 16 << 20, 0
+    data = build_batch([NewRecord(NOW, b"a", bytes(size)), NewRecord(NOW, b"b", b"old")], compression=codec)
+    must_append(log, data)
+    put(log, b"b", b"new")
+
+    async def watch() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        watcher = group.create_task(watch())
+        await clean(log)
+        watcher.cancel()
+    assert headers(read(log, 0).records)[0].records_count == 1
+    assert turns > size / (1 << 20) + size / (64 << 10)
+
+
+async def test_delete_horizon_in_a_batch_of_the_same_size_is_written() -> None:
+    """A pass that only sets the horizon has done something, whatever the sizes say."""
+    log = compacted_log()
+    data = build_batch([NewRecord(NOW, b"a", None)])
+    header = read_header(data)
+    spans = list(iter_record_spans(bytes(data[61:]), header))
+    far = completed(retain_records(header, bytes(data[61:]), spans, delete_horizon_ms=NOW + DAY - 7))
+    header = read_header(far)
+    must_append(log, assemble_batch(header._replace(attributes=0), far[61:]))
+    size = log.size
+    await clean(log, now_ms=NOW)
+    assert log.size == size
+    assert [header.has_delete_horizon for header in headers(read(log, 0).records)] == [True]
+
+
+async def test_batches_with_a_delete_horizon_are_replicated_recovered_and_found_by_time() -> None:
+    disk = new_disk()
+    log = compacted_log(disk)
+    must_append(log, build_batch([NewRecord(NOW, b"a", None), NewRecord(NOW + 5, b"b", b"1")]))
+    put(log, b"c", b"1", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+    end_txn(log, marker(9, commit=False))
+    end_txn(log, marker(8, commit=True))
+    await clean(log, now_ms=NOW + DAY)
+    fetched = read(log, 0).records
+    assert [header.has_delete_horizon for header in headers(fetched)] == [True, False, False, True]
+    follower = compacted_log()
+    assert isinstance(follower.append_as_follower(fetched), AppendInfo)
+    disk.crash("process", Random(0))
+    for copy in (follower, open_log(disk, CONFIG)):
+        assert bytes(read(copy, 0).records) == bytes(fetched)
+        assert producers(copy) == producers(log)
+        found = offset_for_timestamp(copy, NOW + 1)
+        assert found is not None
+        assert (found.timestamp, found.offset) == (NOW + 5, 1)
 
 
 async def test_the_last_batch_of_the_range_stays_though_empty() -> None:
     log = compacted_log()
     put(log, b"a", b"1")
     put(log, b"a", None)
-    dirty = await clean(log, now_ms=NOW)
+    await clean(log, now_ms=NOW)
     log.roll()
-    dirty = await clean(log, dirty, now_ms=NOW + 3 * DAY)
-    assert content(log) == []
-    assert [header.last_offset for header in headers(read(log, 0).records)] == [1]
-    assert dirty == 2
+    put(log, b"b", b"1")
+    dirty = await clean(log, now_ms=NOW + 3 * DAY)
+    assert content(log) == [(2, b"b", b"1")]
+    assert dirty == 3
+
+
+async def test_records_without_a_key_go_when_a_topic_becomes_compacted() -> None:
+    log = open_log(new_disk(), LogConfig())
+    must_append(log, build_batch([NewRecord(NOW, None, b"1"), NewRecord(NOW, b"a", b"2"), NewRecord(NOW, None, b"3")]))
+    put(log, None, b"4")
+    put(log, b"b", b"5")
+    log.update_config(CONFIG)
+    await clean(log)
+    assert content(log) == [(1, b"a", b"2"), (4, b"b", b"5")]
+
+
+async def test_each_segment_that_is_written_ends_with_a_batch_so_that_recovery_finds_no_gap() -> None:
+    """The recovery point is checkpointed once a minute: a crash before that recovers what was cleaned meanwhile."""
+    disk = new_disk()
+    log = compacted_log(disk)
+    put(log, b"first", b"x" * 1300)
+    for number in range(3):
+        put(log, b"a", b"%d" % number + b"x" * 1300)
+    put(log, b"b", b"1")
+    before = last_values(log)
+    await clean(log)
+    disk.crash("process", Random(0))
+    again = open_log(disk, CONFIG, recovery_point=0)
+    assert again.log_end_offset == 5
+    assert last_values(again) == before
+
+
+async def test_gap_that_compaction_left_between_segments_is_no_end_for_recovery() -> None:
+    """As earlier versions and Apache Kafka leave them."""
+    disk = new_disk()
+    log = compacted_log(disk)
+    put(log, b"a", b"1")
+    put(log, b"b", b"1")
+    log.roll()
+    put(log, b"c", b"1")
+    log.segments.first.cut(len(build_batch([NewRecord(NOW, b"a", b"1")])))
+    disk.crash("process", Random(0))
+    assert open_log(disk, CONFIG, cleaned_offset=2).log_end_offset == 3
+    assert open_log(disk, CONFIG, cleaned_offset=1).log_end_offset == 1, "the end of a segment is missing"
+
+
+@pytest.mark.parametrize(
+    ("policy", "cleaned_offset", "end_offset"),
+    [({"compact"}, 0, 3), ({"compact", "delete"}, 0, 3), (set(), 0, 3), ({"delete"}, 1, 3), ({"delete"}, 0, 0)],
+)
+async def test_gap_of_a_killed_cleaning_is_no_end_for_recovery_while_power_held(
+    policy: set[str], cleaned_offset: int, end_offset: int
+) -> None:
+    """Earlier versions and Apache Kafka note the cleaned offset only after the cleaning of the whole log."""
+    disk = new_disk()
+    log = compacted_log(disk)
+    put(log, b"a", b"1")
+    log.roll()
+    put(log, b"b", b"1")
+    log.roll()
+    put(log, b"c", b"1")
+    for segment in list(log.segments)[:2]:
+        segment.cut(0)
+    disk.crash("process", Random(0))
+    config = replace(CONFIG, cleanup_policy=frozenset(policy))
+    again = open_log(disk, config, cleaned_offset=cleaned_offset, power_held=True)
+    assert again.log_end_offset == end_offset
+    assert content(again) == ([(2, b"c", b"1")] if end_offset else [])
 
 
 async def test_the_last_sequence_of_a_producer_is_never_lost() -> None:
@@ -149,9 +295,9 @@ async def test_the_epoch_of_a_producer_that_has_only_markers_is_never_lost() -> 
     log = compacted_log()
     end_txn(log, marker(7, 3, commit=True, coordinator_epoch=1))
     put(log, b"a", b"1")
-    dirty = await clean(log, now_ms=NOW + 5 * DAY)
-    put(log, b"b", b"1")
-    await clean(log, dirty, now_ms=NOW + 5 * DAY)
+    for day in (5, 7, 9):
+        await clean(log, now_ms=NOW + day * DAY)
+        put(log, b"b", b"%d" % day)
     assert headers(read(log, 0).records)[0].producer_id == 7
 
 
@@ -181,25 +327,30 @@ async def test_markers_stay_until_their_data_is_gone_for_a_pass() -> None:
     log.roll()
     transaction(log, b"a", b"3", commit=True, producer_id=8)
     put(log, b"z", b"1")
-    later = NOW + 5 * DAY
-    dirty = await clean(log, now_ms=later)
-    controls = [header.base_offset for header in headers(read(log, 0).records) if header.is_control]
-    assert controls == [1, 3, 5], "their data was there in this pass"
+    await clean(log, now_ms=NOW)
+
+    def controls() -> list[tuple[int, bool]]:
+        found = headers(read(log, 0).records)
+        return [(header.base_offset, header.has_delete_horizon) for header in found if header.is_control]
+
+    assert controls() == [(1, False), (3, False), (5, False)], "their data was there in this pass"
     assert log.aborted_transactions(0, 99) == [(9, 2)]
-    log.producer_state.expire(later)
+    log.producer_state.expire(NOW + 5 * DAY)
     put(log, b"z", b"2")
-    dirty = await clean(log, dirty, now_ms=later)
-    controls = [header.base_offset for header in headers(read(log, 0).records) if header.is_control]
-    assert controls == [3, 5], "the producers are forgotten, but an empty batch of 9 was still there"
+    await clean(log, now_ms=NOW + DAY)
+    assert controls() == [(1, True), (3, False), (5, False)], "an empty batch of 9 was still there before the second"
+    assert log.aborted_transactions(0, 99) == [(9, 2)]
     put(log, b"z", b"3")
-    dirty = await clean(log, dirty, now_ms=later)
-    controls = [header.base_offset for header in headers(read(log, 0).records) if header.is_control]
-    assert controls == [5], "its data is the last value of a key"
+    await clean(log, now_ms=NOW + 2 * DAY)
+    assert controls() == [(3, True), (5, False)], "a day after its data was found gone"
     assert log.aborted_transactions(0, 99) == []
-    assert last_values(log)[b"a"] == b"3"
     put(log, b"z", b"4")
-    await clean(log, dirty, now_ms=later)
-    assert [header.base_offset for header in headers(read(log, 0).records) if header.is_control] == [5]
+    await clean(log, now_ms=NOW + 3 * DAY - 1)
+    assert controls() == [(3, True), (5, False)]
+    put(log, b"z", b"5")
+    await clean(log, now_ms=NOW + 3 * DAY)
+    assert controls() == [(5, False)], "its data is the last value of a key"
+    assert last_values(log)[b"a"] == b"3"
 
 
 async def test_nothing_undecided_or_volatile_is_cleaned() -> None:
@@ -210,28 +361,31 @@ async def test_nothing_undecided_or_volatile_is_cleaned() -> None:
             put(log, b"open", b"1", producer_id=3, producer_epoch=0, is_transactional=True)
         put(log, b"a", b"v" * 100)
     log.roll()
-    assert find_cleanable(log, 0, NOW).segments == [], "nothing is flushed"
+    assert find_cleanable(log, NOW).segments == [], "nothing is flushed"
     await log.flush_closed_segments_off_loop()
-    assert find_cleanable(log, 0, NOW).segments == [], "the high watermark is at the start"
+    assert find_cleanable(log, NOW).segments == [], "the high watermark is at the start"
     log.update_high_watermark(20)
-    assert 0 < find_cleanable(log, 0, NOW).end_offset <= 10
+    assert 0 < find_cleanable(log, NOW).end_offset <= 10
     log.update_high_watermark(log.log_end_offset)
-    assert 0 < find_cleanable(log, 0, NOW).end_offset <= 10, "the transaction is open"
+    assert 0 < find_cleanable(log, NOW).end_offset <= 10, "the transaction is open"
     end_txn(log, marker(3, commit=True))
     log.update_high_watermark(log.log_end_offset)
-    assert find_cleanable(log, 0, NOW).end_offset == 31
+    assert find_cleanable(log, NOW).end_offset == 31
     log.update_config(LogConfig(min_compaction_lag_ms=10**9))
-    assert find_cleanable(log, 0, NOW).segments == []
+    assert find_cleanable(log, NOW).segments == []
 
 
 async def test_how_dirty_a_log_is() -> None:
     log = compacted_log()
     for number in range(30):
         put(log, b"key%d" % number, b"v" * 100)
-    dirty = await clean(log)
-    cleanable = find_cleanable(log, dirty, NOW)
+    assert find_cleanable(log, NOW).dirty_ratio == 0.0, "nothing may be cleaned yet"
+    await log.flush_closed_segments_off_loop()
+    log.update_high_watermark(log.log_end_offset)
+    assert find_cleanable(log, NOW).dirty_ratio == 1.0
+    await clean(log)
+    cleanable = find_cleanable(log, NOW)
     assert (cleanable.dirty_bytes, cleanable.dirty_ratio) == (0, 0.0)
-    assert find_cleanable(log, 0, NOW).dirty_ratio == 1.0
 
 
 async def test_a_batch_that_is_broken_inside_is_left_as_it_is() -> None:
@@ -246,6 +400,109 @@ async def test_a_batch_that_is_broken_inside_is_left_as_it_is() -> None:
     assert [header.base_offset for header in headers(read(log, 0).records)] == [1, 2]
 
 
+def damage(log: PartitionLog, position: int) -> None:
+    """Flip a bit in the file of the first segment."""
+    file = log.segments.first.file
+    (byte,) = file.read_at(1, position)
+    file.write_at(bytes([byte ^ 0x10]), position)
+
+
+async def test_corrupt_batch_makes_a_log_uncleanable_and_never_gets_a_valid_crc(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    size = len(build_batch([NewRecord(NOW, b"a", b"value0")] * 2))
+    for position in (HEADER_SIZE - 1, size - 3, 8, 16, 23, 35, size + HEADER_SIZE + 4):
+        log = compacted_log()
+        for number in range(4):
+            must_append(
+                log, build_batch([NewRecord(NOW, b"a", b"value%d" % number), NewRecord(NOW, b"own%d" % number, b"1")])
+            )
+        log.roll()
+        damage(log, position)
+        before = read_file(log)
+        caplog.clear()
+        for _ in range(2):
+            await clean(log, roll=False)
+        assert read_file(log) == before, position
+        assert (log.uncleanable, log.failed, log.cleaned_offset) == (True, False, 0)
+        assert [record.levelname for record in caplog.records if "not cleaned" in record.message] == ["ERROR"] * 2
+
+
+def read_file(log: PartitionLog) -> bytes:
+    return log.segments.first.file.read_at(log.segments.first.size, 0)
+
+
+async def test_batch_that_rots_between_the_two_walks_is_not_rewritten() -> None:
+    disk = new_disk()
+    log = compacted_log(disk)
+    for number in range(30):
+        put(log, b"a", b"value%d" % number)
+    log.roll()
+    await log.flush_closed_segments_off_loop()
+    reads = 0
+
+    async def rot() -> None:
+        nonlocal reads
+        reads += 1
+        if reads == len(log.segments):  # Each closed segment is read once, for its keys.
+            damage(log, log.segments.first.size - 3)
+
+    disk.delay = rot
+    await clean(log, roll=False)
+    assert log.uncleanable
+    for segment in log.segments:
+        data = segment.file.read_at(segment.size, 0)
+        values = [
+            record.value
+            for position, header in iter_batches(data)
+            if crc_is_valid(data, position, header)
+            for record in iter_records(data, position, header, max_decompressed_bytes=9999)
+        ]
+        assert all(value is not None and value.startswith(b"value") for value in values)
+
+
+async def test_pass_over_a_log_that_is_no_longer_compacted_ends() -> None:
+    """KAFKA-12840."""
+    disk = new_disk()
+    log = compacted_log(disk)
+    for number in range(60):
+        put(log, b"a", b"value%d" % number)
+    log.roll()
+    await log.flush_closed_segments_off_loop()
+    before = content(log)
+
+    async def change() -> None:
+        log.update_config(LogConfig())
+
+    disk.delay = change
+    assert await clean(log, roll=False) == 0
+    assert content(log) == before
+
+
+async def test_batch_of_many_records_is_cleaned_in_slices() -> None:
+    """A batch may hold as many records as decompress; the loop runs between pieces of it."""
+    log = compacted_log()
+    must_append(
+        log,
+        build_batch([NewRecord(NOW, b"k%d" % (n % 5000), b"") for n in range(10_000)], compression=Compression.ZSTD),
+    )
+    log.roll()
+    await log.flush_closed_segments_off_loop()
+    turns = 0
+    loop = asyncio.get_running_loop()
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        if log.cleaned_offset == 0:
+            loop.call_soon(count)
+
+    loop.call_soon(count)
+    await clean(log, roll=False)
+    assert len(content(log)) == 5000
+    assert turns >= 20
+
+
 async def test_keys_that_do_not_fit_in_memory_wait_for_the_next_pass() -> None:
     log = compacted_log()
     for number in range(100):
@@ -255,14 +512,14 @@ async def test_keys_that_do_not_fit_in_memory_wait_for_the_next_pass() -> None:
     log.update_high_watermark(100)
     expected = last_values(log)
     cleaner = LogCleaner(log._disk, wall_clock=lambda: NOW, max_keys=5)
-    dirty, passes = 0, 0
-    while dirty < 100:
-        cleaned_to = await cleaner.clean(log, dirty)
-        assert cleaned_to > dirty
-        dirty, passes = cleaned_to, passes + 1
+    passes = 0
+    while log.cleaned_offset < 100:
+        assert await cleaner.clean(log)
+        passes += 1
     assert passes > 5
     assert last_values(log) == expected
-    assert await clean(log, 0, roll=False) == 100
+    log.cleaned_offset = 0
+    assert await clean(log, roll=False) == 100
     assert len(content(log)) == 50
 
 
@@ -347,10 +604,11 @@ async def test_appends_and_reads_go_on_during_a_pass() -> None:
     st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["put", "delete", "commit", "abort"])), max_size=40),
     st.integers(0, 6000),
     st.sampled_from(["process", "power"]),
+    st.booleans(),
     st.integers(0, 2**32),
 )
 def test_a_crash_during_a_pass_loses_nothing(
-    operations: list[tuple[str, str]], units: int, kind: str, seed: int
+    operations: list[tuple[str, str]], units: int, kind: str, checkpointed: bool, seed: int
 ) -> None:
     """B42, B43, B44: whenever it happens, a reader afterwards finds the last values, producers and aborted ranges."""
     disk = new_disk()
@@ -374,12 +632,11 @@ def test_a_crash_during_a_pass_loses_nothing(
     log.flush()
     log.update_high_watermark(log.log_end_offset)
     before, recovery_point, end = producers(log), log.recovery_point, log.log_end_offset
-    dirty = 0
 
     async def passes() -> None:
-        nonlocal dirty
         for now_ms in (NOW, NOW + 3 * DAY):
-            dirty = await LogCleaner(disk, wall_clock=lambda: now_ms).clean(log, dirty)  # noqa: B023
+            log.cleaned_offset = 0
+            await LogCleaner(disk, wall_clock=lambda: now_ms).clean(log)  # noqa: B023
 
     disk.stop_after(units)
     try:
@@ -387,7 +644,7 @@ def test_a_crash_during_a_pass_loses_nothing(
     except MachineStopped:
         pass
     disk.crash(kind, Random(seed))  # type: ignore[arg-type]
-    again = open_log(disk, CONFIG, recovery_point=recovery_point)
+    again = open_log(disk, CONFIG, recovery_point=checkpointed and recovery_point)
     assert again.log_end_offset == end
     assert producers(again) == before
     assert committed(again) == {key: value for key, value in expected.items() if value is not None}

@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import sys
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,6 +15,7 @@ from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager, LogManagerConfig
 from broker.storage.meta_properties import InvalidMetaProperties
 from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from broker.supervisor import Supervisor
 from protocol.records.record_batch import NewRecord, build_batch
 from protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import MachineStopped, SimDisk
@@ -88,12 +91,29 @@ def log_of(manager: LogManager, name: TopicPartition = A) -> PartitionLog:
     return log
 
 
+# Strays
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_is_set_aside_keeps_its_files_and_is_not_loaded_again(broker: Broker, clean: bool) -> None:
+    fill(broker.create(A, ID_A))
+    size = broker.disk.file_size(f"/data/{A}/{0:020d}.log")
+    path = broker.manager.set_aside(A)
+    assert path is not None
+    assert broker.manager.get(A) is None
+    assert broker.manager.set_aside(A) is None
+    fill(broker.create(A, ID_B), 3)
+    manager = broker.restart() if clean else broker.kill()
+    assert [(log.topic_partition, log.topic_id) for log in manager] == [(A, ID_B)]
+    assert broker.disk.file_size(f"{path}/{0:020d}.log") == size
+
+
 # Start and end
 
 
 def test_an_empty_directory(broker: Broker) -> None:
     assert (len(broker.manager), broker.manager.previous_broker_epoch) == (0, None)
-    assert broker.disk.list_dir("/data") == [".lock"]
+    assert broker.disk.list_dir("/data") == [".lock", "machine-boot"]
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -396,13 +416,46 @@ async def test_background_work_reports_what_fails() -> None:
     assert broker.restart().previous_broker_epoch is None
 
 
-async def run_background(manager: LogManager, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            for _, coroutine in manager.background():
-                group.create_task(coroutine)
-    except TimeoutError:
-        pass
+@in_virtual_time
+async def test_background_work_on_a_full_disk_is_repeated_and_the_directory_is_kept() -> None:
+    broker = Broker(SimDisk(), recovery_point_checkpoint_interval_ms=50)
+    broker.start()
+    fill(broker.create(A, ID_A))
+    broker.disk.fail("append", ".tmp", error=errno.ENOSPC)
+    supervisor = await run_background(broker.manager, seconds=0.2)
+    assert supervisor.failures["recovery point checkpoint"] == 1
+    assert not supervisor.failing
+    assert not broker.failures
+    assert broker.restart().previous_broker_epoch is not None
+
+
+@in_virtual_time
+async def test_background_work_with_one_log_that_raises_is_done_for_the_others_and_repeated() -> None:
+    config = LogConfig(segment_bytes=700, retention_ms=1, file_delete_delay_ms=500)
+    broker = Broker(SimDisk(), config, retention_check_interval_ms=1_000)
+    broker.start()
+    bad, good = broker.create(A, ID_A), broker.create(B, ID_B)
+    for log in (bad, good):
+        fill(log)
+        log.update_high_watermark(20)
+    broker.now_ms += 10**9
+    bad.config = None  # type: ignore[assignment] # What is broken inside raises whatever it raises.
+    supervisor = await run_background(broker.manager, seconds=30)
+    assert good.log_start_offset == 20
+    assert supervisor.failures["log retention"] > 1
+    assert "AttributeError" in supervisor.failing["log retention"].error
+    bad.config = config
+    await run_background(broker.manager, seconds=30)
+    assert bad.log_start_offset == 20
+
+
+async def run_background(manager: LogManager, seconds: float) -> Supervisor:
+    supervisor = Supervisor()
+    for name, interval_ms, act in manager.background():
+        supervisor.repeat(act, name, interval_ms / 1000)
+    await asyncio.sleep(seconds)
+    await supervisor.stop()
+    return supervisor
 
 
 # Background
@@ -466,6 +519,195 @@ async def test_compacted_logs_are_cleaned_and_where_is_remembered() -> None:
     assert {value for _, _, value in content(log_of(manager))} >= {b"value57", b"value58", b"value59"}
 
 
+def put(log: PartitionLog, key: bytes, value: bytes | None) -> None:
+    must_append(log, build_batch([NewRecord(NOW, key, value)]), origin=AppendOrigin.COORDINATOR)
+
+
+COMPACT = LogConfig(segment_bytes=700, cleanup_policy=frozenset({"compact"}), min_cleanable_ratio=0.01)
+
+
+async def clean(broker: Broker, *names: TopicPartition) -> None:
+    for name in names:
+        log = log_of(broker.manager, name)
+        log.roll()
+        log.update_high_watermark(log.log_end_offset)
+    await broker.manager.flush_and_remove()
+    await broker.manager.clean()
+
+
+async def test_log_that_cannot_be_cleaned_is_set_aside_and_others_are_cleaned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker(SimDisk(), COMPACT)
+    broker.start()
+    for name in (A, B):
+        log = broker.create(name, ID_A)
+        for number in range(60):
+            put(log, b"key%d" % (number % 3), b"value%d" % number)
+    damaged, whole = log_of(broker.manager, A), log_of(broker.manager, B)
+    put(damaged, b"key0", b"more")  # So that it is the dirtier one, and the first.
+    damaged.segments.first.file.write_at(b"\x7f", 9)  # In the length of the first batch.
+    before = whole.size
+    for _ in range(3):
+        await clean(broker, A, B)
+    assert whole.size < before / 2
+    assert (damaged.uncleanable, damaged.failed, whole.uncleanable) == (True, False, False)
+    assert broker.manager.uncleanable_count == 1
+    lines = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert len(lines) == 1
+    assert "/data/a-0" in lines[0]
+    broker.manager.delete(A)
+    broker.create(A, ID_B)
+    assert broker.manager.uncleanable_count == 0
+
+
+async def test_exception_that_nobody_foresaw_sets_one_log_aside(caplog: pytest.LogCaptureFixture) -> None:
+    """A time index that has been cut inside an entry, say: the log cannot even be judged."""
+    broker = Broker(SimDisk(), replace(COMPACT, min_compaction_lag_ms=1))
+    broker.start()
+    for name in (A, B):
+        log = broker.create(name, ID_A)
+        for number in range(60):
+            put(log, b"key%d" % (number % 3), b"value%d" % number)
+    await clean(broker)
+    manager = broker.restart()
+    broken = log_of(manager, A)
+    index = broken.segments.first.time_index.file.path
+    broker.disk.open(index).truncate(5)
+    broker.now_ms += 10
+    await clean(broker, A, B)
+    assert (broken.uncleanable, broken.failed) == (True, False)
+    assert log_of(manager, B).cleaned_offset > 0
+
+
+async def test_truncation_lowers_the_cleaned_offset_on_disk_first() -> None:
+    """A crash must not bring back the offset from before: what was written since would count as cleaned."""
+    for crashes in (False, True):
+        broker = Broker(SimDisk(), COMPACT)
+        broker.start()
+        log = broker.create(A, ID_A)
+        put(log, b"a", b"old")
+        for number in range(5):
+            put(log, b"b%d" % number, b"1")
+        await clean(broker, A)
+        log.truncate_to(1)
+        put(log, b"a", None)
+        log.roll()
+        for _ in range(10):
+            put(log, b"c", b"1")
+        if crashes:
+            log = log_of(broker.kill())
+        for _ in range(5):
+            await clean(broker, A)
+            broker.now_ms += 10**9
+            put(log, b"c", b"1")
+        assert not [value for _, key, value in content(log) if key == b"a" and value is not None]
+
+
+async def test_truncation_during_a_pass_is_not_undone_by_its_end() -> None:
+    broker = Broker(SimDisk(), COMPACT)
+    broker.start()
+    log = broker.create(A, ID_A)
+    put(log, b"a", b"1")
+    await clean(broker, A)
+    assert log.cleaned_offset == 1
+    put(log, b"b", b"1")
+    log.roll()
+    log.update_high_watermark(2)
+    await broker.manager.flush_and_remove()
+
+    async def truncate() -> None:
+        broker.disk.delay = None
+        log.truncate_to(0)
+
+    broker.disk.delay = truncate
+    await broker.manager.clean()
+    assert log.cleaned_offset == 0
+    assert log_of(broker.kill()).cleaned_offset == 0
+
+
+@pytest.mark.parametrize(("checkpointed", "cleaned"), [(2, 2), (3, 3), (5, 3), (6, 3), (7, 0), (1000, 0)])
+async def test_checkpointed_cleaned_offset_beyond_the_log_is_forgotten_at_once(checkpointed: int, cleaned: int) -> None:
+    broker = Broker(SimDisk(), COMPACT)
+    broker.start()
+    log = broker.create(A, ID_A)
+    for number in range(6):
+        put(log, b"key%d" % number, b"1")
+        if number == 2:
+            log.roll()
+    assert log.segments.active.base_offset == 3
+    broker.disk.write_atomic("/data/cleaner-offset-checkpoint", b"0\n2\na 0 %d\ngone 0 9\n" % checkpointed)
+    manager = broker.kill()
+    assert log_of(manager).cleaned_offset == cleaned
+    assert broker.disk.read("/data/cleaner-offset-checkpoint") == (
+        b"0\n1\na 0 %d\n" % cleaned if cleaned else b"0\n0\n"
+    )
+    gone = broker.create(TopicPartition("gone", 0), ID_B)
+    assert gone.cleaned_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("was_noted", "lost_power", "end_offset"),
+    [(True, False, 2), (True, True, 0), (False, False, 2), (False, True, 2)],
+)
+async def test_gap_of_a_compacted_log_is_accepted_unless_the_machine_lost_power(
+    was_noted: bool, lost_power: bool, end_offset: int
+) -> None:
+    """Earlier releases note no boot, and do leave gaps when they are killed while they clean."""
+    broker = Broker(SimDisk(), COMPACT)
+    broker.start()
+    log = broker.create(A, ID_A)
+    put(log, b"a", b"1")
+    log.roll()
+    put(log, b"b", b"1")
+    log.flush()
+    log.segments.first.cut(0)
+    log.segments.first.file.sync()
+    if not was_noted:
+        broker.disk.remove("/data/machine-boot")
+        broker.disk.sync_dir("/data")
+    broker.disk.crash("power" if lost_power else "process", Random(0))
+    broker.manager = broker.new_manager()
+    assert log_of(broker.start()).log_end_offset == end_offset
+    assert broker.disk.exists("/data/machine-boot") == was_noted
+    await broker.manager.checkpoint_recovery_points()
+    assert broker.disk.exists("/data/machine-boot")
+
+
+async def test_cleaned_offset_is_lowered_whatever_the_cleanup_policy_is_meanwhile() -> None:
+    broker = Broker(SimDisk(), COMPACT)
+    broker.start()
+    log = broker.create(A, ID_A)
+    put(log, b"a", b"old")
+    put(log, b"b", b"1")
+    await clean(broker, A)
+    broker.config = LogConfig(segment_bytes=700)
+    broker.manager.update_config("a")
+    log.truncate_to(1)
+    put(log, b"a", None)
+    broker.config = COMPACT
+    broker.manager.update_config("a")
+    assert log.cleaned_offset == 0
+
+
+async def test_max_compaction_lag_has_a_log_cleaned_however_little_is_dirty() -> None:
+    config = replace(COMPACT, min_cleanable_ratio=1.0, segment_bytes=100_000, max_compaction_lag_ms=1000)
+    broker = Broker(SimDisk(), config)
+    broker.start()
+    log = broker.create(A, ID_A)
+    put(log, b"a", b"1")
+    must_append(log, build_batch([NewRecord(NOW + 1001, b"a", b"2")]), origin=AppendOrigin.COORDINATOR)
+    assert len(log.segments) == 2, "a segment takes no appends for longer than the lag"
+    log.update_high_watermark(2)
+    await broker.manager.flush_and_remove()
+    broker.now_ms = NOW + 1000
+    await broker.manager.clean()
+    assert log.cleaned_offset == 0
+    broker.now_ms = NOW + 1001
+    await broker.manager.clean()
+    assert log.cleaned_offset == 1
+
+
 async def test_idle_segments_give_back_what_they_hold(broker: Broker) -> None:
     log = broker.create(A, ID_A)
     fill(log)
@@ -502,5 +744,29 @@ def test_a_real_directory(tmp_path) -> None:
         ".kafka_cleanshutdown",
         ".lock",
         "a-0",
+        "machine-boot",
         "recovery-point-offset-checkpoint",
     ]
+
+
+def calls_to_create(broker: Broker, name: TopicPartition) -> int:
+    """The Python functions that are called while a log is made."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        broker.manager.create(name, broker.config, ID_A)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_log_manager_with_many_logs_creates_one_at_the_same_cost(broker: Broker) -> None:
+    first = calls_to_create(broker, TopicPartition("t", 0))
+    for index in range(1, 200):
+        broker.manager.create(TopicPartition("t", index), broker.config, ID_A)
+    assert calls_to_create(broker, TopicPartition("t", 200)) < first + 20

@@ -17,8 +17,10 @@ from tests.unit.broker.storage.logs import (
     content,
     end_txn,
     headers,
+    max_timestamp_offset,
     must_append,
     new_disk,
+    offset_for_timestamp,
     open_log,
     producers,
     read,
@@ -427,16 +429,16 @@ def test_offsets_by_time() -> None:
     for number in range(40):
         must_append(log, batch(b"x" * 20, b"y", timestamp=1000 + 10 * number))
     for target, offset in ((0, 0), (1000, 0), (1001, 2), (1250, 50), (1390, 78)):
-        found = log.offset_for_timestamp(target)
+        found = offset_for_timestamp(log, target)
         assert found is not None
         assert (found.offset, found.leader_epoch) == (offset, 0)
-    assert log.offset_for_timestamp(1391) is None
-    latest = log.max_timestamp_offset()
+    assert offset_for_timestamp(log, 1391) is None
+    latest = max_timestamp_offset(log)
     assert latest is not None
     assert (latest.timestamp, latest.offset) == (1390, 78)
     log.update_high_watermark(log.log_end_offset)
     log.advance_log_start_offset(31)
-    found = log.offset_for_timestamp(0)
+    found = offset_for_timestamp(log, 0)
     assert found is not None
     assert found.offset == 31
 
@@ -450,16 +452,16 @@ def test_offsets_by_time_when_time_goes_back() -> None:
         must_append(log, batch(b"x" * 20, timestamp=timestamp))
     for target in range(1000, 2001, 37):
         expected = next((offset for offset, timestamp in enumerate(timestamps) if timestamp >= target), None)
-        found = log.offset_for_timestamp(target)
+        found = offset_for_timestamp(log, target)
         assert (None if found is None else found.offset) == expected
-    latest = log.max_timestamp_offset()
+    latest = max_timestamp_offset(log)
     assert latest is not None
     assert latest.offset == timestamps.index(max(timestamps))
 
 
 def test_nothing_is_found_in_an_empty_log(log: PartitionLog) -> None:
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
+    assert offset_for_timestamp(log, 0) is None
+    assert max_timestamp_offset(log) is None
 
 
 def test_a_batch_that_is_broken_inside_stops_no_search(log: PartitionLog) -> None:
@@ -467,7 +469,7 @@ def test_a_batch_that_is_broken_inside_stops_no_search(log: PartitionLog) -> Non
     broken[61] ^= 0xFF
     header = read_header(broken)
     log.append_as_leader(broken, header, 0, AppendOrigin.CLIENT)
-    found = log.offset_for_timestamp(1200)
+    found = offset_for_timestamp(log, 1200)
     assert found is not None
     assert (found.timestamp, found.offset) == (1500, 0)
 

@@ -14,10 +14,21 @@ from hypothesis import strategies as st
 
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from protocol.errors import ErrorCode
 from protocol.records.record_batch import patch_offset_and_epoch, read_header
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 from tests.unit.broker.batches import batch, marker
-from tests.unit.broker.storage.logs import DIRECTORY, append, content, must_append, new_disk, open_log, producers, read
+from tests.unit.broker.storage.logs import (
+    DIRECTORY,
+    append,
+    content,
+    must_append,
+    new_disk,
+    offset_for_timestamp,
+    open_log,
+    producers,
+    read,
+)
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150)
 PRODUCERS = 3
@@ -170,7 +181,7 @@ def must_equal(log: PartitionLog, expected: PartitionLog) -> None:
     with_data = [entry for entry in log.epochs.entries if entry.start_offset < log.log_end_offset]
     assert with_data == expected.epochs.entries
     for timestamp in range(990, 1110, 13):
-        assert log.offset_for_timestamp(timestamp) == expected.offset_for_timestamp(timestamp)
+        assert offset_for_timestamp(log, timestamp) == offset_for_timestamp(expected, timestamp)
     for offset in range(0, log.log_end_offset, 3):
         assert read_header(read(log, offset, 200).records).base_offset <= offset
 
@@ -533,3 +544,24 @@ def test_a_clean_restart_reads_little() -> None:
     assert log.log_end_offset == 300
     assert disk.calls["read"] - before <= 5
     assert log.recovery_point == log.flushed_offset == 300
+
+
+@pytest.mark.parametrize(("is_orderly", "known"), [(True, {5: (0, 1, 1, -1, None)}), (False, {})])
+def test_producer_without_records_is_forgotten_by_a_kill_only(
+    is_orderly: bool, known: dict[int, tuple[int, int, int, int, int | None]]
+) -> None:
+    """B32, and where it ends: DeleteRecords has deleted all of its records, and no snapshot was written since."""
+    disk = new_disk()
+    log = open_log(disk)
+    for sequence in (0, 1):
+        must_append(log, batch(producer_id=5, epoch=0, sequence=sequence))
+    log.high_watermark = 2
+    assert log.advance_log_start_offset(2) is ErrorCode.NONE
+    assert producers(log) == {5: (0, 1, 1, -1, None)}
+    if is_orderly:
+        log.close()
+    again = open_log(disk, log_start_offset=2, recovery_point=2 if is_orderly else 0, clean_shutdown=is_orderly)
+    assert producers(again) == known
+    assert again.log_end_offset == 2
+    info = must_append(again, batch(producer_id=5, epoch=0, sequence=2))
+    assert (info.duplicate, info.base_offset) == (False, 2)

@@ -1,12 +1,13 @@
 """Which segments retention removes, and what stays of those that knew them."""
 
+import logging
 from random import Random
 
 import pytest
 
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import PartitionLog
-from broker.storage.retention import SegmentAge, count_expired
+from broker.storage.retention import ExpiryReason, SegmentAge, expired
 from protocol.errors import ErrorCode
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (
@@ -31,7 +32,7 @@ FOREVER = {"retention_ms": -1, "retention_bytes": -1}
 
 
 def count(config: LogConfig, *, log_start: int = 0, high_watermark: int = 35, now_ms: int = 5000) -> int:
-    return count_expired(SEGMENTS, config, log_start_offset=log_start, high_watermark=high_watermark, now_ms=now_ms)
+    return len(expired(SEGMENTS, config, log_start_offset=log_start, high_watermark=high_watermark, now_ms=now_ms))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,38 @@ def test_what_lies_before_the_log_start_goes(log_start: int, expected: int) -> N
         assert count(LogConfig(cleanup_policy=policy, retention_ms=-1), log_start=log_start) == expected
 
 
+def test_expired_segments_have_the_first_of_kafkas_reasons() -> None:
+    config = LogConfig(retention_ms=1999, retention_bytes=150)
+    reasons = expired(SEGMENTS, config, log_start_offset=10, high_watermark=35, now_ms=5000)
+    assert reasons == [ExpiryReason.LOG_START, ExpiryReason.SIZE, ExpiryReason.AGE]
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (LogConfig(segment_bytes=800, retention_ms=9_500), "its newest record is older than retention.ms=9500"),
+        (
+            LogConfig(segment_bytes=800, retention_ms=-1, retention_bytes=900),
+            "the log is larger than retention.bytes=900",
+        ),
+    ],
+)
+def test_expired_segments_are_logged_with_the_reason(
+    config: LogConfig, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = aged_log(config)
+    with caplog.at_level(logging.INFO, "broker.storage.retention"):
+        count = log.delete_expired_segments(20_000)
+    (line,) = (record.getMessage() for record in caplog.records if record.name == "broker.storage.retention")
+    assert count > 0
+    assert line.startswith(f"{DIRECTORY}: deleting {count} segments with ")
+    assert line.endswith(f"from base offset 0 to {line.split(' to ')[1].split(':')[0]}: {reason}")
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "broker.storage.retention"):
+        log.delete_expired_segments(0)
+    assert not caplog.records
+
+
 def test_nothing_goes_that_is_not_replicated() -> None:
     config = LogConfig(retention_ms=0)
     assert [count(config, high_watermark=offset) for offset in (0, 9, 10, 29, 30, 34, 35)] == [0, 0, 1, 2, 3, 3, 4]
@@ -66,7 +99,7 @@ def test_compacted_logs_keep_their_age() -> None:
 def test_an_empty_active_segment_stays() -> None:
     ages = [SegmentAge(0, 0, 0, True)]
     config = LogConfig(retention_ms=0)
-    assert count_expired(ages, config, log_start_offset=0, high_watermark=0, now_ms=10**9) == 0
+    assert expired(ages, config, log_start_offset=0, high_watermark=0, now_ms=10**9) == []
 
 
 # In logs

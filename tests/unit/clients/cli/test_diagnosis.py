@@ -206,3 +206,20 @@ def test_kinds_of_hosts() -> None:
         True, True, True, False, False,
     ]  # fmt: skip
     assert [is_nowhere(host) for host in ("", "0.0.0.0", "::", "10.0.0.1", "name")] == [True, True, True, False, False]
+
+
+def test_broker_whose_metadata_store_does_not_answer_is_a_problem() -> None:
+    told = view("a:1", "b:2")
+    cut_off = replace(found(told, "b:2", 2), store_answers=False)
+    finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), cut_off]))
+    assert (finding.broker_id, finding.is_problem) == (2, True)
+    assert "no leader can be elected" in finding.message
+    assert "zookeeper.connect" in (finding.advice or "")
+
+
+def test_broker_whose_directory_takes_no_writes_is_a_problem() -> None:
+    told = view("a:1", "b:2")
+    full = replace(found(told, "b:2", 2), failed_directories=("/data",))
+    finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), full]))
+    assert (finding.broker_id, finding.is_problem) == (2, True)
+    assert "/data takes no writes (KAFKA_STORAGE_ERROR)" in finding.message

@@ -229,6 +229,18 @@ def test_the_last_error_in_time_is_the_last_attempt() -> None:
     assert isinstance(record.future.exception(), DeliveryTimedOut)
 
 
+def test_record_that_runs_out_of_time_between_attempts_names_the_last_refusal() -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.answer(batch, ErrorCode.KAFKA_STORAGE_ERROR)
+    producer.now = DELIVERY_SECONDS
+    producer.turn()
+    error = record.future.exception()
+    assert isinstance(error, DeliveryTimedOut)
+    assert "not acknowledged" in str(error)
+    assert "KAFKA_STORAGE_ERROR" in str(error)
+
+
 def test_parts_of_a_batch_keep_its_age() -> None:
     producer = made()
     early = [producer.send(0, b"%d" % index) for index in range(4)]

@@ -16,7 +16,8 @@ from coordinator.controller.api_error import ApiError
 from coordinator.controller.cluster_image import MetadataCache
 from coordinator.controller.config_changes import ConfigResource
 from coordinator.controller.config_repository import ConfigRepository
-from coordinator.controller.controller import Controller, ControllerSettings
+from coordinator.controller.controller import Controller
+from coordinator.controller.controller_settings import ControllerSettings
 from coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION, FinalizedFeatureCache
 from coordinator.controller.topic_plan import TopicDefaults
 from coordinator.metadata_store.local import LocalEnsemble, LocalStore

@@ -3,7 +3,10 @@
 from coordinator.controller.cluster_image import LEADER_DURING_DELETE, ClusterImage, MetadataCache, MetadataChange
 from coordinator.ports import LeaderAndEpoch
 from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import (
+    FULL,
+    INCREMENTAL,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -27,7 +30,11 @@ def topic(name: str, topic_id: bytes, **leaders: int) -> UpdateMetadataTopicStat
 
 
 def update(
-    *topics: UpdateMetadataTopicState, brokers: tuple[int, ...] = (1, 2), epoch: int = 1
+    *topics: UpdateMetadataTopicState,
+    brokers: tuple[int, ...] = (1, 2),
+    epoch: int = 1,
+    sequence: int = -1,
+    full: bool = False,
 ) -> UpdateMetadataRequest:
     live = [
         UpdateMetadataBroker(
@@ -40,7 +47,14 @@ def update(
         )
         for broker_id in brokers
     ]
-    return UpdateMetadataRequest(controller_id=1, controller_epoch=epoch, topic_states=list(topics), live_brokers=live)
+    return UpdateMetadataRequest(
+        controller_id=1,
+        type=FULL if full else INCREMENTAL,
+        controller_epoch=epoch,
+        topic_states=list(topics),
+        live_brokers=live,
+        sequence=sequence,
+    )
 
 
 def cache_of(*requests: UpdateMetadataRequest) -> MetadataCache:
@@ -69,6 +83,19 @@ def test_what_a_cache_answers() -> None:
     assert (external.host, external.port, external.security_protocol) == ("out2", 2, 1)
     assert image.endpoint(2, "NONE") is None
     assert image.endpoint(3, "EXTERNAL") is None
+
+
+def test_the_partition_count_of_an_internal_topic_stays_until_it_is_another_topic() -> None:
+    name = "__consumer_offsets"
+    cache = cache_of(update(topic(name, OLD_ID, p0=1, p1=1), topic("t", NEW_ID, p0=1)))
+    cache.apply_update_metadata(update(topic(name, OLD_ID, p2=1), topic("t", NEW_ID, p1=1)))
+    assert (cache.partition_count(name), cache.partition_count("t")) == (2, 2)
+    assert len(cache.image.topics[name].partitions) == 3
+    deleted = {f"p{index}": LEADER_DURING_DELETE for index in range(3)}
+    cache.apply_update_metadata(update(topic(name, OLD_ID, **deleted)))
+    assert cache.partition_count(name) is None
+    cache.apply_update_metadata(update(topic(name, NEW_ID, p0=1, p1=1, p2=1, p3=1)))
+    assert cache.partition_count(name) == 4
 
 
 def test_an_update_changes_only_the_partitions_that_it_names() -> None:
@@ -120,6 +147,46 @@ def test_an_older_controller_is_refused() -> None:
     assert cache.image is image
     assert cache.apply_update_metadata(update(epoch=5)) is ErrorCode.NONE
     assert cache.controller_epoch == 5
+
+
+def test_an_update_that_a_newer_one_has_overtaken_is_refused() -> None:
+    """B65"""
+    cache = cache_of(update(topic("t", OLD_ID, p0=1), sequence=5), update(topic("t", OLD_ID, p0=2), sequence=6))
+    image = cache.image
+    late = update(topic("t", OLD_ID, p0=1), sequence=5, full=True)
+    assert cache.apply_update_metadata(late) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert cache.image is image
+
+
+def test_a_full_update_replaces_everything_and_tells_what_is_gone() -> None:
+    changes: list[MetadataChange] = []
+    cache = cache_of(update(topic("t", OLD_ID, p0=1, p1=1), topic("u", NEW_ID, p0=1)))
+    cache.add_listener(changes.append)
+    cache.apply_update_metadata(
+        update(topic("t", OLD_ID, p1=2), topic("x", NEW_ID, p0=LEADER_DURING_DELETE), full=True)
+    )
+    assert list(cache.image.topics) == ["t"]
+    assert cache.image.topic_names == {OLD_ID: "t"}
+    assert cache.leader(TopicPartition("t", 0)) is None
+    (change,) = changes
+    assert (change.topics, change.is_full, change.being_deleted) == ({"t", "u", "x"}, True, {"x"})
+
+
+def test_a_partition_is_deleted_only_if_a_full_update_of_the_newest_controller_left_it_out() -> None:
+    """B15"""
+    unknown, known = TopicPartition("u", 0), TopicPartition("t", 0)
+    cache = cache_of(update(topic("t", OLD_ID, p0=-1)))
+    assert not cache.is_deleted(unknown)
+    cache.apply_update_metadata(update(topic("t", OLD_ID, p0=-1), full=True))
+    assert cache.is_deleted(unknown)
+    assert cache.is_deleted(TopicPartition("t", 1))
+    assert not cache.is_deleted(known)  # It has no leader at the moment.
+    assert cache.obey(LeaderAndIsrRequest(controller_epoch=2), "LeaderAndIsr")
+    assert not cache.is_deleted(unknown)
+    cache.apply_update_metadata(update(epoch=2))
+    assert not cache.is_deleted(unknown)
+    cache.apply_update_metadata(update(topic("t", OLD_ID, p0=1), epoch=2, full=True))
+    assert cache.is_deleted(unknown)
 
 
 def test_listeners_hear_of_every_accepted_update_in_order() -> None:

@@ -225,3 +225,27 @@ class TestRepository:
         await configs.refresh(session, lambda: None)
         assert configs.topic_overrides("t") == {"retention.ms": "1"}
         assert configs.topic_overrides("strange") == {}
+        assert (configs.is_unreadable("strange"), configs.is_unreadable("t")) == (True, False)
+        strange = ConfigResource(ResourceType.TOPIC, "strange")
+        set_one = (ConfigOperation("retention.ms", SET, "2"),)
+        (refused,) = await configs.alter([ConfigAlteration(resource=strange, operations=set_one)])
+        assert refused.code is ErrorCode.INVALID_CONFIG
+        assert "The znode /config/topics/strange is malformed" in (refused.message or "")
+        replacement = ConfigAlteration(resource=strange, operations=set_one, replaces_all=True)
+        assert await configs.alter([replacement]) == [NO_ERROR]
+        assert configs.topic_overrides("strange") == {"retention.ms": "2"}
+        assert not configs.is_unreadable("strange")
+
+    async def test_a_malformed_entity_that_is_mended_without_a_notification_is_read_again(self) -> None:
+        cluster = ClusterUnderTest()
+        store = cluster.ensemble.connect()
+        session: Session | None = store.session
+        assert session is not None
+        await prepare(session)
+        await session.create(paths.topic_config("t"), b"not json")
+        configs, changes = ConfigRepository(store, Rules()), asyncio.Event()
+        await configs.load(session, changes.set)
+        await session.set(paths.topic_config("t"), znodes.encode_config({"retention.ms": "1"}))
+        await changes.wait()
+        await configs.refresh(session, changes.set)
+        assert configs.topic_overrides("t") == {"retention.ms": "1"}

@@ -6,6 +6,8 @@ import pytest
 
 from coordinator.controller.control_channel import ControlChannel
 from coordinator.ports import OnResponse
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
@@ -101,6 +103,17 @@ async def test_a_lost_request_is_repeated_ever_more_slowly_and_then_everything_i
 
 
 @in_virtual_time
+async def test_a_request_that_was_not_carried_out_is_repeated_until_it_is() -> None:
+    scene = Scene(Wire())
+    scene.send(1, 2)
+    scene.wire.answer(LeaderAndIsrResponse(error_code=ErrorCode.REQUEST_TIMED_OUT))
+    await asyncio.sleep(1.0)
+    assert scene.wire.asked == [1, 1]
+    scene.wire.answer()
+    assert (scene.answered, scene.caught_up) == ([1], [1])
+
+
+@in_virtual_time
 async def test_a_connection_that_breaks_once_more_begins_with_short_intervals_again() -> None:
     scene = Scene(Wire(broken=True))
     scene.send(1)
@@ -117,7 +130,7 @@ async def test_a_connection_that_breaks_once_more_begins_with_short_intervals_ag
 
 async def test_what_waits_for_a_hanging_broker_is_bounded() -> None:
     scene = Scene(Wire())
-    scene.send(*range(1_000))
+    scene.send(*range(3_000))
     assert scene.channel.is_behind(1)
     scene.wire.answer()
     assert (scene.wire.asked, scene.answered, scene.caught_up) == ([0], [0], [1])

@@ -130,6 +130,16 @@ def stored(cluster: ClusterUnderTest) -> ReplicaAssignment:
     return znodes.decode_topic(znode.data).partitions[0]
 
 
+def contents(cluster: ClusterUnderTest) -> dict[str, tuple[bytes, int]]:
+    """Data and version of the znodes of the topic's assignment and state."""
+    found = {}
+    for path in (paths.topic("t"), paths.partition_state(T0)):
+        znode = cluster.ensemble.tree.get(path)
+        assert znode is not None
+        found[path] = znode.data, znode.stat.version
+    return found
+
+
 def is_told_to_delete(broker: NotingBroker) -> bool:
     return T0 in broker.deleted
 
@@ -230,6 +240,29 @@ class TestMoves:
             await asyncio.sleep(5)
             assert T0 in cluster.brokers[3].led
             assert not is_told_to_delete(cluster.brokers[3])
+
+    @pytest.mark.parametrize("again", [False, True])
+    async def test_reassigning_to_the_present_assignment_changes_and_tells_nothing(self, again: bool) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            target = [1, 2]
+            if again:
+                target = [1, 3]
+                assert await move(cluster, target) is ErrorCode.NONE
+            before, told = dict(contents(cluster)), [len(broker.requests) for broker in cluster.brokers.values()]
+            assert await move(cluster, target) is ErrorCode.NONE
+            assert contents(cluster) == before
+            assert [len(broker.requests) for broker in cluster.brokers.values()] == told
+
+    async def test_reassigning_to_another_order_keeps_leader_and_leader_epoch(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (1, 2)))
+            assert await move(cluster, [2, 1]) is ErrorCode.NONE
+            assert stored(cluster) == ReplicaAssignment(replicas=(2, 1))
+            state = await state_of(cluster, "t", 0)
+            assert (state.leader, state.leader_epoch, state.isr) == (1, 0, (1, 2))
+            assert cluster.brokers[2].led[T0].replicas == [2, 1]
+            assert cluster.brokers[3].metadata.image.topics["t"].partitions[0].replicas == (2, 1)
 
     async def test_one_bad_partition_does_not_spoil_the_others(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:

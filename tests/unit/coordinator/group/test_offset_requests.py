@@ -362,6 +362,34 @@ def test_offsets_are_deleted_unless_they_are_subscribed_to() -> None:
         assert w.fetch().answer == {P1: (2, -1, "", OK)}
 
 
+def test_group_whose_last_offset_is_deleted_stays_empty_until_it_is_deleted() -> None:
+    """As in Kafka: `--delete-offsets` of the last offset leaves a group that `--delete` finds, after a reload, too."""
+    with group_world() as w:
+        w.commit(1)
+        assert w.delete_offsets(P0).answer == {P0: OK}
+        assert [group.group_id for group in w.coordinator.list_groups()[1]] == [GROUP]
+        assert w.group.state is GroupState.EMPTY
+        assert w.delete_offsets(P0).answer == {P0: OK}
+        w.elect()
+        w.load()
+        assert w.group.state is GroupState.EMPTY
+        assert w.delete_groups(GROUP).answer == {GROUP: OK}
+        assert w.delete_groups(GROUP).answer == {GROUP: ErrorCode.GROUP_ID_NOT_FOUND}
+        w.commit(1)
+        assert w.delete_groups(GROUP).answer == {GROUP: OK}
+        w.elect()
+        w.load()
+        assert w.coordinator.list_groups() == (OK, [])
+
+
+def test_group_without_offsets_and_members_is_forgotten_by_the_next_sweep() -> None:
+    with group_world(settings=RETENTION) as w:
+        w.commit(1)
+        w.delete_offsets(P0)
+        w.sleep(2 * HOUR)
+        assert w.coordinator.list_groups() == (OK, [])
+
+
 def test_offsets_of_a_live_group_of_another_kind_are_not_deleted() -> None:
     with group_world() as w:
         w.member()
@@ -551,5 +579,5 @@ def test_many_expired_offsets_go_in_several_batches() -> None:
         before = len(w.batches())
         w.sleep(25 * HOUR)
         sizes = [header.records_count for header, _ in w.batches()[before:]]
-        assert sizes == [1000, 1000, 500]
+        assert sizes == [1000, 1000, 501], "the last one has the group, too"
         assert w.coordinator.list_groups() == (OK, [])

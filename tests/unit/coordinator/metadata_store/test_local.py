@@ -1,6 +1,7 @@
 """The embedded store keeps the contract, and what it keeps survives both kinds of crash."""
 
 import asyncio
+import errno
 import random
 from pathlib import Path
 
@@ -241,15 +242,39 @@ async def test_a_failed_journal_ends_all_sessions_and_starts_none(operation: str
     assert found - {"/indeterminate"} == {"/", "/answered"}
 
 
-async def test_a_full_disk_leaves_no_half_record() -> None:
+@pytest.mark.parametrize("taken", [0, 5])
+async def test_write_to_a_full_disk_is_refused_changes_nothing_and_succeeds_later(taken: int) -> None:
     disk = sim_disk()
-    session = session_of(open_on(disk).connect())
+    store = open_on(disk).connect()
+    session = session_of(store)
     await session.create("/answered")
-    disk.shorten_append(".journal", 5)
-    with pytest.raises(ConnectionLost):
-        await session.create("/refused")
-    disk.crash("process", random.Random(1))
-    assert set(lasting(open_on(disk).tree)) == {"/", "/answered"}
+    disk.fill(taken)
+    for _ in range(3):
+        with pytest.raises(ConnectionLost):
+            await session.create("/refused")
+        with pytest.raises(ConnectionLost):
+            await session.multi([Create(path="/a"), Delete(path="/answered")])
+    assert session.is_live()
+    assert await session.get("/answered") is not None
+    assert await session.get("/refused") is None
+    disk.make_room()
+    assert isinstance(await session.create("/accepted"), Done)
+    disk.crash("power", random.Random(1))
+    assert set(lasting(open_on(disk).tree)) == {"/", "/answered", "/accepted"}
+
+
+async def test_compaction_on_a_full_disk_loses_nothing_and_is_done_later() -> None:
+    disk = sim_disk()
+    session = session_of(open_on(disk, compact_at_bytes=2_000).connect())
+    await session.create("/n", b"0")
+    disk.fail("append", "metadata.snapshot.tmp", error=errno.ENOSPC, times=2)
+    for number in range(500):
+        assert isinstance(await session.set("/n", b"%d" % number), Done)
+    disk.crash("power", random.Random(1))
+    again = open_on(disk)
+    znode = again.tree.get("/n")
+    assert znode is not None
+    assert znode.data == b"499"
 
 
 async def test_compaction_keeps_the_journal_short() -> None:

@@ -55,25 +55,20 @@ def test_registrations_of_older_brokers() -> None:
 
 
 def test_a_topic() -> None:
-    assignment = TopicAssignment(
-        topic_id=bytes(range(16)),
-        partitions={
-            0: ReplicaAssignment(replicas=(1, 2)),
-            10: ReplicaAssignment(replicas=(3, 1, 2), adding=(3,), removing=(2,)),
-            2: ReplicaAssignment(replicas=(2, 1)),
-        },
-    )
+    moving = ReplicaAssignment(replicas=(3, 1, 2), adding=(3,), removing=(2,))
+    others = {index: ReplicaAssignment(replicas=(2, 1)) for index in range(10)}
+    assignment = TopicAssignment(topic_id=bytes(range(16)), partitions={10: moving, **others})
     data = znodes.encode_topic(assignment)
     assert json.loads(data) == {
         "version": 3,
-        "partitions": {"0": [1, 2], "2": [2, 1], "10": [3, 1, 2]},
+        "partitions": {**{str(index): [2, 1] for index in range(10)}, "10": [3, 1, 2]},
         "adding_replicas": {"10": [3]},
         "removing_replicas": {"10": [2]},
         "topic_id": "AAECAwQFBgcICQoLDA0ODw",
     }
     decoded = znodes.decode_topic(data)
     assert decoded == assignment
-    assert list(decoded.partitions) == [0, 2, 10]
+    assert list(decoded.partitions) == list(range(11))
     first = znodes.decode_topic(b'{"version":1,"partitions":{"0":[5]}}')
     assert first == TopicAssignment(topic_id=ZERO_UUID, partitions={0: ReplicaAssignment(replicas=(5,))})
 

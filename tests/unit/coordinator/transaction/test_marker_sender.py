@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from coordinator.transaction.marker_sender import (
     ATTEMPTS_FOR_INTERNAL_TOPICS,
     MARKER_OUTCOMES,
@@ -38,7 +37,6 @@ class Sender:
             broker_id=HERE,
             metadata=self.cluster,
             channel=self.cluster,
-            log_topic=TRANSACTION_STATE_TOPIC_NAME,
             retry_backoff_ms=20,
             retry_backoff_max_ms=1_000,
         )
@@ -274,16 +272,26 @@ def test_a_partition_that_never_existed_needs_no_marker(sender: Sender) -> None:
     assert sender.done == [sender.send(TopicPartition("invoices", 1))]
 
 
-def test_a_broker_that_knows_no_topics_yet_takes_none_for_deleted(sender: Sender) -> None:
+@pytest.mark.parametrize("partition", [TopicPartition("unheard", 0), TopicPartition("invoices", 1), OFFSETS])
+def test_a_partition_that_is_not_known_yet_waits_for_its_marker(sender: Sender, partition: TopicPartition) -> None:
     """B15: only what is known not to exist is crossed off."""
-    known, sender.cluster.counts = sender.cluster.counts, {}
-    partitions, sender.cluster.partitions = sender.cluster.partitions, {}
-    markers = sender.send(INVOICES)
+    sender.cluster.knows_all = False
+    markers = sender.send(partition)
     sender.sleep(60)
     assert sender.done == []
-    sender.cluster.counts, sender.cluster.partitions = known, partitions
+    sender.cluster.add_topic(partition.topic, partition.partition + 1, leader=ELSEWHERE)
     sender.sleep()
     sender.deliver()
+    assert sender.done == [markers]
+
+
+def test_a_partition_that_turns_out_not_to_exist_needs_no_marker(sender: Sender) -> None:
+    """B15: as soon as that is known."""
+    sender.cluster.knows_all = False
+    markers = sender.send(TopicPartition("unheard", 0))
+    sender.sleep(60)
+    sender.cluster.knows_all = True
+    sender.sleep()
     assert sender.done == [markers]
 
 

@@ -227,6 +227,8 @@ class Cluster:
     def __init__(self, log_partitions: int) -> None:
         self.partitions: dict[TopicPartition, DataPartition] = {}
         self.counts: dict[str, int] = {TRANSACTION_STATE_TOPIC_NAME: log_partitions}
+        self.knows_all = True
+        """Whether a partition that is not known does not exist."""
         self.on_the_way: list[Sent] = []
         """Requests to other brokers; the test delivers, loses or forgets them."""
 
@@ -244,6 +246,9 @@ class Cluster:
 
     def partition_count(self, topic: str) -> int | None:
         return self.counts.get(topic)
+
+    def is_deleted(self, partition: TopicPartition) -> bool:
+        return self.knows_all and partition not in self.partitions
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         known = self.partitions.get(partition)

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode
 from protocol.records.compression import Compression
 from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import NewRecord, build_batch, iter_records, read_header
-from protocol.records.validation import validate_produced
+from protocol.records.record_batch import BatchHeader, NewRecord, build_batch, iter_records, read_header
+from tests.unit.protocol.records import walks
 
 NOW = 1_700_000_000_000
 
@@ -57,17 +56,8 @@ def test_what_a_client_builds_we_validate_and_read(
 ) -> None:
     transactional = producer[0] >= 0
     batch = bytearray(build_with(client, contents, codec, producer, transactional))
-    header = validate_produced(
-        memoryview(batch),
-        max_message_bytes=2**20,
-        now_ms=NOW,
-        timestamp_before_max_ms=2**63 - 1,
-        timestamp_after_max_ms=2**63 - 1,
-        compacted=False,
-        full=True,
-        max_decompressed_bytes=2**20,
-    )
-    assert not isinstance(header, ErrorCode)
+    header = walks.validate(batch)
+    assert isinstance(header, BatchHeader)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == producer
     assert header.is_transactional == transactional
     read = list(iter_records(batch, 0, header, max_decompressed_bytes=2**20))

@@ -11,7 +11,7 @@ from protocol.records.control_records import (
     parse_end_txn_marker,
 )
 from protocol.records.record_batch import CorruptRecord, NewRecord, build_batch, crc_is_valid, read_header
-from protocol.records.rewriting import build_retained_batch
+from protocol.records.rewriting import empty_batch
 
 NOW = 1_500_000_000_000
 
@@ -110,7 +110,7 @@ def test_later_versions_and_any_codec_are_read(codec: Compression) -> None:
 
 
 def test_a_marker_that_compaction_removed() -> None:
-    emptied = build_retained_batch(read_header(control_batch(COMMIT_KEY, EPOCH_SIX)), [])
+    emptied = empty_batch(read_header(control_batch(COMMIT_KEY, EPOCH_SIX)))
     header = read_header(emptied)
     assert header.is_control
     assert parse_end_txn_marker(emptied, 0, header) is None

@@ -18,7 +18,9 @@ from protocol.records.record_batch import (
     read_header,
     stamp_crc,
 )
-from protocol.records.validation import conform_to_topic, validate_produced
+from protocol.records.record_walk import RecordRules
+from protocol.records.validation import BatchRules, Conformed, RecordError, RejectedRecords
+from tests.unit.protocol.records import walks
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -26,17 +28,21 @@ DAY = 24 * HOUR
 RECORDS = [NewRecord(NOW - index, b"key %d" % index, b"value") for index in range(3)]
 
 
-def validate(records: bytes | bytearray | None, **changes: Any) -> BatchHeader | ErrorCode:
-    settings: dict[str, Any] = {
-        "max_message_bytes": 100_000,
-        "now_ms": NOW,
-        "timestamp_before_max_ms": DAY,
-        "timestamp_after_max_ms": HOUR,
-        "compacted": False,
-        "full": False,
-        "max_decompressed_bytes": 1_000_000,
-    }
-    return validate_produced(None if records is None else memoryview(bytearray(records)), **(settings | changes))
+def validate(
+    records: bytes | bytearray | None,
+    *,
+    full: bool = False,
+    compacted: bool = False,
+    log_append_time: bool = False,
+    timestamp_before_max_ms: int = DAY,
+    timestamp_after_max_ms: int = HOUR,
+    **changes: Any,
+) -> BatchHeader | ErrorCode | RejectedRecords:
+    if not log_append_time:
+        changes |= {"earliest": NOW - timestamp_before_max_ms, "latest": NOW + timestamp_after_max_ms}
+    batch = None if records is None else bytearray(records)
+    limits = {"max_message_bytes": 100_000, "max_decompressed_bytes": 1_000_000}
+    return walks.validate(batch, walked=full, needs_keys=compacted, **limits | changes)
 
 
 def resealed(batch: bytearray, change: Callable[[bytearray], None]) -> bytearray:
@@ -122,7 +128,8 @@ GOOD = bytes(build_batch(RECORDS))
     ],
 )
 def test_badness_that_the_header_shows(records: bytes | None, error: ErrorCode, full: bool) -> None:
-    assert validate(records, full=full) is error
+    found = validate(records, full=full)
+    assert (found.error if isinstance(found, RejectedRecords) else found) is error
 
 
 def test_without_a_producer_id_epoch_and_sequence_mean_nothing() -> None:
@@ -165,12 +172,14 @@ def test_bounds_of_kafkas_default_size() -> None:
 def test_each_records_timestamp_is_judged_when_walked() -> None:
     batch = build_batch([NewRecord(NOW, b"", b""), NewRecord(NOW - DAY - 1, b"", b""), NewRecord(-1, b"", b"")])
     assert isinstance(validate(batch), BatchHeader)
-    assert validate(batch, full=True) is ErrorCode.INVALID_TIMESTAMP
+    message = f"The timestamp {NOW - DAY - 1} is not within [{NOW - DAY}, {NOW + HOUR}]"
+    assert validate(batch, full=True) == RejectedRecords(ErrorCode.INVALID_TIMESTAMP, 1, [RecordError(1, message)])
 
 
 def test_null_keys_on_a_compacted_topic_are_found_without_full() -> None:
     batch = build_batch([NewRecord(NOW, b"key", b""), NewRecord(NOW, None, b"")], compression=Compression.SNAPPY)
-    assert validate(batch, compacted=True) is ErrorCode.INVALID_RECORD
+    message = "A record of a compacted topic needs a key"
+    assert validate(batch, compacted=True) == RejectedRecords(ErrorCode.INVALID_RECORD, 1, [RecordError(1, message)])
     assert isinstance(validate(batch, full=True), BatchHeader)
     assert isinstance(validate(build_batch([NewRecord(NOW, b"", None)]), compacted=True), BatchHeader)
 
@@ -200,7 +209,7 @@ SECOND = bytes.fromhex("0e00000201 02 76 00")
 def test_broken_records_pass_the_header_but_not_the_walk(payload: bytes, count: int, codec: Compression) -> None:
     header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, NOW, NOW, -1, -1, -1, count)
     batch = assemble_batch(header, compress(codec, payload))
-    impossible = codec is Compression.NONE and count * 7 > len(payload)
+    impossible = count > len(batch) - 61 or (codec is Compression.NONE and count * 7 > len(payload))
     assert isinstance(validate(batch), ErrorCode if impossible else BatchHeader)
     assert validate(batch, full=True) is ErrorCode.INVALID_RECORD
     assert validate(batch, compacted=True) is ErrorCode.INVALID_RECORD
@@ -227,29 +236,14 @@ def test_headers_are_walked() -> None:
 
 def test_the_walk_corrects_a_wrong_max_timestamp() -> None:
     batch = changed(max_timestamp=NOW + 5)
-    corrected = memoryview(batch)
-    header = validate_produced(
-        corrected,
-        max_message_bytes=100_000,
-        now_ms=NOW,
-        timestamp_before_max_ms=DAY,
-        timestamp_after_max_ms=HOUR,
-        compacted=False,
-        full=True,
-        max_decompressed_bytes=100_000,
-    )
+    header = walks.validate(batch)
     assert batch == GOOD
     assert header == read_header(GOOD)
 
 
-def conform(batch: bytearray, **changes: Any) -> tuple[memoryview, BatchHeader] | ErrorCode:
-    settings: dict[str, Any] = {
-        "compression": None,
-        "log_append_time_ms": None,
-        "max_message_bytes": 100_000,
-        "max_decompressed_bytes": 1_000_000,
-    }
-    return conform_to_topic(memoryview(batch), read_header(batch), **(settings | changes))
+def conform(batch: bytearray, **changes: Any) -> Conformed | ErrorCode | RejectedRecords:
+    rules = BatchRules(RecordRules(), max_message_bytes=100_000, max_decompressed_bytes=1_000_000)
+    return walks.conform(memoryview(batch), read_header(batch), rules._replace(**changes))
 
 
 @pytest.mark.parametrize("changes", [{}, {"compression": Compression.GZIP}])
@@ -262,7 +256,7 @@ def test_a_batch_as_the_topic_wants_it_stays(changes: dict[str, Any]) -> None:
 def test_a_topic_with_a_codec_and_log_append_time() -> None:
     batch = build_batch(RECORDS, compression=Compression.GZIP)
     result = conform(batch, compression=Compression.ZSTD, log_append_time_ms=NOW + 3)
-    assert not isinstance(result, ErrorCode)
+    assert not isinstance(result, ErrorCode | RejectedRecords)
     conformed, header = result
     assert header == read_header(conformed)
     assert crc_is_valid(conformed, 0, header)

@@ -1,0 +1,27 @@
+"""DescribeAcls (API key 29): there is no authorizer, so there are no access control lists to describe.
+
+The answer is that of Apache Kafka without ``authorizer.class.name``. Admin clients tell a broker without access control
+from one that is too old for the request by it.
+
+Versions: 2 is flexible; 3 has user resources.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+if TYPE_CHECKING:
+    from broker.server import Broker
+
+
+@handles(ApiKey.DESCRIBE_ACLS, versions="1-3")
+def handle_describe_acls(broker: "Broker", context: RequestContext, request: DescribeAclsRequest) -> Outcome:
+    if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return DescribeAclsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
+    return DescribeAclsResponse(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
+    )

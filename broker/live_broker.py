@@ -1,0 +1,49 @@
+"""Whether the broker that has registered an id is alive: it is asked, at the address that it has registered.
+
+A registration outlives a killed broker until its session expires, so it proves nothing by itself. Only the broker of
+that id describes its own configuration, so another process that listens on the same port now is not taken for it.
+"""
+
+from typing import Final
+
+from clients.connection import Address, connect
+from clients.errors import ClientError
+from coordinator.controller.config_changes import ResourceType
+from coordinator.metadata_store.znodes import BrokerRegistration
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+_CONNECT_SECONDS: Final = 1.0
+_REQUEST_SECONDS: Final = 2.0
+
+
+async def is_alive(registration: BrokerRegistration, listener_name: str) -> bool:
+    """Return whether a broker of this id answers on the listener between brokers, within a few seconds."""
+    endpoint = next((each for each in registration.endpoints if each.listener == listener_name), None)
+    if endpoint is None:
+        return False
+    try:
+        connection = await connect(
+            Address(endpoint.host, endpoint.port),
+            client_id=f"broker-{registration.broker_id}",
+            connect_seconds=_CONNECT_SECONDS,
+            request_seconds=_REQUEST_SECONDS,
+        )
+    except ClientError:
+        return False
+    asked = DescribeConfigsResource(
+        resource_type=ResourceType.BROKER,
+        resource_name=str(registration.broker_id),
+        configuration_keys=["broker.id"],
+    )
+    try:
+        response = await connection.send(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse)
+    except ClientError:
+        return False
+    finally:
+        connection.close()
+    return [result.error_code for result in response.results] == [ErrorCode.NONE]

@@ -1,0 +1,125 @@
+"""Long work of requests, done in slices between which the loop runs.
+
+One request can ask for any amount of work: a walk over the records of a hostile batch, a search by time, appends to a
+hundred thousand partitions. Such work is written as a generator that counts what it does in a ``WorkBudget`` and yields
+when that is used up. What is done within one budget is done at once, and costs nothing more. The rest becomes a
+coroutine:
+
+* In one turn of the loop one slice is done, of one request; requests take turns. So however many do long work, the loop
+  is back after some milliseconds.
+* At most ``_PLACES`` requests are under way, since each may hold a decompressor's window. Others wait for a place.
+* Work for a connection that is lost ends before its next slice.
+
+A generator yields None to pause, or a ``ReadRequest`` for bytes of a file, which are read off the loop unless they are
+in memory.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Generator
+from typing import Any, Final, TypeAlias, TypeVar
+
+from broker.dispatch import CloseConnection, ConnectionInfo
+from broker.storage.log_segment import ReadRequest
+from protocol.records.record_walk import WorkBudget
+from protocol.schema import Buffer
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[ReadRequest | None, Buffer | None, T]
+
+SLICE_UNITS: Final = 2_000
+"""The budget of a slice, some milliseconds."""
+_PLACES: Final = 3
+
+
+def new_budget() -> WorkBudget:
+    """The budget of work that begins in this turn of the loop."""
+    return WorkBudget(SLICE_UNITS)
+
+
+class SlicedWork:
+    """The long work of one broker's requests."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(_PLACES)
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Requests whose next slice is due, in order."""
+        self._has_turns = False
+
+    def start(self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo) -> T | Coroutine[Any, Any, T]:
+        """Do what the budget allows now. Returns the result, or a coroutine that does the rest."""
+        try:
+            request = _advance(steps, None, budget)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        return self._go_on(steps, budget, connection, request)
+
+    async def run(self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo) -> T:
+        """Do all of the work in later turns of the loop. Raises CloseConnection if its connection is lost meanwhile."""
+        return await self._go_on(steps, budget, connection, None)
+
+    async def _go_on(
+        self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, request: ReadRequest | None
+    ) -> T:
+        async with self._places:
+            try:
+                while True:
+                    data = None if request is None else await _read_off_loop(request)
+                    await self._turn()
+                    if not connection.is_open:
+                        raise CloseConnection("its client has gone")
+                    budget.left = SLICE_UNITS
+                    request = _advance(steps, data, budget)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            finally:
+                steps.close()
+
+    async def _turn(self) -> None:
+        """Wait until it is this request's turn: one request has its turn in one turn of the loop."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        if not self._has_turns:
+            self._has_turns = True
+            loop.call_soon(self._give_turn)
+        await turn
+
+    def _give_turn(self) -> None:
+        while self._waiting and (turn := self._waiting.popleft()).done():
+            pass  # Its request was cancelled.
+        if not turn.done():
+            turn.set_result(None)
+        self._has_turns = bool(self._waiting)
+        if self._has_turns:
+            asyncio.get_running_loop().call_soon(self._give_turn)
+
+
+def _advance(steps: Steps[T], data: Buffer | OSError | None, budget: WorkBudget) -> ReadRequest | None:
+    """Resume work until it pauses (None) or needs bytes that are not in memory. StopIteration has its result."""
+    while True:
+        request = steps.throw(data) if isinstance(data, OSError) else steps.send(data)
+        if request is None or budget.left <= 0:
+            return request
+        data = _read_now(request)
+        if data is None:
+            return request
+
+
+def _read_now(request: ReadRequest) -> Buffer | OSError | None:
+    """The bytes if all of them are in memory."""
+    try:
+        data = request.file.try_read_at(request.size, request.position)
+    except OSError as error:
+        return error
+    return data if data is not None and len(data) == request.size else None
+
+
+async def _read_off_loop(request: ReadRequest) -> Buffer | OSError:
+    try:
+        return await request.file.read_at_off_loop(request.size, request.position)
+    except OSError as error:
+        return error

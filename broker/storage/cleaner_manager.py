@@ -1,0 +1,56 @@
+"""``LogCleanerManager``: decides which log is cleaned next, and sets those aside that cannot be.
+
+The log with the highest ratio of dirty bytes comes first, of those that are worth a pass (``cleanable.py``). A log
+whose pass was aborted, by a truncation for instance, has its next turn in the next round. What goes wrong with one log
+keeps no other from being cleaned: a log that cannot be judged or cleaned is *uncleanable* until the next start.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from broker.storage.cleanable import find_cleanable
+from broker.storage.cleaner import LogCleaner, set_aside
+from broker.storage.disk_errors import is_passing
+from broker.storage.partition_log import PartitionLog
+
+
+class LogCleanerManager:
+    """Chooses among the logs of one data directory."""
+
+    def __init__(
+        self, logs: Callable[[], Iterable[PartitionLog]], cleaner: LogCleaner, wall_clock: Callable[[], int]
+    ) -> None:
+        self._logs = logs
+        self._cleaner = cleaner
+        self._wall_clock = wall_clock
+
+    async def clean(self, save: Callable[[], Awaitable[None]]) -> None:
+        """Clean what is worth it, the dirtiest first. ``save`` writes the logs' cleaned offsets to the disk."""
+        aborted: set[PartitionLog] = set()
+        while (log := self._dirtiest(aborted)) is not None:
+            if await self._cleaner.clean(log):
+                await save()
+            else:
+                aborted.add(log)
+
+    def _dirtiest(self, aborted: set[PartitionLog]) -> PartitionLog | None:
+        found, most = None, -1.0
+        for log in self._logs():
+            if not log.config.compacts or log.failed or log.uncleanable or log in aborted or len(log.segments) == 1:
+                continue
+            ratio = self._dirty_ratio(log)
+            if ratio is not None and ratio > most:
+                found, most = log, ratio
+        return found
+
+    def _dirty_ratio(self, log: PartitionLog) -> float | None:
+        """How dirty a log is; None if that is not enough for a pass, or cannot be told."""
+        try:
+            cleanable = find_cleanable(log, self._wall_clock())
+        except OSError as error:
+            if not is_passing(error):
+                log.mark_failed(error)
+        except Exception as error:
+            set_aside(log, error)
+        else:
+            return cleanable.dirty_ratio if cleanable.is_worth_it(log.config.min_cleanable_ratio) else None
+        return None

@@ -1,0 +1,129 @@
+"""What a look at a cluster says about its health. Pure: what was seen in, values and sentences out.
+
+A cluster is healthy if there is nothing to say about it: every sentence is a reason for ``healthy`` to be no, and for
+an exit code of 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from clients.cli.directories import DIRECTORY_ADVICE, about_directory
+from clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
+from clients.connection import Address
+from protocol.messages.metadata import MetadataResponse
+
+SHOWN_PARTITIONS: Final = 20
+PARTITION_COLUMNS: Final = ("partition", "state", "leader", "in_sync", "not_in_sync")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenBroker:
+    """One broker of the cluster, as this machine sees it."""
+
+    broker_id: int
+    address: Address
+    rack: str | None
+    failure: str | None
+    """Why it is not reached at the address that it advertises; None if it is."""
+    store_answers: bool | None
+    """Whether it reaches its metadata store; None if that is not known."""
+    failed_directories: tuple[str, ...] = ()
+    """Those that take no writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterHealth:
+    """The health of a cluster, ready to be shown."""
+
+    summary: dict[str, Any]
+    brokers: list[dict[str, Any]]
+    partitions: list[dict[str, Any]]
+    """Those without a leader, or without all of their replicas in sync."""
+    problems: list[str]
+
+    @property
+    def is_healthy(self) -> bool:
+        return not self.problems
+
+
+def assess(metadata: MetadataResponse, controller_id: int | None, brokers: Sequence[SeenBroker]) -> ClusterHealth:
+    """Judge a cluster by its metadata and by visits to its brokers."""
+    alive = {broker.broker_id for broker in brokers}
+    partitions = _ailing(metadata, alive)
+    offline = sum(row["state"] == "offline" for row in partitions)
+    under_replicated = sum(bool(row["not_in_sync"]) for row in partitions)
+    problems = [*_about_cluster(controller_id, offline, under_replicated), *_about_brokers(brokers)]
+    summary = {
+        "healthy": not problems,
+        "cluster_id": metadata.cluster_id,
+        "controller": controller_id,
+        "topics": len(metadata.topics),
+        "partitions": sum(len(topic.partitions) for topic in metadata.topics),
+        "offline": offline,
+        "under_replicated": under_replicated,
+    }
+    rows = [
+        {
+            "broker": broker.broker_id,
+            "address": str(broker.address),
+            "rack": broker.rack,
+            "reached": broker.failure is None,
+            "store": broker.store_answers,
+            "failed_directories": list(broker.failed_directories),
+        }
+        for broker in brokers
+    ]
+    return ClusterHealth(summary=summary, brokers=rows, partitions=partitions, problems=problems)
+
+
+def _ailing(metadata: MetadataResponse, alive: set[int]) -> list[dict[str, Any]]:
+    rows = []
+    for topic in sorted(metadata.topics, key=lambda topic: topic.name or ""):
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
+            missing = sorted(set(partition.replica_nodes) - set(partition.isr_nodes))
+            is_offline = partition.leader_id not in alive
+            if is_offline or missing:
+                rows.append(
+                    {
+                        "partition": f"{topic.name}-{partition.partition_index}",
+                        "state": "offline" if is_offline else "under-replicated",
+                        "leader": None if is_offline else partition.leader_id,
+                        "in_sync": list(partition.isr_nodes),
+                        "not_in_sync": missing,
+                    }
+                )
+    return sorted(rows, key=lambda row: row["state"])
+
+
+def _about_cluster(controller_id: int | None, offline: int, under_replicated: int) -> list[str]:
+    problems = []
+    if controller_id is None:
+        problems.append("no controller is known: no leader can be elected, and no topic created")
+    if offline:
+        problems.append(f"{_partitions(offline)} without a leader: nothing is written to them or read")
+    if under_replicated:
+        problems.append(f"{_partitions(under_replicated)} without all replicas in sync")
+    return problems
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
+
+
+def _about_brokers(brokers: Sequence[SeenBroker]) -> list[str]:
+    problems = [
+        f"broker {broker.broker_id} is not reached at {broker.address}, which it advertises: {broker.failure}; "
+        "`oncelog doctor` says what to set"
+        for broker in brokers
+        if broker.failure is not None
+    ]
+    problems += [
+        f"broker {broker.broker_id}: {about_directory(path)}; {DIRECTORY_ADVICE}"
+        for broker in brokers
+        for path in broker.failed_directories
+    ]
+    cut_off = [str(broker.broker_id) for broker in brokers if broker.store_answers is False]
+    if cut_off:
+        problems.append(f"broker {', '.join(cut_off)}: {WITHOUT_STORE}; {STORE_ADVICE}")
+    return problems

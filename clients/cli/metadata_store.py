@@ -1,0 +1,96 @@
+"""Whether a broker reaches the cluster's metadata store (ZooKeeper, or KRaft's controllers), as a client can find out.
+
+No request asks that. A broker is asked to check a change of none of its settings: for that it must read what the store
+has, and nothing is changed.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+from clients.cluster import Cluster
+from clients.connection import Connection
+from clients.errors import ClientError, RequestTimedOut
+from protocol.errors import ErrorCode
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+T = TypeVar("T")
+
+_BROKER_RESOURCE: Final = 4
+_SECONDS: Final = 3.0
+_LOOK_SECONDS: Final = 2.0
+"""After which a change that is not done yet makes one look whether the store answers, again and again."""
+_NO_ANSWER: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
+
+WITHOUT_STORE: Final = (
+    "its metadata store (ZooKeeper) does not answer: clients go on reading and writing where the leader is alive, with "
+    "acks=all only while every in-sync replica lives; no leader can be elected, and no topic, setting or ISR changed"
+)
+STORE_ADVICE: Final = "see that ZooKeeper runs, and that the broker reaches it (zookeeper.connect)"
+
+
+async def store_answers(connection: Connection, broker_id: int) -> bool | None:
+    """Return whether the broker on the connection reaches its store; None if it does not say."""
+    resource = AlterConfigsResource(resource_type=_BROKER_RESOURCE, resource_name=str(broker_id))
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+    try:
+        response = await connection.send(request, IncrementalAlterConfigsResponse, timeout=_SECONDS)
+    except RequestTimedOut:
+        return False
+    except ClientError:
+        return None
+    codes = {result.error_code for result in response.responses}
+    if codes == {ErrorCode.NONE}:
+        return True
+    return False if codes & _NO_ANSWER else None
+
+
+class StoreLost(ClientError):
+    """A change was given up because no broker reaches the metadata store, which would have to keep it."""
+
+
+async def unless_store_is_lost(cluster: Cluster, change: Awaitable[T]) -> T:
+    """The outcome of a change, which is asked for again while brokers refuse it for now.
+
+    ``StoreLost`` if it is not done after a few seconds, and then every broker that says so is without its store.
+    """
+    async with asyncio.TaskGroup() as group:
+        under_way = group.create_task(_outcome(change))
+        look = group.create_task(_until_store_is_lost(cluster))
+        await asyncio.wait({under_way, look}, return_when=asyncio.FIRST_COMPLETED)
+        under_way.cancel()
+        look.cancel()
+    if under_way.cancelled():
+        raise StoreLost(f"broker {', '.join(map(str, look.result()))}: {WITHOUT_STORE}")
+    outcome = under_way.result()
+    if isinstance(outcome, ClientError):
+        raise outcome
+    return outcome
+
+
+async def _outcome(change: Awaitable[T]) -> T | ClientError:
+    try:
+        return await change
+    except ClientError as error:
+        return error
+
+
+async def _until_store_is_lost(cluster: Cluster) -> list[int]:
+    """The brokers that are without their store, once all that say anything are."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        known = sorted(cluster.brokers)
+        answers = await asyncio.gather(*(_answers_of(cluster, broker_id) for broker_id in known))
+        if False in answers and True not in answers:
+            return [broker_id for broker_id, answer in zip(known, answers, strict=True) if answer is False]
+
+
+async def _answers_of(cluster: Cluster, broker_id: int) -> bool | None:
+    try:
+        return await store_answers(await cluster.connection_to(broker_id), broker_id)
+    except ClientError:
+        return None

@@ -1,0 +1,50 @@
+"""The orders of a controller that cannot be reached, as the metadata store implies them.
+
+Whatever a controller orders it has written to the store before: LeaderAndIsr and UpdateMetadata only carry it to the
+brokers. A broker that still has its session, but not its link to the controller, can therefore read what it should have
+been told. It learns that others lead what it led, refuses writes that could not be replicated, and sends its clients to
+the new leaders.
+
+What is missing is what only the controller knows: whom it suspects. And nothing is deleted this way.
+"""
+
+import logging
+
+from coordinator.controller.cluster_loading import load_cluster
+from coordinator.controller.cluster_state import ClusterState
+from coordinator.controller.control_requests import ControlRequests
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Session
+from protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+
+
+async def read_orders(session: Session, broker_id: int, listener_name: str) -> list[Message]:
+    """Return what the present controller would tell this broker; nothing if there is none. Raises StoreUnavailable."""
+    epoch = await session.get(paths.CONTROLLER_EPOCH)  # First: what is read afterwards is of this epoch, or newer.
+    controller = await session.get(paths.CONTROLLER)
+    if epoch is None or controller is None:
+        return []
+    try:
+        controller_id, controller_epoch = (
+            znodes.decode_controller(controller.data),
+            znodes.decode_controller_epoch(epoch.data),
+        )
+    except znodes.MalformedZnode as error:
+        logger.error("%s or %s is malformed: %s", paths.CONTROLLER, paths.CONTROLLER_EPOCH, error)
+        return []
+    state = ClusterState()
+    await load_cluster(session, state, _ignore)
+    metadata = ControlRequests(state, controller_id, controller_epoch, listener_name)
+    metadata.tell_metadata(state.partitions(), [broker_id])
+    leaderships = ControlRequests(state, controller_id, controller_epoch, listener_name)
+    for partition in state.partitions_on(broker_id):
+        if state.state(partition) is not None and partition.topic not in state.topics_to_delete:
+            leaderships.tell_leadership(partition, [broker_id])
+    # Metadata first, as from a controller: a coordinator drops the markers of partitions that it has not heard of.
+    return [request for requests in (metadata, leaderships) for _, request in requests.build()]
+
+
+def _ignore() -> None:
+    """Nobody waits for brokers to come or go: what is read is read again."""

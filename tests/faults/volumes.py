@@ -1,0 +1,79 @@
+"""A small file system of its own for each broker, so that one disk can be full, or stand still, while others go on.
+
+Each is an ext4 image in a file, mounted over a loop device on the broker's data directory: that takes root. Nothing is
+kept back for root in it, so that it is full for a broker that runs as root, too.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+_IMAGE_BYTES: Final = 192 << 20
+_BALLAST: Final = "ballast"
+_TOOLS: Final = ("mkfs.ext4", "mount", "umount", "fsfreeze")
+
+
+def why_not() -> str | None:
+    """Why volumes cannot be made here; None if they can."""
+    if os.geteuid() != 0:
+        return "to mount a file system takes root"
+    if not Path("/dev/loop-control").exists():
+        return "there are no loop devices"
+    missing = [tool for tool in _TOOLS if not any((Path(place) / tool).exists() for place in os.get_exec_path())]
+    return f"{', '.join(missing)} is missing" if missing else None
+
+
+class Volumes:
+    """Those of one cluster. Made before it starts, closed after it has stopped."""
+
+    def __init__(self) -> None:
+        self._mounted: list[Path] = []
+        self._frozen: set[Path] = set()
+
+    def open(self, images: Path, places: Iterable[Path]) -> None:
+        """Mount a new file system on each of the directories; ``images`` is where the files lie."""
+        images.mkdir(parents=True)
+        for place in places:
+            image = images / f"{place.name}.img"
+            with image.open("wb") as file:
+                file.truncate(_IMAGE_BYTES)
+            place.mkdir(parents=True, exist_ok=True)
+            _run("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
+            _run("mount", "-o", "loop", str(image), str(place))
+            self._mounted.append(place)
+
+    def fill(self, place: Path) -> None:
+        """Leave no byte free. What the broker writes meanwhile may take the last ones first."""
+        with (place / _BALLAST).open("wb") as ballast:
+            size, step = 0, _IMAGE_BYTES
+            while step >= 1:
+                try:
+                    os.posix_fallocate(ballast.fileno(), size, step)
+                    size += step
+                except OSError:
+                    step //= 2
+
+    def make_room(self, place: Path) -> None:
+        (place / _BALLAST).unlink(missing_ok=True)
+
+    def freeze(self, place: Path) -> None:
+        """Have every write wait, in the kernel, until ``thaw``."""
+        _run("fsfreeze", "--freeze", str(place))
+        self._frozen.add(place)
+
+    def thaw(self, place: Path) -> None:
+        if place in self._frozen:
+            self._frozen.discard(place)
+            _run("fsfreeze", "--unfreeze", str(place))
+
+    def close(self) -> None:
+        for place in list(self._frozen):
+            self.thaw(place)
+        while self._mounted:
+            _run("umount", "--lazy", str(self._mounted.pop()))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,0 +1,216 @@
+"""What one client can hold of memory, and of a turn of the loop, is bounded whatever it sends or leaves unread."""
+
+import asyncio
+import resource
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.dispatch import ApiHandler, Outcome, RequestContext, handles
+from broker.network.response_memory import SMALLEST_GRANT, ResponseMemory
+from broker.network.socket_server import first_descriptor_kept_back
+from protocol.api_keys import ApiKey
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.unit.broker.network.frame_client import FrameClient, Served, run, serve
+from tests.unit.broker.network.test_connection import every_loop, heartbeats, settle, until
+
+
+class Turns:
+    """Counts the requests that begin in each turn of the loop, by connection."""
+
+    def __init__(self) -> None:
+        self.begun: list[list[int]] = []
+        """The ports of the clients, one list for each turn."""
+        self._open = False
+
+    def handler(self) -> ApiHandler[HeartbeatRequest]:
+        @handles(ApiKey.HEARTBEAT, versions="0-3")
+        def handle_heartbeat(broker: Any, context: RequestContext, request: HeartbeatRequest) -> Outcome:
+            if not self._open:
+                self._open = True
+                self.begun.append([])
+                asyncio.get_running_loop().call_soon(self._end)
+            self.begun[-1].append(context.connection.client_port)
+            return HeartbeatResponse()
+
+        return handle_heartbeat
+
+    def _end(self) -> None:
+        self._open = False
+
+
+@every_loop
+def test_pipelined_requests_of_one_connection_begin_in_slices(loop_name: str) -> None:
+    async def scenario() -> None:
+        turns = Turns()
+        async with serve([turns.handler()]) as served:
+            client = await served.connect()
+            client.send(*heartbeats(*["x"] * 20_000))
+            assert await client.correlation_ids(20_000) == list(range(1, 20_001))
+        assert max(map(len, turns.begun)) <= 64
+
+    run(loop_name, scenario)
+
+
+class Fetches:
+    """Fetches of which the first waits and each other gets ``size`` bytes at once."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.begun = 0
+        self.first: asyncio.Future[FetchResponse]
+
+    def handler(self) -> ApiHandler[FetchRequest]:
+        @handles(ApiKey.FETCH, versions="4-12", in_turn=True)
+        def handle_fetch(broker: Any, context: RequestContext, request: FetchRequest) -> Outcome:
+            self.begun += 1
+            if self.begun == 1:
+                self.first = asyncio.get_running_loop().create_future()
+                return self.first
+            return self.response()
+
+        return handle_fetch
+
+    def response(self) -> FetchResponse:
+        data = PartitionData(partition_index=0, records=bytes(self._size))
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+
+@every_loop
+def test_fetches_behind_a_long_poll_begin_when_it_is_answered(loop_name: str) -> None:
+    async def scenario() -> None:
+        fetches = Fetches(1 << 20)
+        async with serve([fetches.handler()]) as served:
+            client = await served.connect()
+            client.send(*((i, FetchRequest(), 4) for i in range(61)))
+            await until(lambda: fetches.begun)
+            await settle()
+            assert fetches.begun == 1
+            fetches.first.set_result(fetches.response())
+            assert await client.correlation_ids(61) == list(range(61))
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_responses_that_wait_for_an_earlier_one_are_bounded_in_bytes(loop_name: str) -> None:
+    async def scenario() -> None:
+        begun = 0
+        first: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+
+        @handles(ApiKey.HEARTBEAT, versions="0-3")
+        def handle_heartbeat(broker: Any, context: RequestContext, request: HeartbeatRequest) -> Outcome:
+            return first
+
+        @handles(ApiKey.METADATA, versions="2-3")
+        def handle_metadata(broker: Any, context: RequestContext, request: MetadataRequest) -> Outcome:
+            nonlocal begun
+            begun += 1
+            return MetadataResponse(cluster_id="x" * 30_000)
+
+        async with serve([handle_heartbeat, handle_metadata]) as served:
+            client = await served.connect()
+            client.send((0, HeartbeatRequest(), 0), *((i, MetadataRequest(), 2) for i in range(1, 500)))
+            await until(lambda: begun)
+            await settle()
+            assert begun == -(-(1 << 20) // 30_000)
+            first.set_result(HeartbeatResponse())
+            assert await client.correlation_ids(500) == list(range(500))
+
+    run(loop_name, scenario)
+
+
+async def _stalled(served: Served, size: int) -> FrameClient:
+    client = await served.connect()
+    client.transport.pause_reading()
+    client.send((0, FetchRequest(), 4))
+    await until(lambda: served.server.response_memory.held >= size)
+    return client
+
+
+@every_loop
+def test_bytes_that_clients_do_not_read_are_counted_until_they_are_gone(loop_name: str) -> None:
+    async def scenario() -> None:
+        if loop_name == "virtual":  # Its transports take everything.
+            return
+        fetches = Fetches(30 << 20)
+        fetches.begun = 1
+        async with serve([fetches.handler()]) as served:
+            memory = served.server.response_memory
+            reads = await _stalled(served, 10 << 20)
+            leaves = await _stalled(served, 20 << 20)
+            leaves.transport.abort()
+            await until(lambda: memory.held < 30 << 20)
+            assert memory.held > 0
+            reads.transport.resume_reading()
+            assert await reads.correlation_ids(1) == [0]
+            await until(lambda: memory.held == 0)
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_connection_that_never_reads_its_response_is_closed_as_idle(loop_name: str) -> None:
+    async def scenario() -> None:
+        if loop_name == "virtual":
+            return
+        fetches = Fetches(30 << 20)
+        fetches.begun = 1
+        async with serve([fetches.handler()], config=BrokerConfig(connections_max_idle_ms=200)) as served:
+            client = await _stalled(served, 10 << 20)
+            client.send((1, FetchRequest(), 4), *heartbeats("never begun"))
+            await until(lambda: served.server.connection_count == 0)
+            assert served.server.response_memory.held == 0
+
+    run(loop_name, scenario)
+
+
+def test_grants_shrink_with_what_is_held_but_never_to_nothing() -> None:
+    memory = ResponseMemory(256 << 20)
+    granted = []
+    for _ in range(1_000):
+        granted.append(memory.grant(55 << 20))
+        memory.hold(granted[-1])
+    assert granted[0] == 55 << 20
+    assert granted == sorted(granted, reverse=True)
+    assert granted[-1] == SMALLEST_GRANT
+    assert memory.held < (256 << 20) + 1_000 * SMALLEST_GRANT
+    for size in granted:
+        memory.release(size)
+    assert memory.grant(1_000) == 1_000
+
+
+@pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
+def test_connection_is_refused_when_only_descriptors_kept_for_logs_are_left(
+    loop_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Idle connections up to the limit of the process leave a quarter of it to segments."""
+    limit = 400
+
+    async def scenario() -> None:
+        async with serve([Turns().handler()]) as served:
+            clients = [await served.connect() for _ in range(limit // 2)]
+            await until(lambda: any(client.lost.done() for client in clients))
+            await settle()
+            accepted = [client for client in clients if not client.lost.done()]
+            assert len(accepted) == served.server.connection_count > 0
+            assert not clients[0].lost.done()
+            clients[0].send(*heartbeats("now"))
+            assert await clients[0].correlation_ids(1) == [1]
+            for client in accepted:
+                client.transport.abort()
+            await until(lambda: served.server.connection_count == 0)
+            again = await served.connect()
+            again.send(*heartbeats("now"))
+            assert await again.correlation_ids(1) == [1]
+
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
+    run(loop_name, scenario)
+
+
+@pytest.mark.parametrize(("limit", "first"), [(1024, 768), (20_000, 15_000), (1_048_576, 1_038_576)])
+def test_first_descriptor_kept_back_leaves_a_quarter_or_ten_thousand(limit: int, first: int) -> None:
+    assert first_descriptor_kept_back(limit) == first

@@ -1,0 +1,181 @@
+"""What a log does when the disk is full or no file can be opened: it refuses, is as it was, and goes on later."""
+
+import errno
+from random import Random
+
+import pytest
+
+from broker.storage.disk_space import DiskSpace
+from broker.storage.log_config import LogConfig
+from broker.storage.partition_log import AppendInfo, PartitionLog
+from protocol.errors import ErrorCode
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.batches import batch, marker
+from tests.unit.broker.storage.logs import append, content, end_txn, must_append, new_disk, open_log, producers
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+SHORTAGES = [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE]
+
+
+def idempotent(sequence: int, *, transactional: bool = False) -> bytearray:
+    return batch(b"v" * 50, producer_id=1, epoch=0, sequence=sequence, transactional=transactional)
+
+
+def assert_intact(disk: SimDisk, log: PartitionLog, end_offset: int) -> None:
+    """The log has not failed, has every batch below an offset, and so has the one that a killed broker finds."""
+    assert not log.failed
+    assert [offset for offset, _, _ in content(log)] == list(range(end_offset))
+    before = producers(log)
+    disk.crash("process", Random(0))
+    again = open_log(disk, SMALL)
+    assert [offset for offset, _, _ in content(again)] == list(range(end_offset))
+    assert producers(again) == before
+
+
+@pytest.mark.parametrize("error", SHORTAGES)
+@pytest.mark.parametrize(
+    ("operation", "ending"),
+    [("append", ".log"), ("open", ".log"), ("append", ".snapshot.tmp"), ("open", ".snapshot.tmp")],
+)
+def test_an_append_that_meets_a_shortage_is_refused_and_succeeds_later(error: int, operation: str, ending: str) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    accepted, refused = 0, 0
+    disk.fail(operation, ending, error=error, times=2)
+    for _ in range(30):
+        result = append(log, idempotent(accepted))
+        accepted += isinstance(result, AppendInfo)
+        refused += result is STORAGE_ERROR
+    assert (accepted, refused) == (28, 2)
+    assert len(log.segments) > 1
+    assert_intact(disk, log, accepted)
+
+
+@pytest.mark.parametrize("error", SHORTAGES)
+@pytest.mark.parametrize(("operation", "ending"), [("append", ".log"), ("open", ".log"), ("open", ".snapshot.tmp")])
+def test_replicated_batches_that_meet_a_shortage_are_refused_and_accepted_later(
+    error: int, operation: str, ending: str
+) -> None:
+    disk = new_disk()
+    leader, log = open_log(new_disk(), LogConfig()), open_log(disk, SMALL)
+    for sequence in range(30):
+        must_append(leader, idempotent(sequence))
+    disk.fail(operation, ending, error=error, times=2)
+    results = []
+    while log.log_end_offset < 30:
+        found = leader.read(log.log_end_offset, 10_000, upper_offset=30)
+        results.append(log.append_as_follower(found.records))  # type: ignore[union-attr]
+    assert results[:-1] == [STORAGE_ERROR] * 2
+    assert_intact(disk, log, 30)
+
+
+@pytest.mark.parametrize("error", SHORTAGES)
+@pytest.mark.parametrize(("operation", "ending"), [("append", ".index"), ("open", ".timeindex"), ("open", ".txnindex")])
+async def test_a_flush_that_meets_a_shortage_is_not_done_and_done_later(
+    error: int, operation: str, ending: str
+) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for sequence in range(6):
+        must_append(log, idempotent(sequence, transactional=True))
+    end_txn(log, marker(1, commit=False))
+    log.roll()
+    disk.fail(operation, ending, error=error)
+    await log.flush_closed_segments_off_loop()
+    assert (log.failed, log.recovery_point) == (False, 0)
+    await log.flush_closed_segments_off_loop()
+    assert log.recovery_point == 7
+    before = producers(log)
+    disk.crash("power", Random(0))
+    again = open_log(disk, SMALL, recovery_point=7)
+    assert [offset for offset, _, _ in content(again)] == list(range(7))
+    assert producers(again) == before
+    assert again.aborted_transactions(0, 7) == [(1, 0)]
+
+
+async def test_a_sync_that_fails_for_want_of_space_fails_the_log() -> None:
+    """Who allocates late says so at the sync: what was acknowledged before may be lost."""
+    disk = new_disk()
+    log = open_log(disk)
+    must_append(log, idempotent(0))
+    disk.fail("sync", ".log", error=errno.ENOSPC)
+    await log.flush_off_loop()
+    assert log.failed
+
+
+@pytest.mark.parametrize("error", SHORTAGES)
+def test_a_truncation_that_meets_a_shortage_before_it_began_changes_nothing(error: int) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for sequence in range(20):
+        must_append(log, idempotent(sequence))
+    log.flush_state.checkpointed_recovery_point = 20
+
+    def cannot_be_written(_: PartitionLog) -> None:
+        raise OSError(error, "recovery-point-offset-checkpoint")
+
+    log.on_checkpoints_lowered = cannot_be_written
+    log.truncate_to(5)
+    log.truncate_fully_and_start_at(3)
+    assert (log.failed, log.log_end_offset) == (False, 20)
+    log.on_checkpoints_lowered = lambda _: None
+    log.truncate_to(5)
+    assert_intact(disk, log, 5)
+
+
+@pytest.mark.parametrize("error", SHORTAGES)
+def test_a_read_that_meets_a_shortage_is_refused_and_succeeds_later(error: int) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for sequence in range(20):
+        must_append(log, idempotent(sequence))
+    log.release_idle()
+    log.segments.first.close()
+    disk.fail("open", ".log", error=error)
+    assert log.read(0, 100, upper_offset=20) is STORAGE_ERROR
+    assert not log.failed
+    assert log.read(0, 100, upper_offset=20) is not STORAGE_ERROR
+
+
+class TestDiskSpace:
+    def test_a_full_disk_is_full_until_enough_is_free(self) -> None:
+        disk = SimDisk(capacity=1000)
+        disk.make_dirs("/data")
+        changes: list[bool] = []
+        space = DiskSpace(disk, "/data", lambda: now)
+        space.on_change = lambda: changes.append(space.is_full)
+        now = 1_000_000
+        disk.open("/data/x", create=True).append([bytes(990)])
+        for _ in range(2):
+            space.note(OSError(errno.ENOSPC, "full"), "t-0")
+        now += 5_000
+        space.look()
+        assert changes == [True]
+        disk.open("/data/x").truncate(940)
+        space.look()
+        assert changes == [True, False]
+
+    def test_a_disk_that_fills_up_again_soon_is_looked_at_later_each_time(self) -> None:
+        disk = SimDisk()
+        disk.make_dirs("/data")
+        space = DiskSpace(disk, "/data", lambda: now)
+        now, pauses = 1_000_000, []
+        for _ in range(9):
+            space.note(OSError(errno.ENOSPC, "full"), "t-0")
+            began = now
+            while space.is_full:
+                now += 500
+                space.look()
+            pauses.append(now - began)
+        assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+        now += 120_000
+        space.note(OSError(errno.ENOSPC, "full"), "t-0")
+        now += 1_000
+        space.look()
+        assert not space.is_full
+
+    def test_a_want_of_descriptors_does_not_make_the_disk_full(self) -> None:
+        space = DiskSpace(SimDisk(), "/data", lambda: 0)
+        space.note(OSError(errno.EMFILE, "Too many open files"), "t-0")
+        assert not space.is_full

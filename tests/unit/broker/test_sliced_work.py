@@ -1,0 +1,139 @@
+"""Long work: what is done at once, who has the next turn, and how work ends."""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from broker.dispatch import CloseConnection, ConnectionInfo
+from broker.sliced_work import SLICE_UNITS, SlicedWork, new_budget
+from broker.storage.disk import File
+from broker.storage.log_segment import ReadRequest
+from protocol.records.record_walk import WorkBudget
+from protocol.schema import Buffer
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.broker.virtual_time import in_virtual_time
+
+
+def connection() -> ConnectionInfo:
+    return ConnectionInfo(client_host="localhost", listener_name="PLAINTEXT")
+
+
+def slices(name: str, count: int, budget: WorkBudget, done: list[str]) -> Generator[None, Any, str]:
+    """Work of so many slices."""
+    for _ in range(count):
+        done.append(name)
+        budget.left -= SLICE_UNITS
+        if budget.left <= 0:
+            yield
+    return name
+
+
+async def carried_out(work: SlicedWork, steps: Any, budget: WorkBudget) -> Any:
+    outcome = work.start(steps, budget, connection())
+    return await outcome if asyncio.iscoroutine(outcome) else outcome
+
+
+def test_work_within_the_budget_is_done_at_once() -> None:
+    def steps() -> Generator[None, Any, int]:
+        yield from ()
+        return 7
+
+    assert SlicedWork().start(steps(), new_budget(), connection()) == 7
+
+
+@in_virtual_time
+async def test_requests_with_long_work_take_turns() -> None:
+    work, done = SlicedWork(), list[str]()
+    budgets = [new_budget() for _ in range(2)]
+    results = await asyncio.gather(
+        *(carried_out(work, slices(name, 3, budget, done), budget) for name, budget in zip("ab", budgets, strict=True))
+    )
+    assert results == ["a", "b"]
+    assert done == ["a", "b", "a", "b", "a", "b"]
+
+
+@in_virtual_time
+async def test_one_slice_is_done_in_a_turn_of_the_loop_however_many_requests_have_long_work() -> None:
+    work, done = SlicedWork(), list[str]()
+    counts: list[int] = []
+
+    async def watch() -> None:
+        while len(done) < 40:
+            before = len(done)
+            await asyncio.sleep(0)
+            counts.append(len(done) - before)
+
+    budgets = [new_budget() for _ in range(10)]
+    pieces = [work.start(slices("x", 4, budget, done), budget, connection()) for budget in budgets]
+    watcher = asyncio.get_running_loop().create_task(watch())
+    await asyncio.gather(*pieces)
+    await watcher
+    assert max(counts) == 1
+
+
+@in_virtual_time
+async def test_only_some_requests_are_under_way_at_once() -> None:
+    work, done = SlicedWork(), list[str]()
+    budgets = [new_budget() for _ in range(9)]
+    pieces = [work.start(slices(str(n), 3, budget, done), budget, connection()) for n, budget in enumerate(budgets)]
+    await asyncio.gather(*pieces)
+    begun = done[9:]  # The first slice of each is done when it comes.
+    assert begun == [name for group in ("012", "345", "678") for name in [*group, *group]]
+
+
+@in_virtual_time
+async def test_work_for_a_lost_connection_ends_before_its_next_slice() -> None:
+    work, done, budget, client = SlicedWork(), list[str](), new_budget(), connection()
+    rest = work.start(slices("x", 9, budget, done), budget, client)
+    assert asyncio.iscoroutine(rest)
+    client.is_open = False
+    with pytest.raises(CloseConnection):
+        await rest
+    assert done == ["x"]
+
+
+@in_virtual_time
+async def test_cancelled_work_gives_its_turn_and_place_to_others() -> None:
+    work, done = SlicedWork(), list[str]()
+    budgets = [new_budget() for _ in range(4)]
+    pieces = [
+        asyncio.get_running_loop().create_task(carried_out(work, slices(str(n), 3, budget, done), budget))
+        for n, budget in enumerate(budgets)
+    ]
+    await asyncio.sleep(0)
+    for piece in pieces[:3]:
+        piece.cancel()
+    assert await pieces[3] == "3"
+
+
+def read_all(file: File, size: int) -> Generator[ReadRequest, Buffer, bytes | OSError]:
+    try:
+        data = yield ReadRequest(file, size, 0)
+    except OSError as error:
+        return error
+    return bytes(data)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@in_virtual_time
+async def test_bytes_of_a_file_are_read_off_the_loop_unless_they_are_in_memory(in_memory: bool) -> None:
+    disk = SimDisk()
+    file = disk.open("/file", create=True)
+    file.append([b"content"])
+    if not in_memory:
+        disk.cold = lambda: True
+    outcome = SlicedWork().start(read_all(file, 7), new_budget(), connection())
+    assert asyncio.iscoroutine(outcome) is not in_memory
+    assert (await outcome if asyncio.iscoroutine(outcome) else outcome) == b"content"
+
+
+@in_virtual_time
+async def test_failure_to_read_is_raised_where_the_bytes_were_asked_for() -> None:
+    disk = SimDisk()
+    file = disk.open("/file", create=True)
+    file.append([b"content"])
+    file.close()
+    outcome = SlicedWork().start(read_all(file, 7), new_budget(), connection())
+    assert isinstance(await outcome if asyncio.iscoroutine(outcome) else outcome, OSError)

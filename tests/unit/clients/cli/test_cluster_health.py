@@ -1,0 +1,76 @@
+"""What ``oncelog health`` makes of a cluster: text, JSON and exit code come from one judgement."""
+
+from dataclasses import replace
+
+import pytest
+
+from clients.cli.cluster_health import SeenBroker, assess
+from clients.connection import Address
+from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+
+
+def broker(broker_id: int, *, failure: str | None = None, store: bool | None = True) -> SeenBroker:
+    address = Address(f"host{broker_id}", 9092)
+    return SeenBroker(broker_id=broker_id, address=address, rack=None, failure=failure, store_answers=store)
+
+
+def without_space(broker_id: int) -> SeenBroker:
+    return replace(broker(broker_id), failed_directories=("/data",))
+
+
+def metadata(**partitions: tuple[int, list[int], list[int]]) -> MetadataResponse:
+    """Each topic has one partition: its leader, replicas and in-sync replicas."""
+    return MetadataResponse(
+        cluster_id="c",
+        topics=[
+            MetadataResponseTopic(
+                name=name,
+                partitions=[
+                    MetadataResponsePartition(partition_index=0, leader_id=leader, replica_nodes=all_, isr_nodes=isr)
+                ],
+            )
+            for name, (leader, all_, isr) in partitions.items()
+        ],
+    )
+
+
+WHOLE = metadata(a=(1, [1, 2], [1, 2]))
+
+
+def test_health_of_a_whole_cluster_has_no_problems() -> None:
+    for store in (True, None):
+        health = assess(WHOLE, 1, [broker(1, store=store), broker(2, store=store)])
+        assert health.is_healthy
+        assert health.summary["healthy"] is True
+        assert (health.problems, health.partitions) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("seen", "controller", "brokers", "sentence"),
+    [
+        (WHOLE, None, [broker(1), broker(2)], "no controller is known"),
+        (WHOLE, 1, [broker(1), broker(2, failure="Connection refused")], "broker 2 is not reached at host2:9092"),
+        (WHOLE, 1, [broker(1), broker(2, store=False)], "broker 2: its metadata store (ZooKeeper) does not answer"),
+        (WHOLE, 1, [broker(1), without_space(2)], "broker 2: /data takes no writes (KAFKA_STORAGE_ERROR)"),
+        (metadata(a=(1, [1, 2], [1])), 1, [broker(1), broker(2)], "1 partition without all replicas in sync"),
+        (metadata(a=(-1, [1, 2], [1, 2])), 1, [broker(1), broker(2)], "1 partition without a leader"),
+        (metadata(a=(3, [3], [3])), 1, [broker(1), broker(2)], "1 partition without a leader"),
+    ],
+)
+def test_health_with_any_problem_says_so_and_is_not_healthy(
+    seen: MetadataResponse, controller: int | None, brokers: list[SeenBroker], sentence: str
+) -> None:
+    health = assess(seen, controller, brokers)
+    assert not health.is_healthy
+    assert health.summary["healthy"] is False
+    assert [problem for problem in health.problems if problem.startswith(sentence)]
+
+
+def test_health_names_offline_and_under_replicated_partitions() -> None:
+    seen = metadata(z=(-1, [1, 3], [3]), b=(1, [1, 2, 3], [1]), a=(1, [1, 2], [1, 2]))
+    health = assess(seen, 1, [broker(1), broker(2)])
+    assert health.partitions == [
+        {"partition": "z-0", "state": "offline", "leader": None, "in_sync": [3], "not_in_sync": [1]},
+        {"partition": "b-0", "state": "under-replicated", "leader": 1, "in_sync": [1], "not_in_sync": [2, 3]},
+    ]
+    assert (health.summary["offline"], health.summary["under_replicated"]) == (1, 2)

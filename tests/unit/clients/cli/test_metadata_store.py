@@ -1,0 +1,71 @@
+"""Changes that the metadata store has to keep, while brokers do not reach it. In virtual time."""
+
+import asyncio
+
+import pytest
+
+from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs
+from clients.admin.topics import NewTopic, create_topics, delete_topics
+from clients.cli.metadata_store import StoreLost, unless_store_is_lost
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.scripted_broker import ScriptedBroker
+from tests.unit.clients.scripted_cluster import cluster_of
+
+A_FEW_SECONDS = 4.0
+REFUSED = ErrorCode.NOT_CONTROLLER
+
+
+def broker(node_id: int, store: ErrorCode) -> ScriptedBroker:
+    altered = AlterConfigsResourceResponse(error_code=store, resource_type=2, resource_name="t")
+    return ScriptedBroker(
+        {
+            CreateTopicsRequest: CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=REFUSED)]),
+            DeleteTopicsRequest: DeleteTopicsResponse(responses=[DeletableTopicResult(name="t", error_code=REFUSED)]),
+            IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse(responses=[altered]),
+        },
+        node_id=node_id,
+    )
+
+
+@pytest.mark.parametrize("change", ["create", "delete", "alter"])
+@in_virtual_time
+async def test_change_without_a_store_ends_within_seconds_and_names_zookeeper(change: str) -> None:
+    first, second = (broker(node_id, ErrorCode.REQUEST_TIMED_OUT) for node_id in (1, 2))
+    async with cluster_of(first, second) as cluster:
+        await cluster.refresh(())
+        begun = asyncio.get_running_loop().time()
+        work = {
+            "create": lambda: create_topics(cluster, [NewTopic(name="t")]),
+            "delete": lambda: delete_topics(cluster, ["t"]),
+            "alter": lambda: alter_configs(
+                cluster,
+                {
+                    Resource(type=ResourceType.TOPIC, name="t"): [
+                        ConfigChange(name="retention.ms", operation=Operation.SET, value="1")
+                    ]
+                },
+            ),
+        }[change]
+        with pytest.raises(StoreLost, match=r"broker 1, 2: its metadata store \(ZooKeeper\) does not answer"):
+            await unless_store_is_lost(cluster, work())
+        assert asyncio.get_running_loop().time() - begun < A_FEW_SECONDS
+
+
+@in_virtual_time
+async def test_change_that_is_refused_while_a_broker_reaches_the_store_is_asked_for_again() -> None:
+    first, second = broker(1, ErrorCode.REQUEST_TIMED_OUT), broker(2, ErrorCode.NONE)
+    async with cluster_of(first, second) as cluster:
+        await cluster.refresh(())
+        begun = asyncio.get_running_loop().time()
+        outcomes = await unless_store_is_lost(cluster, create_topics(cluster, [NewTopic(name="t")]))
+        assert outcomes["t"] is not None
+        assert outcomes["t"].error is REFUSED
+        assert asyncio.get_running_loop().time() - begun > 10 * A_FEW_SECONDS / 2
