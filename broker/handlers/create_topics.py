@@ -1,7 +1,8 @@
 """CreateTopics (API key 19): create topics, with replicas placed by the controller or chosen by the client.
 
-Each topic succeeds or fails on its own. When the answer comes, the topic is known and led. The time-out is not needed:
-what would take long is refused. Only the controller creates; another broker answers NOT_CONTROLLER.
+Each topic succeeds or fails on its own. When the answer comes, the topic is led, and all brokers that answer know it.
+The time-out is not needed: what would take long is refused. Only the controller creates; another broker answers
+NOT_CONTROLLER.
 
 Versions: 5 is flexible, adds what the topic became (partitions, replicas, configuration, for those who may read it) and
 lets -1 stand for the broker's defaults; 7 adds the topic's id.

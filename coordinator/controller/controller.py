@@ -518,13 +518,19 @@ class Controller:
 
         refused: list[TopicPlan | ApiError] = [NOT_CONTROLLER for _ in topics]
         results = await self._as_controller(create, refused)
-        await self._until_large_creation_told(sum(r.partition_count for r in results if isinstance(r, TopicPlan)))
+        if not validate_only:
+            await self._until_told(sum(r.partition_count for r in results if isinstance(r, TopicPlan)))
         return results
 
-    async def _until_large_creation_told(self, partition_count: int) -> None:
-        """Wait until brokers have made the logs of many new partitions, which they do in portions."""
-        if partition_count > MOST_PARTITIONS and self._office is not None:
-            await asyncio.wait([self._office.reign.all_told()], timeout=_LARGE_CREATION_SECONDS)
+    async def _until_told(self, created_partitions: int) -> None:
+        """Wait until all brokers know what was created: a client may ask any of them next.
+
+        They make the logs of many partitions in portions, which takes longer. A broker that does not answer is not
+        waited for beyond that.
+        """
+        if created_partitions and self._office is not None:
+            seconds = _LARGE_CREATION_SECONDS if created_partitions > MOST_PARTITIONS else _TELLING_SECONDS
+            await asyncio.wait([self._office.reign.all_told()], timeout=seconds)
 
     async def delete_topics(self, topics: Sequence[str], *, timeout_seconds: float) -> list[ApiError]:
         """Delete topics by name, and wait until nothing is left of them."""
@@ -559,7 +565,8 @@ class Controller:
             return [error_of(planned[request.topic], created.get(request.topic)) for request in requests]
 
         results = await self._as_controller(create, [NOT_CONTROLLER for _ in requests])
-        await self._until_large_creation_told(sum(request.total_count for request in requests))
+        if not validate_only:
+            await self._until_told(sum(request.total_count for request in requests))
         return results
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[ApiError]:

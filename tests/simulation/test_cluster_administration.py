@@ -18,6 +18,7 @@ from protocol.messages.alter_partition_reassignments import (
 )
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
 from protocol.messages.incremental_alter_configs import (
@@ -63,6 +64,40 @@ def replica(broker: ClusterBroker, partition: TopicPartition = T0) -> Partition:
     found = broker.running.replica_manager.partition(partition)
     assert found is not None
     return found
+
+
+def partition_count(broker: ClusterBroker, topic: str) -> int:
+    """Of a topic, as far as a broker knows it."""
+    known = broker.running.metadata.image.topics.get(topic)
+    return 0 if known is None else len(known.partitions)
+
+
+class TestCreations:
+    def test_every_broker_knows_a_topic_and_new_partitions_when_their_creation_is_answered(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            (reigning,) = cluster.controllers
+            for round_number in range(5):
+                topic = CreatableTopic(name=f"t{round_number}", num_partitions=3, replication_factor=2)
+                await ask(cluster[reigning], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)
+                assert all(partition_count(broker, topic.name) == 3 for broker in cluster.alive)
+                grown = CreatePartitionsTopic(name=topic.name, count=5, assignments=None)
+                await ask(cluster[reigning], CreatePartitionsRequest(topics=[grown], timeout_ms=5_000), 3)
+                assert all(partition_count(broker, topic.name) == 5 for broker in cluster.alive)
+
+        simulate(story)
+
+    def test_a_creation_does_not_wait_for_a_broker_that_does_not_answer(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            (reigning,) = cluster.controllers
+            silent = next(broker for broker in cluster.alive if broker.broker_id != reigning)
+            cluster.loop.network.sever(f"broker {reigning}", f"broker {silent.broker_id}")
+            began = cluster.loop.time()
+            topic = CreatableTopic(name="t", num_partitions=3, replication_factor=2)
+            response = await ask(cluster[reigning], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)
+            assert response.topics[0].error_code == ErrorCode.NONE
+            assert cluster.loop.time() - began < NOTICED_SECONDS
+
+        simulate(story)
 
 
 class TestMoves:
