@@ -6,11 +6,13 @@ kept back for root in it, so that it is full for a broker that runs as root, too
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 _IMAGE_BYTES: Final = 192 << 20
+_TRIAL_BYTES: Final = 8 << 20
 _BALLAST: Final = "ballast"
 _TOOLS: Final = ("mkfs.ext4", "mount", "umount", "fsfreeze")
 
@@ -22,7 +24,20 @@ def why_not() -> str | None:
     if not Path("/dev/loop-control").exists():
         return "there are no loop devices"
     missing = [tool for tool in _TOOLS if not any((Path(place) / tool).exists() for place in os.get_exec_path())]
-    return f"{', '.join(missing)} is missing" if missing else None
+    return f"{', '.join(missing)} is missing" if missing else _why_not_mount()
+
+
+def _why_not_mount() -> str | None:
+    """Why a trial fails: root of a container may have the tools and not be allowed to mount."""
+    with tempfile.TemporaryDirectory() as folder:
+        image, place = Path(folder) / "trial.img", Path(folder) / "trial"
+        place.mkdir()
+        try:
+            _mount(image, place, _TRIAL_BYTES)
+        except subprocess.CalledProcessError as error:
+            return f"a file system cannot be mounted ({error.stderr.strip()})"
+        _run("umount", str(place))
+        return None
 
 
 class Volumes:
@@ -37,11 +52,8 @@ class Volumes:
         images.mkdir(parents=True)
         for place in places:
             image = images / f"{place.name}.img"
-            with image.open("wb") as file:
-                file.truncate(_IMAGE_BYTES)
             place.mkdir(parents=True, exist_ok=True)
-            _run("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
-            _run("mount", "-o", "loop", str(image), str(place))
+            _mount(image, place, _IMAGE_BYTES)
             self._mounted.append(place)
 
     def fill(self, place: Path) -> None:
@@ -73,6 +85,14 @@ class Volumes:
             self.thaw(place)
         while self._mounted:
             _run("umount", "--lazy", str(self._mounted.pop()))
+
+
+def _mount(image: Path, place: Path, size: int) -> None:
+    """Make a file system of ``size`` bytes in a file, and mount it."""
+    with image.open("wb") as file:
+        file.truncate(size)
+    _run("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
+    _run("mount", "-o", "loop", str(image), str(place))
 
 
 def _run(*command: str) -> None:
