@@ -41,6 +41,7 @@ R = TypeVar("R", bound=Message)
 
 SOFTWARE_NAME: Final = "oncelog"
 _MAX_CORRELATION_ID: Final = 2**31 - 1
+_LAST_PORT: Final = 65535
 _DEFAULT_CLIENT_ID: Final = "oncelog"
 _DEFAULT_CONNECT_SECONDS: Final = 10.0
 _DEFAULT_REQUEST_SECONDS: Final = 30.0
@@ -63,6 +64,7 @@ class _Pending(NamedTuple):
     version: int
     response_type: type[Message]
     future: "asyncio.Future[Any]"
+    sent_at: float
     deadline: float
 
 
@@ -110,6 +112,16 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         return self._end is None
+
+    @property
+    def unanswered(self) -> int:
+        """The number of requests whose response has not come."""
+        return len(self._pending)
+
+    @property
+    def unanswered_seconds(self) -> float:
+        """How long the oldest of them has waited (s); 0 if there is none."""
+        return self._loop.time() - self._pending[0].sent_at if self._pending else 0.0
 
     def send(
         self,
@@ -200,16 +212,22 @@ class Connection(asyncio.Protocol):
     ) -> "asyncio.Future[R]":
         self._raise_if_closed()
         correlation_id = self._write(request, version)
-        deadline = self._loop.time() + (self._request_seconds if timeout is None else timeout)
+        now = self._loop.time()
+        deadline = now + (self._request_seconds if timeout is None else timeout)
         future: asyncio.Future[R] = self._loop.create_future()
-        self._pending.append(_Pending(correlation_id, version, response_type, future, deadline))
+        self._pending.append(_Pending(correlation_id, version, response_type, future, now, deadline))
         self._expect_by(deadline)
         return future
 
     def _write(self, request: Message, version: int) -> int:
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
-        self._transport.writelines(encode_request(correlation_id, self._client_id, request, version))
+        try:
+            self._transport.writelines(encode_request(correlation_id, self._client_id, request, version))
+        except MemoryError as error:  # Part of the request may be written: nothing can follow it.
+            lost = ConnectionLost(f"this process has no memory for a request to {self.address}")
+            self._fail(lost)
+            raise lost from error
         return correlation_id
 
     def _take(self, frame: memoryview) -> None:
@@ -286,8 +304,11 @@ async def connect(
 ) -> Connection:
     """Open a connection and learn which versions the broker serves; all of it within ``connect_seconds``.
 
-    With ``tls`` the connection is secured first; ``TlsFailed`` says what is wrong with a certificate.
+    With ``tls`` the connection is secured first; ``TlsFailed`` says what is wrong with a certificate. Everything else
+    raises ``Unreachable``, also an address that cannot be one: brokers advertise what their settings say.
     """
+    if not 0 < address.port <= _LAST_PORT:
+        raise Unreachable(f"{address}: there is no port {address.port}")
     loop = asyncio.get_running_loop()
     connection: Connection | None = None
     try:
@@ -307,6 +328,10 @@ async def connect(
         raise Unreachable(f"{address}: {_reason(error)}") from error
     except ConnectionLost as error:
         raise Unreachable(f"{address}: {error}") from error
+    except ValueError as error:  # Among them UnicodeError: a host that IDNA refuses.
+        raise Unreachable(f"{address}: {address.host!r} is not the name of a host") from error
+    except MemoryError as error:
+        raise Unreachable(f"{address}: this process has no memory for a connection") from error
     finally:
         if connection is not None and not hasattr(connection, "versions"):
             connection.close()

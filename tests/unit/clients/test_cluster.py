@@ -293,7 +293,7 @@ def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> Non
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", ",", "a:", ":1", "a:b", "a:0", "a:65536", "a:-1"])
+@pytest.mark.parametrize("text", ["", ",", "a:", ":1", "a:b", "a:0", "a:65536", "a:-1", "a..b:9092", ".", "x" * 64])
 def test_what_is_no_bootstrap_address(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         parse_bootstrap(text)

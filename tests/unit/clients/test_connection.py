@@ -5,20 +5,25 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 import pytest
+import uvloop
 
+from clients.cluster import Cluster, Node
 from clients.connection import Address, Connection, connect
 from clients.errors import BadResponse, ConnectionLost, RequestTimedOut, Unreachable, VersionNotSupported
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import Message, Versions
 from tests.simulation.virtual_loop import VirtualLoop
-from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker
+from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, metadata
+from tests.unit.clients.scripted_cluster import in_turn
 
 Test = Callable[[], Awaitable[None]]
 
@@ -248,6 +253,74 @@ async def test_a_broker_that_will_not_tell_its_versions() -> None:
         broker.api_versions = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         with pytest.raises(BadResponse, match="CLUSTER_AUTHORIZATION_FAILED"):
             await connect(broker.address)
+
+
+NO_HOSTS = ["a..b", ".", "x" * 64 + ".example", "a\0b", "\udcff"]
+NO_PORTS = [-1, 0, 65536, 2**31 - 1]
+"""What a broker may advertise, since it advertises what its settings say."""
+NO_ADDRESSES = [Address(host, 9092) for host in NO_HOSTS] + [Address("127.0.0.1", port) for port in NO_PORTS]
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("address", NO_ADDRESSES, ids=ascii)
+def test_an_advertised_address_that_cannot_be_one_is_unreachable(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], address: Address
+) -> None:
+    async def play() -> None:
+        with pytest.raises(Unreachable) as raised:
+            await connect(address, connect_seconds=5.0)
+        assert raised.value.is_retriable
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(play())
+
+
+@pytest.mark.parametrize("address", [each for each in NO_ADDRESSES if each.host != "\udcff"], ids=ascii)
+def test_a_leader_whose_advertised_address_is_corrected_is_found(address: Address) -> None:
+    async def play() -> None:
+        broker = ScriptedBroker({ListGroupsRequest: ListGroupsResponse()}, node_id=1)
+        here = await broker.start()
+        broker.script[MetadataRequest] = in_turn(metadata({1: address}, {}), metadata({1: here}, {}))
+        async with Cluster([here], rng=Random(1), operation_seconds=30.0) as cluster:
+            await cluster.call(Node(1), ListGroupsRequest(), ListGroupsResponse)
+        broker.stop()
+
+    with asyncio.Runner() as runner:
+        runner.run(play())
+
+
+class ExhaustedLoop(VirtualLoop):
+    """The loop of a process that cannot allocate a connection."""
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        raise MemoryError
+
+
+def test_a_connection_that_there_is_no_memory_for_is_unreachable() -> None:
+    async def play() -> None:
+        with pytest.raises(Unreachable, match="no memory"):
+            await connect(Address("127.0.0.1", 9092))
+
+    with asyncio.Runner(loop_factory=lambda: ExhaustedLoop(Random(1))) as runner:
+        runner.run(play())
+
+
+class Unallocatable(str):
+    """A text for whose bytes there is no memory."""
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        raise MemoryError
+
+
+@on_both_loops
+async def test_a_request_that_there_is_no_memory_for_ends_the_connection_and_may_be_repeated() -> None:
+    async with connected(echoing()) as connection:
+        before = connection.send(find("before"), FindCoordinatorResponse)
+        with pytest.raises(ConnectionLost, match="no memory") as raised:
+            connection.send(find(Unallocatable("key")), FindCoordinatorResponse)
+        assert raised.value.is_retriable
+        with pytest.raises(ConnectionLost):
+            await before
 
 
 def test_addresses_read_as_they_are_written() -> None:

@@ -1,0 +1,99 @@
+"""Requests that change several things, each of which a broker accepts or refuses by itself.
+
+Such a request is repeated only for the items whose refusal passes: repeating an item that was accepted would report its
+success as a failure (a topic that was created is then TOPIC_ALREADY_EXISTS). Of an item whose response was lost or came
+too late it is not known whether it was carried out. What a repetition is answered then may speak of the item's own
+first attempt: such items are in ``maybe_done``, and the caller looks at the cluster before it judges them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from clients.cluster import NOT_FINAL, Cluster, Route
+from clients.errors import ClientError, ConnectionLost, NoBrokerReachable, Refusal, RequestTimedOut, Unreachable
+from protocol.errors import ErrorCode
+from protocol.schema import Message
+
+R = TypeVar("R", bound=Message)
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+_LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the broker did not say")
+_LONGEST_TIMEOUT_MS: Final = 30_000
+_SHARE_OF_BROKER: Final = 0.9
+"""Of an attempt's time, so that a broker's own time-out is answered before the client's ends the connection."""
+
+Build: TypeAlias = Callable[[Mapping[Key, Item], int], Message]
+"""Makes the request for some items, with the time-out for the broker (ms)."""
+Split: TypeAlias = Callable[[R], Iterable[tuple[Key, Refusal | None]]]
+"""Yields (key, None or refusal) for each item in a response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement(Generic[Key]):
+    """What became of each item."""
+
+    outcomes: dict[Key, Refusal | None]
+    maybe_done: frozenset[Key]
+    """Items that an attempt without a response may have carried out."""
+
+    def refused_in_doubt(self, error: ErrorCode) -> list[Key]:
+        """Return the items that may be done, and whose last attempt was refused with ``error``."""
+        return [
+            key
+            for key, outcome in self.outcomes.items()
+            if key in self.maybe_done and outcome is not None and outcome.error is error
+        ]
+
+    def with_done(self, done: Iterable[Key]) -> dict[Key, Refusal | None]:
+        """Return the outcomes, with success for those that are found to be done."""
+        return self.outcomes | dict.fromkeys(done)
+
+
+async def settle(
+    cluster: Cluster,
+    route: Route,
+    items: Mapping[Key, Item],
+    build: Build[Key, Item],
+    response_type: type[R],
+    split: Split[R, Key],
+    *,
+    at_least: int = 0,
+    at_most: int | None = None,
+) -> Settlement[Key]:
+    """Send a request about items until each is accepted, finally refused, or the operation's time is up.
+
+    Raises ``ClientError`` if no item has an outcome; those that have none beside others are NETWORK_EXCEPTION.
+    """
+    retry = cluster.attempts()
+    outcomes: dict[Key, Refusal | None] = {}
+    maybe_done: set[Key] = set()
+    pending = dict(items)
+    while pending:
+        failure: ClientError | None = None
+        try:
+            timeout_ms = min(int(retry.attempt_seconds * 1000 * _SHARE_OF_BROKER), _LONGEST_TIMEOUT_MS)
+            request = build(pending, timeout_ms)
+            response = await cluster.attempt(route, request, response_type, retry, at_least=at_least, at_most=at_most)
+        except (Unreachable, ConnectionLost, RequestTimedOut) as error:
+            failure = error
+            if not isinstance(error, Unreachable):
+                maybe_done |= pending.keys()
+            outcomes |= dict.fromkeys(pending, Refusal(error=ErrorCode.NETWORK_EXCEPTION, message=str(error)))
+        else:
+            answered = dict(split(response))
+            outcomes |= {key: answered.get(key, _LEFT_OUT) for key in pending}
+            maybe_done |= {key for key in pending if _error(outcomes[key]) is ErrorCode.REQUEST_TIMED_OUT}
+        pending = {key: item for key, item in pending.items() if _error(outcomes[key]) in NOT_FINAL}
+        if pending:
+            route.forget(cluster)
+            if isinstance(failure, NoBrokerReachable) or not await retry.pause():
+                if failure is not None and len(pending) == len(items):
+                    raise failure
+                break
+    return Settlement(outcomes, frozenset(maybe_done))
+
+
+def _error(outcome: Refusal | None) -> ErrorCode | None:
+    return None if outcome is None else outcome.error

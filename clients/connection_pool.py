@@ -1,0 +1,77 @@
+"""The connections of one client: one for each address, opened once for all callers that need it at the same time.
+
+Which connection serves a request that any broker can answer: an open one with the fewest unanswered requests. A
+connection whose oldest request has waited for ``LATE_SECONDS`` is late: its broker may be stopped or cut off, so
+another broker is preferred until it answers.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from clients.background_tasks import BackgroundTasks
+from clients.connection import Address, Connection
+from clients.errors import Unreachable
+
+LATE_SECONDS: Final = 2.0
+"""Far above what a healthy broker needs for a request about metadata; a wrong guess costs one more request."""
+_CLOSE_SECONDS: Final = 5.0
+
+
+class ConnectionPool:
+    """Opens connections with ``connect`` in tasks of ``tasks``, and keeps those that are open."""
+
+    def __init__(self, connect: Callable[[Address], Awaitable[Connection]], tasks: BackgroundTasks) -> None:
+        self._connect = connect
+        self._tasks = tasks
+        self._connections: dict[Address, Connection] = {}
+        self._opening: dict[Address, asyncio.Task[Connection]] = {}
+
+    async def to(self, address: Address) -> Connection:
+        """Return the open connection to an address, or open one. Callers at the same time share one attempt.
+
+        The attempt goes on when a caller is cancelled. Raises what ``connect`` raises.
+        """
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        if self._tasks.is_stopping:
+            raise Unreachable(f"{address}: this client is closed")
+        opening = self._opening.get(address)
+        if opening is None:
+            name = f"connection to {address}"
+            opening = self._opening[address] = self._tasks.spawn(self._open(address), name, log_failure=False)
+        await asyncio.wait([opening])
+        if opening.cancelled():  # By ``close``: the caller itself was not cancelled.
+            raise Unreachable(f"{address}: this client is closed")
+        return opening.result()
+
+    async def _open(self, address: Address) -> Connection:
+        try:
+            connection = await self._connect(address)
+        finally:
+            del self._opening[address]
+        self._connections[address] = connection
+        return connection
+
+    def is_open(self, address: Address) -> bool:
+        connection = self._connections.get(address)
+        return connection is not None and connection.is_open
+
+    def least_loaded(self, besides: Collection[Address] = ()) -> Connection | None:
+        """Return the open connection that will answer soonest; None if there is none besides those of ``besides``."""
+        usable = [each for each in self._connections.values() if each.is_open and each.address not in besides]
+        return min(usable, key=lambda each: (is_late(each), each.unanswered), default=None)
+
+    async def close(self) -> None:
+        """Close every connection, and wait up to 5 s for what was written to leave. None is opened afterwards."""
+        await self._tasks.stop()
+        for connection in self._connections.values():
+            connection.close()
+        if self._connections:
+            await asyncio.wait([connection.closed for connection in self._connections.values()], timeout=_CLOSE_SECONDS)
+
+
+def is_late(connection: Connection) -> bool:
+    """Whether the oldest unanswered request has waited for ``LATE_SECONDS``."""
+    return connection.unanswered_seconds >= LATE_SECONDS
