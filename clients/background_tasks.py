@@ -20,6 +20,10 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str, *, log_failure: bool = True) -> "asyncio.Task[T]":
         """Run a coroutine in a task. ``log_failure`` is False where somebody takes the task's outcome."""
         if self._stopping:

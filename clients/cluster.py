@@ -8,17 +8,24 @@ answers put together again. Whatever else a broker answers is the caller's to ju
 What is known of the cluster is a cache of answers, replaced by newer ones; what proves wrong is forgotten and asked for
 again. An operation that gets no final answer within its time returns the last error, or raises it if there was no
 answer at all.
+
+A broker that does not answer delays only what needs that broker. One attempt has half of the operation's time
+(``attempt_seconds``), and a request that any broker can answer goes to a second one after ``LATE_SECONDS``.
 """
 
 import asyncio
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from random import Random
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
+from clients.background_tasks import BackgroundTasks
 from clients.cluster_metadata import ClusterMetadata
 from clients.connection import Address, Connection, connect
+from clients.connection_pool import LATE_SECONDS, ConnectionPool, is_late
 from clients.errors import (
     BrokerRefused,
     ClientError,
@@ -34,6 +41,7 @@ from clients.errors import (
 )
 from clients.negotiation import NO_FEATURES, newer_features
 from clients.retry import Backoff, Retry
+from clients.staggered import AllAttemptsFailed, first_success
 from protocol.errors import RETRIABLE, ErrorCode
 from protocol.messages.find_coordinator import Coordinator as FoundCoordinator
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -52,11 +60,13 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 DEFAULT_PORT: Final = 9092
-_CLOSE_SECONDS: Final = 5.0
+_STAGGER_SECONDS: Final = 1.0
+"""After which a connection to the next broker is tried, too, while none is open."""
 _CREATION_SECONDS: Final = 5.0
 """How long a topic that brokers create by being asked about it may remain unknown."""
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_NO_ANSWER: Final = (Unreachable, ConnectionLost, RequestTimedOut)
 _LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the broker did not say")
 
 NOT_FINAL: Final = RETRIABLE - {
@@ -77,12 +87,21 @@ def parse_bootstrap(text: str) -> list[Address]:
         host, colon, port = part.rpartition(":")
         if not colon or part.endswith("]"):
             host, port = part, str(DEFAULT_PORT)
-        if not host.strip("[]") or not port.isdecimal() or not 0 < int(port) < 65536:
+        host = host.strip("[]")
+        if not _is_host(host) or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"{part!r} is not HOST:PORT")
-        addresses.append(Address(host.strip("[]"), int(port)))
+        addresses.append(Address(host, int(port)))
     if not addresses:
         raise ValueError("no HOST:PORT given")
     return addresses
+
+
+def _is_host(text: str) -> bool:
+    """Whether a name service can be asked for it: its labels are neither empty nor too long."""
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 class Route(Protocol):
@@ -193,8 +212,8 @@ class Cluster:
         self._connect_seconds = connect_seconds
         self._operation_seconds = operation_seconds
         self._tls = tls
-        self._connections: dict[Address, Connection] = {}
-        self._opening: dict[Address, asyncio.Lock] = {}
+        self._tasks = BackgroundTasks(client_id)
+        self._pool = ConnectionPool(self._connect, self._tasks)
         self._coordinators: dict[Coordinator, int] = {}
         self.metadata = ClusterMetadata()
         self.features = NO_FEATURES
@@ -217,11 +236,8 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection, and wait a moment for what was written to leave."""
-        for connection in self._connections.values():
-            connection.close()
-        if self._connections:
-            await asyncio.wait([connection.closed for connection in self._connections.values()], timeout=_CLOSE_SECONDS)
+        """Close every connection, and wait a moment for what was written to leave. None is opened afterwards."""
+        await self._pool.close()
 
     # Asking
 
@@ -244,15 +260,12 @@ class Cluster:
         while True:
             response, failure = None, None
             try:
-                connection = await route.resolve(self)
-                response = await connection.send(
-                    request, response_type, at_least=at_least, at_most=at_most, timeout=retry.remaining_seconds
-                )
+                response = await self.attempt(route, request, response_type, retry, at_least=at_least, at_most=at_most)
                 if not any(error in NOT_FINAL for error in errors(response)):
                     return response
             except NoBrokerReachable:
                 raise
-            except (Unreachable, ConnectionLost, RequestTimedOut) as error:
+            except _NO_ANSWER as error:
                 failure = error
             route.forget(self)
             if not await retry.pause():
@@ -261,15 +274,62 @@ class Cluster:
                 assert response is not None
                 return response
 
+    async def attempt(
+        self,
+        route: Route,
+        request: Message,
+        response_type: type[R],
+        retry: Retry,
+        *,
+        at_least: int = 0,
+        at_most: int | None = None,
+    ) -> R:
+        """Return the response to one attempt of an operation, whatever it says. Raises ``ClientError``."""
+        seconds = retry.attempt_seconds
+
+        def send(connection: Connection) -> "asyncio.Future[R]":
+            return connection.send(request, response_type, at_least=at_least, at_most=at_most, timeout=seconds)
+
+        if not isinstance(route, AnyBroker):
+            return await send(await route.resolve(self))
+        asked: set[Address] = set()
+
+        async def ask() -> R:
+            connection = await self.connection_to_any(besides=asked)
+            asked.add(connection.address)
+            return await send(connection)
+
+        attempts = repeat(ask, len(self._bootstrap) + len(self.brokers))
+        name = type(request).__name__
+        try:
+            return await first_success(
+                self._tasks, attempts, LATE_SECONDS, name, ends=lambda error: not isinstance(error, _NO_ANSWER)
+            )
+        except AllAttemptsFailed as failed:
+            raise failed.errors[0] from None
+
     async def call_every_broker(
         self, request: Message, response_type: type[R], errors: Callable[[R], Iterable[int]], *, at_least: int = 0
     ) -> list[tuple[int, R]]:
         """The final answer of each broker of the cluster, with its id."""
         await self.refresh(())
-        return [
-            (node_id, await self.call(Node(node_id), request, response_type, errors=errors, at_least=at_least))
-            for node_id in sorted(self.brokers)
-        ]
+        answers: dict[int, R] = {}
+        failures: dict[int, ClientError] = {}
+
+        async def ask(node_id: int) -> None:
+            try:
+                answers[node_id] = await self.call(
+                    Node(node_id), request, response_type, errors=errors, at_least=at_least
+                )
+            except ClientError as error:
+                failures[node_id] = error
+
+        async with asyncio.TaskGroup() as group:
+            for node_id in self.brokers:
+                group.create_task(ask(node_id))
+        for _, failure in sorted(failures.items()):
+            raise failure
+        return sorted(answers.items())
 
     async def call_leaders(
         self,
@@ -291,7 +351,7 @@ class Cluster:
                 leader: build({topic_partition: items[topic_partition] for topic_partition in partitions})
                 for leader, partitions in by_leader.items()
             }
-            answers = await self.ask_each(requests, response_type, at_most, retry.remaining_seconds)
+            answers = await self.ask_each(requests, response_type, at_most, retry.attempt_seconds)
             for leader, response in answers.items():
                 if isinstance(response, ErrorCode):
                     errors |= dict.fromkeys(by_leader[leader], response)
@@ -435,39 +495,40 @@ class Cluster:
         address = self.brokers.get(node_id)
         if address is None:
             raise Unreachable(f"broker {node_id} is not in the cluster now")
-        return await self._connect(address)
+        return await self._pool.to(address)
 
-    async def connection_to_any(self) -> Connection:
-        """An open connection, or a new one to the first broker that answers."""
-        for connection in self._connections.values():
-            if connection.is_open:
-                return connection
+    async def connection_to_any(self, besides: Collection[Address] = ()) -> Connection:
+        """Return a connection to a broker that answers, to none of ``besides``. Raises ``NoBrokerReachable``.
+
+        An open connection is preferred, the one with the fewest unanswered requests. If all of them are late, the
+        brokers without a connection are tried, and a late connection is the last resort.
+        """
+        best = self._pool.least_loaded(besides)
+        if best is not None and not is_late(best):
+            return best
         known = [address for address in self.brokers.values() if address not in self._bootstrap]
         self.rng.shuffle(known)
-        failures = []
-        for address in (*self._bootstrap, *known):
-            try:
-                return await self._connect(address)
-            except TlsFailed:
-                raise
-            except ClientError as error:
-                failures.append(str(error))
-        raise NoBrokerReachable("; ".join(failures))
+        untried = [each for each in (*self._bootstrap, *known) if each not in besides and not self._pool.is_open(each)]
+        attempts = (partial(self._pool.to, address) for address in untried)
+        try:
+            return await first_success(
+                self._tasks, attempts, _STAGGER_SECONDS, "any broker", ends=lambda error: isinstance(error, TlsFailed)
+            )
+        except AllAttemptsFailed as failed:
+            if best is not None and best.is_open:
+                return best
+            raise NoBrokerReachable(str(failed)) from None
 
     async def _connect(self, address: Address) -> Connection:
-        async with self._opening.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
-            if connection is None or not connection.is_open:
-                connection = await connect(
-                    address,
-                    client_id=self._client_id,
-                    connect_seconds=self._connect_seconds,
-                    request_seconds=self._operation_seconds,
-                    tls=self._tls,
-                )
-                self._connections[address] = connection
-                self.features = newer_features(self.features, connection.versions.features)
-            return connection
+        connection = await connect(
+            address,
+            client_id=self._client_id,
+            connect_seconds=self._connect_seconds,
+            request_seconds=self._operation_seconds,
+            tls=self._tls,
+        )
+        self.features = newer_features(self.features, connection.versions.features)
+        return connection
 
 
 def find_partition(topic: MetadataResponseTopic, index: int) -> MetadataResponsePartition | None:

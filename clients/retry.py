@@ -3,6 +3,18 @@
 import asyncio
 from dataclasses import dataclass
 from random import Random
+from typing import Final
+
+_LEAST_ATTEMPT_SECONDS: Final = 10.0
+
+
+def attempt_seconds(operation_seconds: float) -> float:
+    """Return how long one attempt of an operation may take (s).
+
+    It is half of the operation's time, so that an attempt at a broker that does not answer leaves time for another one;
+    but no less than 10 s if the operation has them, since a request may keep a healthy broker busy for seconds.
+    """
+    return max(operation_seconds / 2, min(operation_seconds, _LEAST_ATTEMPT_SECONDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +36,23 @@ class Backoff:
 class Retry:
     """One operation's attempts: pauses between them, and the time after which there are no more."""
 
-    __slots__ = ("_attempt", "_backoff", "_deadline")
+    __slots__ = ("_attempt", "_attempt_seconds", "_backoff", "_deadline")
 
     def __init__(self, backoff: Backoff, timeout_seconds: float) -> None:
         self._backoff = backoff
         self._attempt = 0
+        self._attempt_seconds = attempt_seconds(timeout_seconds)
         self._deadline = asyncio.get_running_loop().time() + timeout_seconds
 
     @property
     def remaining_seconds(self) -> float:
         """What is left of the operation's time."""
         return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+    @property
+    def attempt_seconds(self) -> float:
+        """How long the next attempt may take."""
+        return min(self._attempt_seconds, self.remaining_seconds)
 
     async def pause(self) -> bool:
         """Wait before the next attempt; False, at once, if the time would be up by then."""

@@ -186,7 +186,7 @@ def test_cut_connections_lose_and_double_nothing(broker: BrokerProcess) -> None:
                 partition = number % PARTITIONS
                 futures.append(await producer.send(topic, b"%d" % number, partition=partition))
                 if rng.random() < 0.005:
-                    for connection in list(producer._cluster._connections.values()):
+                    for connection in list(producer._cluster._pool._connections.values()):
                         connection._transport.abort()
                     await asyncio.sleep(rng.random() * 0.01)
             await producer.flush()
@@ -315,7 +315,7 @@ def test_transactions_survive_cut_connections(broker: BrokerProcess, protocol: s
                     await producer.send(topic, b"%d" % number, partition=partition)
                 if rng.random() < 0.5:
                     await asyncio.sleep(rng.random() * 0.005)
-                    for connection in list(producer._cluster._connections.values()):
+                    for connection in list(producer._cluster._pool._connections.values()):
                         connection._transport.abort()
                 try:
                     await producer.commit_transaction()
@@ -372,7 +372,7 @@ def test_a_producer_follows_upgrades_and_downgrades_between_its_transactions(tmp
                 if number:
                     update = FeatureUpdate(level=level, allow_downgrade=level < 2)
                     await update_features(cluster, {"transaction.version": update}, validate_only=False)
-                    for connection in list(producer._cluster._connections.values()):
+                    for connection in list(producer._cluster._pool._connections.values()):
                         connection._transport.abort()
                 producer.begin_transaction()
                 for partition in range(PARTITIONS):
