@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TypeAlias
 
+from clients.admin.item_requests import settle
 from clients.cluster import AnyBroker, Cluster, Controller, Node, Route
 from clients.errors import BrokerRefused, Refusal, refusal
 from protocol.messages import alter_configs as legacy
@@ -132,26 +134,29 @@ async def alter_configs(
     """Change entries of resources, each resource as a whole or not at all (IncrementalAlterConfigs, KIP-339)."""
     outcomes: dict[Resource, Refusal | None] = {}
     for route, resources in _by_route(changes, Controller()).items():
-        request = IncrementalAlterConfigsRequest(
-            resources=[
-                incremental.AlterConfigsResource(
-                    resource_type=resource.type,
-                    resource_name=resource.name,
-                    configs=[
-                        incremental.AlterableConfig(
-                            name=change.name, config_operation=change.operation, value=change.value
-                        )
-                        for change in changes[resource]
-                    ],
-                )
-                for resource in resources
-            ],
-            validate_only=validate_only,
-        )
-        outcomes |= _outcomes(
-            await cluster.call(route, request, IncrementalAlterConfigsResponse, errors=_alteration_errors)
-        )
+        asked = {resource: changes[resource] for resource in resources}
+        build = partial(_incremental_request, validate_only)
+        outcomes |= (await settle(cluster, route, asked, build, IncrementalAlterConfigsResponse, _altered)).outcomes
     return outcomes
+
+
+def _incremental_request(
+    validate_only: bool, changes: Mapping[Resource, Sequence[ConfigChange]], _: int
+) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            incremental.AlterConfigsResource(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                configs=[
+                    incremental.AlterableConfig(name=change.name, config_operation=change.operation, value=change.value)
+                    for change in of_resource
+                ],
+            )
+            for resource, of_resource in changes.items()
+        ],
+        validate_only=validate_only,
+    )
 
 
 async def replace_configs(
@@ -163,21 +168,26 @@ async def replace_configs(
     """
     outcomes: dict[Resource, Refusal | None] = {}
     for route, resources in _by_route(configs, Controller()).items():
-        request = AlterConfigsRequest(
-            resources=[
-                legacy.AlterConfigsResource(
-                    resource_type=resource.type,
-                    resource_name=resource.name,
-                    configs=[
-                        legacy.AlterableConfig(name=name, value=value) for name, value in configs[resource].items()
-                    ],
-                )
-                for resource in resources
-            ],
-            validate_only=validate_only,
-        )
-        outcomes |= _outcomes(await cluster.call(route, request, AlterConfigsResponse, errors=_alteration_errors))
+        asked = {resource: configs[resource] for resource in resources}
+        build = partial(_replacing_request, validate_only)
+        outcomes |= (await settle(cluster, route, asked, build, AlterConfigsResponse, _altered)).outcomes
     return outcomes
+
+
+def _replacing_request(
+    validate_only: bool, configs: Mapping[Resource, Mapping[str, str]], _: int
+) -> AlterConfigsRequest:
+    return AlterConfigsRequest(
+        resources=[
+            legacy.AlterConfigsResource(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                configs=[legacy.AlterableConfig(name=name, value=value) for name, value in of_resource.items()],
+            )
+            for resource, of_resource in configs.items()
+        ],
+        validate_only=validate_only,
+    )
 
 
 def _by_route(resources: Iterable[Resource], elsewhere: Route) -> dict[Route, list[Resource]]:
@@ -193,12 +203,10 @@ def _resource(answered: DescribeConfigsResult | _Altered) -> Resource:
     return Resource(type=ResourceType(answered.resource_type), name=answered.resource_name)
 
 
-def _alteration_errors(response: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> list[int]:
-    return [result.error_code for result in response.responses]
-
-
-def _outcomes(response: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> dict[Resource, Refusal | None]:
-    return {_resource(result): refusal(result.error_code, result.error_message) for result in response.responses}
+def _altered(
+    response: AlterConfigsResponse | IncrementalAlterConfigsResponse,
+) -> Iterable[tuple[Resource, Refusal | None]]:
+    return ((_resource(each), refusal(each.error_code, each.error_message)) for each in response.responses)
 
 
 def _entries(result: DescribeConfigsResult) -> list[ConfigEntry] | Refusal:

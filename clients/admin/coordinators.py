@@ -30,8 +30,13 @@ async def call_coordinators(
     *,
     at_least: int = 0,
     at_most: int | None = None,
+    maybe_done: set[str] | None = None,
 ) -> dict[str, Answer | Refusal]:
-    """Ask each key's coordinator. ``build`` makes the request for some of the keys; the last two bound its version."""
+    """Ask each key's coordinator. ``build`` makes the request for some of the keys.
+
+    ``at_least`` and ``at_most`` bound its version. Keys whose request may have been carried out although no response
+    came are added to ``maybe_done``.
+    """
     retry = cluster.attempts()
     pending = {coordinator.key: coordinator for coordinator in keys}
     answers: dict[str, Answer | Refusal] = {}
@@ -39,13 +44,15 @@ async def call_coordinators(
         by_broker, refused = await _sort_by_broker(cluster, pending.values())
         answers.update(refused)
         requests = {node_id: build(asked) for node_id, asked in by_broker.items()}
-        responses = await cluster.ask_each(requests, response_type, at_most, retry.remaining_seconds, at_least=at_least)
+        responses = await cluster.ask_each(requests, response_type, at_most, retry.attempt_seconds, at_least=at_least)
         for node_id, response in responses.items():
             if isinstance(response, ErrorCode):
                 answers.update(dict.fromkeys(by_broker[node_id], Refusal(error=response)))
             else:
                 answers.update(dict.fromkeys(by_broker[node_id], _LEFT_OUT))
                 answers.update(split(response))
+        if maybe_done is not None:
+            maybe_done |= {key for key in pending if _is_in_doubt(answers[key])}
         pending = {key: coordinator for key, coordinator in pending.items() if _passes(answers[key])}
         for coordinator in pending.values():
             cluster.forget_coordinator(coordinator)
@@ -66,6 +73,11 @@ async def _sort_by_broker(
         else:
             by_broker.setdefault(found, []).append(coordinator.key)
     return by_broker, refused
+
+
+def _is_in_doubt(answer: object) -> bool:
+    """Whether a request may have been carried out although there is no response that says so."""
+    return isinstance(answer, Refusal) and answer.error in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def _passes(answer: object) -> bool:

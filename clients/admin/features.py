@@ -1,17 +1,16 @@
 """Feature levels: what brokers support, what the cluster has finalised, and changing it (KIP-584)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from clients import VERSION
+from clients.admin.item_requests import settle
 from clients.cluster import Cluster, Controller
 from clients.connection import SOFTWARE_NAME
 from clients.errors import Refusal, refusal, require_success
-from protocol.errors import ErrorCode
 
-_TIMEOUT_MS: Final = 30_000
 _FIRST_WITH_VALIDATE_ONLY: Final = 1
 """Of UpdateFeatures; an older broker would do what it was only to check."""
 
@@ -84,30 +83,43 @@ async def describe_features(cluster: Cluster) -> FeatureMetadata:
 async def update_features(
     cluster: Cluster, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
 ) -> dict[str, Refusal | None]:
-    """Change levels, or only ask whether they could be. Newer brokers change all of them or none."""
+    """Change levels, or only ask whether they could be. Newer brokers change all of them or none.
+
+    A refused level is done if an earlier attempt of the same call got no response, and it is finalised now.
+    """
     from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
-    request = UpdateFeaturesRequest(
-        timeout_ms=_TIMEOUT_MS,
-        feature_updates=[
-            FeatureUpdateKey(
-                feature=name,
-                max_version_level=update.level,
-                allow_downgrade=update.allow_downgrade or update.unsafe,
-                upgrade_type=update.upgrade_type,
-            )
-            for name, update in updates.items()
-        ],
-        validate_only=validate_only,
-    )
-    response = await cluster.call(
+    def build(pending: Mapping[str, FeatureUpdate], timeout_ms: int) -> UpdateFeaturesRequest:
+        return UpdateFeaturesRequest(
+            timeout_ms=timeout_ms,
+            feature_updates=[
+                FeatureUpdateKey(
+                    feature=name,
+                    max_version_level=update.level,
+                    allow_downgrade=update.allow_downgrade or update.unsafe,
+                    upgrade_type=update.upgrade_type,
+                )
+                for name, update in pending.items()
+            ],
+            validate_only=validate_only,
+        )
+
+    def split(response: UpdateFeaturesResponse) -> Iterable[tuple[str, Refusal | None]]:
+        whole = refusal(response.error_code, response.error_message)
+        results = {result.feature: refusal(result.error_code, result.error_message) for result in response.results}
+        return ((name, whole or results.get(name)) for name in updates)
+
+    settled = await settle(
+        cluster,
         Controller(),
-        request,
+        updates,
+        build,
         UpdateFeaturesResponse,
-        errors=lambda r: [r.error_code],
+        split,
         at_least=_FIRST_WITH_VALIDATE_ONLY if validate_only else 0,
     )
-    if response.error_code != ErrorCode.NONE:
-        return dict.fromkeys(updates, refusal(response.error_code, response.error_message))
-    results = {result.feature: refusal(result.error_code, result.error_message) for result in response.results}
-    return {name: results.get(name) for name in updates}
+    in_doubt = {name for name in settled.maybe_done if settled.outcomes[name] is not None}
+    if not in_doubt or validate_only:
+        return settled.outcomes
+    levels = {feature.feature: feature.finalized for feature in (await describe_features(cluster)).features}
+    return settled.with_done(name for name in in_doubt if levels.get(name, 0) == updates[name].level)

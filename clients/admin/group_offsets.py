@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from clients.admin.by_topic import by_topic, indexes_by_topic
 from clients.admin.coordinators import call_coordinators
+from clients.admin.item_requests import settle
 from clients.cluster import Cluster, Coordinator
 from clients.errors import Refusal, error_code, refusal, require_success
 from protocol.errors import ErrorCode
@@ -140,19 +141,25 @@ def _group_offsets(answer: OffsetFetchResponse | OffsetFetchResponseGroup) -> Gr
 
 async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> PartitionOutcomes:
     """Commit as somebody who is no member, which is allowed while there are none."""
-    committed = by_topic(
-        (tp, OffsetCommitRequestPartition(partition_index=tp.partition, committed_offset=offset))
-        for tp, offset in sorted(offsets.items())
-    )
-    topics = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in committed.items()]
-    response = await cluster.call(
+
+    def build(pending: Mapping[TopicPartition, int], _: int) -> OffsetCommitRequest:
+        committed = by_topic(
+            (tp, OffsetCommitRequestPartition(partition_index=tp.partition, committed_offset=offset))
+            for tp, offset in sorted(pending.items())
+        )
+        topics = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in committed.items()]
+        return OffsetCommitRequest(group_id=group_id, topics=topics)
+
+    settled = await settle(
+        cluster,
         Coordinator.of_group(group_id),
-        OffsetCommitRequest(group_id=group_id, topics=topics),
+        offsets,
+        build,
         OffsetCommitResponse,
-        errors=lambda r: [partition.error_code for topic in r.topics for partition in topic.partitions],
+        lambda response: _outcomes(response).items(),
         at_most=_NEWEST_WITH_TOPIC_NAMES,
     )
-    return _outcomes(response)
+    return settled.outcomes
 
 
 async def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> PartitionOutcomes:

@@ -3,14 +3,15 @@
 Requests about several groups go to each coordinator once, and have an answer or a ``Refusal`` for each group.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from clients.admin.coordinators import call_coordinators
+from clients.admin.item_requests import settle
 from clients.admin.listings import list_of_all_brokers
-from clients.cluster import Cluster, Coordinator
-from clients.errors import BrokerRefused, Refusal, refusal, require_success
+from clients.cluster import NOT_FINAL, Cluster, Coordinator
+from clients.errors import BrokerRefused, Refusal, error_code, refusal, require_success
 from protocol.compiler import decoder
 from protocol.errors import ErrorCode
 from protocol.internal.consumer_protocol import ConsumerProtocolAssignment
@@ -155,34 +156,51 @@ def parse_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, Refusal | None]:
-    """Delete groups that have no members, with their offsets."""
-    return await call_coordinators(
+    """Delete groups that have no members, with their offsets.
+
+    A group that is not there is deleted if an earlier attempt of the same call got no response.
+    """
+    maybe_done: set[str] = set()
+    outcomes: dict[str, Refusal | None] = await call_coordinators(
         cluster,
         map(Coordinator.of_group, group_ids),
         lambda asked: DeleteGroupsRequest(groups_names=list(asked)),
         DeleteGroupsResponse,
         lambda response: ((group.group_id, refusal(group.error_code)) for group in response.results),
+        maybe_done=maybe_done,
     )
+    not_there = Refusal(error=ErrorCode.GROUP_ID_NOT_FOUND)
+    return outcomes | dict.fromkeys(key for key in maybe_done if outcomes[key] == not_there)
 
 
 async def remove_members(
     cluster: Cluster, group_id: str, members: Sequence[MemberToRemove], *, reason: str | None = None
 ) -> dict[MemberToRemove, Refusal | None]:
-    """Put members out of a group (KIP-345), for a ``reason`` that its coordinator logs. Raises ``BrokerRefused``."""
-    leaving = [
-        MemberIdentity(member_id=member.member_id, group_instance_id=member.group_instance_id, reason=reason)
-        for member in members
-    ]
-    response = await cluster.call(
-        Coordinator.of_group(group_id),
-        LeaveGroupRequest(group_id=group_id, members=leaving),
-        LeaveGroupResponse,
-        errors=lambda r: [r.error_code],
+    """Put members out of a group (KIP-345), for a ``reason`` that its coordinator logs. Raises ``BrokerRefused``.
+
+    A member that is not there was removed if an earlier attempt of the same call got no response.
+    """
+
+    def build(pending: Mapping[MemberToRemove, None], _: int) -> LeaveGroupRequest:
+        leaving = [
+            MemberIdentity(member_id=member.member_id, group_instance_id=member.group_instance_id, reason=reason)
+            for member in pending
+        ]
+        return LeaveGroupRequest(group_id=group_id, members=leaving)
+
+    def split(response: LeaveGroupResponse) -> Iterable[tuple[MemberToRemove, Refusal | None]]:
+        passing = error_code(response.error_code) in NOT_FINAL
+        if not passing:
+            require_success(f"group {group_id}", response.error_code)
+        answered = {(each.group_instance_id or None, each.member_id): each.error_code for each in response.members}
+        for member in members:
+            error = answered.get((member.group_instance_id, member.member_id), ErrorCode.UNKNOWN_SERVER_ERROR)
+            yield member, refusal(response.error_code if passing else error)
+
+    settled = await settle(
+        cluster, Coordinator.of_group(group_id), dict.fromkeys(members), build, LeaveGroupResponse, split
     )
-    require_success(f"group {group_id}", response.error_code)
-    answered = {(each.group_instance_id or None, each.member_id): each.error_code for each in response.members}
-    left_out = ErrorCode.UNKNOWN_SERVER_ERROR
-    return {member: refusal(answered.get((member.group_instance_id, member.member_id), left_out)) for member in members}
+    return settled.with_done(settled.refused_in_doubt(ErrorCode.UNKNOWN_MEMBER_ID))
 
 
 async def remove_all_members(

@@ -1,6 +1,8 @@
 """Topics: list, describe, create, delete, add partitions, delete records below an offset.
 
-Requests about several topics return what became of each: ``None`` or a ``Refusal``.
+Requests about several topics return what became of each: ``None`` or a ``Refusal``. Only topics whose refusal passes
+are sent again. A refusal that only says that it is done already (the topic exists, or exists no more) is a success if
+an earlier attempt of the same call got no response, and the topic was otherwise before the call.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,14 +11,16 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from clients.admin.by_topic import by_topic
+from clients.admin.item_requests import Settlement, settle
 from clients.cluster import Cluster, Controller, LeaderAnswers
 from clients.errors import Refusal, refusal
-from protocol.messages.metadata import MetadataResponseTopic
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from protocol.messages.delete_topics import DeleteTopicsResponse
+    from protocol.messages.delete_topics import DeletableTopicResult
 
 BROKER_DEFAULT: Final = -1
 _TIMEOUT_MS: Final = 30_000
@@ -105,49 +109,113 @@ async def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validat
         CreateTopicsResponse,
     )
 
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
-            )
-            for topic in topics
-        ],
-        timeout_ms=_TIMEOUT_MS,
-        validate_only=validate_only,
+    wanted = {topic.name: topic for topic in topics}
+    before = await _existing(cluster, wanted)
+
+    def build(pending: Mapping[str, NewTopic], timeout_ms: int) -> CreateTopicsRequest:
+        return CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=topic.name,
+                    num_partitions=topic.partitions,
+                    replication_factor=topic.replication_factor,
+                    configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+                )
+                for topic in pending.values()
+            ],
+            timeout_ms=timeout_ms,
+            validate_only=validate_only,
+        )
+
+    def split(response: CreateTopicsResponse) -> Iterable[tuple[str, Refusal | None]]:
+        return ((topic.name, refusal(topic.error_code, topic.error_message)) for topic in response.topics)
+
+    settled = await settle(cluster, Controller(), wanted, build, CreateTopicsResponse, split)
+    if validate_only:
+        return settled.outcomes
+    in_doubt = [name for name in settled.refused_in_doubt(ErrorCode.TOPIC_ALREADY_EXISTS) if name not in before]
+    now = await _look(cluster, in_doubt)
+    return settled.with_done(name for name in now if _is_as_wanted(wanted[name], now[name]))
+
+
+def _is_as_wanted(wanted: NewTopic, found: TopicDescription) -> bool:
+    return wanted.partitions in (BROKER_DEFAULT, len(found.partitions)) and wanted.replication_factor in (
+        BROKER_DEFAULT,
+        found.replication_factor,
     )
-    response = await cluster.call(
-        Controller(), request, CreateTopicsResponse, errors=lambda r: [topic.error_code for topic in r.topics]
+
+
+async def _existing(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicDescription]:
+    """Those of the topics that the cluster knows; the same request finds the controller."""
+    response = await cluster.refresh(list(names))
+    return _descriptions(response, cluster)
+
+
+async def _look(cluster: Cluster, names: Sequence[str]) -> dict[str, TopicDescription]:
+    """Those of the topics that the controller knows; other brokers may hear of a change later."""
+    if not names:
+        return {}
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
     )
-    return {topic.name: refusal(topic.error_code, topic.error_message) for topic in response.topics}
+    response = await cluster.call(Controller(), request, MetadataResponse, errors=_unsettled)
+    return _descriptions(response, cluster)
+
+
+def _unsettled(response: MetadataResponse) -> list[int]:
+    """A topic that exists by one response is told of by the metadata soon."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return [ErrorCode.LEADER_NOT_AVAILABLE if t.error_code == unknown else t.error_code for t in response.topics]
+
+
+def _descriptions(response: MetadataResponse, cluster: Cluster) -> dict[str, TopicDescription]:
+    known = [_description(topic, cluster.brokers) for topic in response.topics if not topic.error_code]
+    return {topic.name: topic for topic in known}
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
     """Delete topics with all that is in them."""
-    response = await _delete_topics(cluster, names, ())
-    return {topic.name or "": refusal(topic.error_code, topic.error_message) for topic in response.responses}
+    from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+    before = await _existing(cluster, names)
+
+    def build(pending: Mapping[str, None], timeout_ms: int) -> DeleteTopicsRequest:
+        topics = [DeleteTopicState(name=name) for name in pending]
+        return DeleteTopicsRequest(topics=topics, topic_names=list(pending), timeout_ms=timeout_ms)
+
+    def split(response: DeleteTopicsResponse) -> Iterable[tuple[str, Refusal | None]]:
+        return ((topic.name or "", _outcome(topic)) for topic in response.responses)
+
+    settled = await settle(cluster, Controller(), dict.fromkeys(names), build, DeleteTopicsResponse, split)
+    gone = settled.refused_in_doubt(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return settled.with_done(name for name in gone if name in before)
 
 
 async def delete_topics_by_id(cluster: Cluster, topic_ids: Sequence[UUID]) -> dict[UUID, Refusal | None]:
     """Delete topics by their ids, which a topic that is made again under the same name does not share (KIP-516)."""
-    response = await _delete_topics(cluster, (), topic_ids)
-    return {UUID(bytes=topic.topic_id): refusal(topic.error_code, topic.error_message) for topic in response.responses}
-
-
-async def _delete_topics(cluster: Cluster, names: Sequence[str], topic_ids: Sequence[UUID]) -> "DeleteTopicsResponse":
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
-    topics = [DeleteTopicState(name=name) for name in names]
-    topics += [DeleteTopicState(topic_id=topic_id.bytes) for topic_id in topic_ids]
-    return await cluster.call(
+    def build(pending: Mapping[UUID, None], timeout_ms: int) -> DeleteTopicsRequest:
+        topics = [DeleteTopicState(topic_id=topic_id.bytes) for topic_id in pending]
+        return DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+
+    def split(response: DeleteTopicsResponse) -> Iterable[tuple[UUID, Refusal | None]]:
+        return ((UUID(bytes=topic.topic_id), _outcome(topic)) for topic in response.responses)
+
+    settled: Settlement[UUID] = await settle(
+        cluster,
         Controller(),
-        DeleteTopicsRequest(topics=topics, topic_names=list(names), timeout_ms=_TIMEOUT_MS),
+        dict.fromkeys(topic_ids),
+        build,
         DeleteTopicsResponse,
-        errors=lambda r: [topic.error_code for topic in r.responses],
-        at_least=_FIRST_WITH_TOPIC_IDS if topic_ids else 0,
+        split,
+        at_least=_FIRST_WITH_TOPIC_IDS,
     )
+    return settled.with_done(settled.refused_in_doubt(ErrorCode.UNKNOWN_TOPIC_ID))  # No id is given twice.
+
+
+def _outcome(topic: "DeletableTopicResult") -> Refusal | None:
+    return refusal(topic.error_code, topic.error_message)
 
 
 async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcomes:
@@ -158,12 +226,23 @@ async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcome
         CreatePartitionsTopic,
     )
 
-    topics = [CreatePartitionsTopic(name=name, count=total, assignments=None) for name, total in totals.items()]
-    request = CreatePartitionsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
-    response = await cluster.call(
-        Controller(), request, CreatePartitionsResponse, errors=lambda r: [topic.error_code for topic in r.results]
-    )
-    return {topic.name: refusal(topic.error_code, topic.error_message) for topic in response.results}
+    before = await _existing(cluster, totals)
+
+    def build(pending: Mapping[str, int], timeout_ms: int) -> CreatePartitionsRequest:
+        topics = [CreatePartitionsTopic(name=name, count=total, assignments=None) for name, total in pending.items()]
+        return CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms)
+
+    def split(response: CreatePartitionsResponse) -> Iterable[tuple[str, Refusal | None]]:
+        return ((topic.name, refusal(topic.error_code, topic.error_message)) for topic in response.results)
+
+    settled = await settle(cluster, Controller(), totals, build, CreatePartitionsResponse, split)
+    in_doubt = [
+        name
+        for name in settled.refused_in_doubt(ErrorCode.INVALID_PARTITIONS)
+        if name in before and len(before[name].partitions) < totals[name]
+    ]
+    now = await _look(cluster, in_doubt)
+    return settled.with_done(name for name in now if len(now[name].partitions) == totals[name])
 
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> LeaderAnswers[int]:
