@@ -11,7 +11,7 @@ next request, tells it every answer and every fate of a batch, and does what it 
   only one until the first is acknowledged, since a broker that knows nothing of a producer accepts any sequence.
 * A failed batch ends its transaction, whose successor has another epoch; so what follows it in its partition is not
   numbered anew to be written into a transaction that will be aborted.
-* An abort is not held up by offsets that cannot be committed.
+* An abort is not held up by offsets that cannot be committed, nor by partitions that cannot be added.
 * The epoch is bumped at the end of a version 1 transaction when the cluster's features say 2 by then.
 
 **Protocol versions.** In version 1 a partition is added to a transaction by a request, and one epoch serves for many
@@ -133,6 +133,8 @@ class TransactionManager:
         self._queue: list[TransactionRequest] = []
         self._pending: tuple[State, TransactionalResult] | None = None
         """The latest change of state that somebody waits for."""
+        self._calls = 0
+        """Of ``send_offsets``."""
         self._needs_bump = False
         self._is_started = False
         """Whether the coordinator may know of the transaction, so that it has to be ended there."""
@@ -177,9 +179,11 @@ class TransactionManager:
         result = TransactionalResult("send_offsets_to_transaction")
         if self.protocol == 2:
             self._is_started = True
-            self._enqueue(TxnOffsetCommit(self, result, offsets, group))
-        else:
-            self._enqueue(AddOffsetsToTxn(self, result, offsets, group))
+        kind = TxnOffsetCommit if self.protocol == 2 else AddOffsetsToTxn
+        request = kind(self, result, offsets, group)
+        self._calls += 1
+        request.call = self._calls
+        self._enqueue(request)
         return result
 
     def add_partition(self, topic_partition: TopicPartition) -> None:
@@ -241,9 +245,9 @@ class TransactionManager:
             self.require_no_error()
         self._move(State.ABORTING_TRANSACTION, result.operation)
         self._new_partitions.clear()
-        for request in [each for each in self._queue if each.may_be_dropped or not each.attempts]:
+        for request in [each for each in self._queue if self._may_drop(each)]:
             self._queue.remove(request)
-            request.result.fail(TransactionAborted("the transaction was aborted"))
+            self._drop(request, TransactionAborted("the transaction was aborted"))
         self._enqueue(EndTxn(self, result, commit=False))
 
     def _require_transactional(self) -> None:
@@ -287,7 +291,7 @@ class TransactionManager:
     def _ends_without_being_sent(self, request: TransactionRequest) -> bool:
         error = self.current_error()
         if error is not None and (self.state is State.FATAL_ERROR or not self._has_to_be_answered(request)):
-            request.result.fail(error)
+            self._drop(request, error)
             return True
         if isinstance(request, EndTxn) and not self._is_started:
             self.ended(NO_PRODUCER, request.result)
@@ -295,8 +299,19 @@ class TransactionManager:
         return False
 
     def _has_to_be_answered(self, request: TransactionRequest) -> bool:
-        """Whether it may have begun the transaction at the coordinator: then it has to be known, to be ended there."""
-        return request.attempts > 0 and isinstance(request, AddPartitionsToTxn | AddOffsetsToTxn)
+        """Whether it may have begun the transaction at the coordinator, and the abort has to know that."""
+        in_doubt = request.is_undecided or (request.maybe_applied and not self.can_bump_epoch)
+        return request.begins_transaction and in_doubt
+
+    def _may_drop(self, request: TransactionRequest) -> bool:
+        """Whether an abort can do without its outcome."""
+        if request.begins_transaction:
+            return not self._has_to_be_answered(request)
+        return request.may_be_dropped or not request.attempts
+
+    def _drop(self, request: TransactionRequest, error: ClientError) -> None:
+        self._needs_bump |= request.begins_transaction and request.maybe_applied
+        request.result.fail(error)
 
     @property
     def pending_result(self) -> TransactionalResult | None:
@@ -305,14 +320,15 @@ class TransactionManager:
 
     def repeat(self, request: TransactionRequest) -> None:
         """Put a request that was not carried out, as far as is known, back in its place."""
-        if self.state is State.ABORTING_TRANSACTION and request.may_be_dropped:
-            request.result.fail(TransactionAborted("the transaction was aborted"))
+        if self.state is State.ABORTING_TRANSACTION and self._may_drop(request):
+            self._drop(request, TransactionAborted("the transaction was aborted"))
         else:
             self._enqueue(request)
 
     def _enqueue(self, request: TransactionRequest) -> None:
-        at = next((i for i, each in enumerate(self._queue) if each.priority > request.priority), len(self._queue))
-        self._queue.insert(at, request)
+        """Behind all of its priority, but for those that it precedes."""
+        behind = (i for i, each in enumerate(self._queue) if each.priority > request.priority or request.precedes(each))
+        self._queue.insert(next(behind, len(self._queue)), request)
 
     def fail_requests(self, error: ClientError) -> None:
         """Nothing more will be asked: whoever waits is told."""

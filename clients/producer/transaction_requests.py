@@ -2,11 +2,15 @@
 
 What an error means depends on the request. ``EFFECTS`` is that as a table; errors that it does not list are fatal. It
 follows the handlers of Kafka's ``TransactionManager``, with these differences: an abort that cannot be carried out is
-fatal whatever the error, and a producer whose first InitProducerId is refused may ask again.
+fatal whatever the error, a producer whose first InitProducerId is refused may ask again, and what a broker objects to
+in offsets (their metadata, their topic, the group's name) ends the transaction, not the producer.
 
-Requests wait in the manager's queue by ``priority`` and go out one at a time. One that was sent and not answered may
-have been carried out, so it is repeated until it is; only ``TxnOffsetCommit`` may be dropped by an abort, since an
-abort takes back whatever it did.
+Requests wait in the manager's queue by ``priority`` and go out one at a time. An abort drops what belongs to the
+transaction: ``TxnOffsetCommit``, since an abort takes back whatever it did, and requests that were refused each time.
+One that adds to the transaction and may have been carried out (``maybe_applied``) is repeated as long as that may tell
+its outcome. If that does not help, it is dropped, too, and the epoch bumped, which ends whatever it began.
+
+Offsets of one group are committed in the order of the calls (``call``), repetitions included.
 """
 
 from collections.abc import Iterable, Mapping
@@ -123,6 +127,7 @@ EFFECTS: Final[Mapping[str, Mapping[ErrorCode, Effect]]] = {
     "AddOffsetsToTxn": {
         **_IN_TRANSACTION,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: Effect.ABORTABLE,
+        ErrorCode.INVALID_GROUP_ID: Effect.ABORTABLE,
     },
     "TxnOffsetCommit": {
         **_IN_TRANSACTION,
@@ -134,6 +139,10 @@ EFFECTS: Final[Mapping[str, Mapping[ErrorCode, Effect]]] = {
         ErrorCode.ILLEGAL_GENERATION: Effect.ABORTABLE,
         ErrorCode.GROUP_ID_NOT_FOUND: Effect.ABORTABLE,
         ErrorCode.STALE_MEMBER_EPOCH: Effect.ABORTABLE,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE: Effect.ABORTABLE,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Effect.ABORTABLE,
+        ErrorCode.INVALID_GROUP_ID: Effect.ABORTABLE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Effect.ABORTABLE,
     },
     "EndTxn to commit": _IN_TRANSACTION,
     "EndTxn to abort": {
@@ -149,8 +158,18 @@ EFFECTS: Final[Mapping[str, Mapping[ErrorCode, Effect]]] = {
         **dict.fromkeys(RETRIABLE, Effect.RETRY),
         ErrorCode.TRANSACTION_ABORTABLE: Effect.ABORTABLE,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: Effect.ABORTABLE,
+        ErrorCode.INVALID_GROUP_ID: Effect.ABORTABLE,
     },
 }
+_MAYBE_APPLIED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,  # What a coordinator says while its record is not replicated.
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Answers to a request that do not exclude that it was carried out."""
 _GROUP_HAS_MOVED_ON: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -191,13 +210,17 @@ class TransactionRequest:
     priority: ClassVar[Priority]
     response_type: ClassVar[type[Message]]
     may_be_dropped: ClassVar[bool] = False
-    """Whether an abort may leave it unanswered."""
+    """Whether an abort takes back whatever it did."""
+    begins_transaction: ClassVar[bool] = False
+    """Whether it may be what begins the transaction at its coordinator."""
 
     def __init__(self, manager: "TransactionManager", result: TransactionalResult) -> None:
         self.manager = manager
         self.result = result
         self.attempts = 0
         """How often it was sent."""
+        self.maybe_applied = False
+        """Whether an attempt without success may have been carried out all the same."""
         self.last_error = ErrorCode.NONE
 
     @property
@@ -235,6 +258,7 @@ class TransactionRequest:
     def apply(self, effect: Effect, refused: Refusal) -> Effect:
         """Let an effect happen."""
         self.last_error = refused.error
+        self.maybe_applied |= refused.error in _MAYBE_APPLIED
         match effect:
             case Effect.DONE:
                 pass
@@ -249,7 +273,8 @@ class TransactionRequest:
             case Effect.REFUSED:
                 self.manager.refuse(error)
             case Effect.ABORTABLE:
-                self.manager.fail_transaction(error)
+                began = self.begins_transaction and self.maybe_applied and self.manager.can_bump_epoch
+                self.manager.fail_transaction(error, needs_bump=began)
             case Effect.ABORTABLE_BY_BUMP:
                 self.manager.fail_transaction(error, needs_bump=True)
             case _:
@@ -261,10 +286,21 @@ class TransactionRequest:
         self.manager.fail_fatally(error)
         self.result.fail(self.manager.current_error() or error)
 
-    def lost(self) -> None:
-        """No answer came: whether it was carried out is unknown."""
+    def lost(self, *, maybe_applied: bool = True) -> None:
+        """No answer came: whether it was carried out is unknown, if it was sent at all."""
         self.last_error = ErrorCode.NETWORK_EXCEPTION
+        self.maybe_applied |= maybe_applied
         self.manager.repeat(self)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the next answer may tell that it was carried out."""
+        undecided = self.last_error in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.CONCURRENT_TRANSACTIONS, *_MAYBE_APPLIED)
+        return self.maybe_applied and undecided
+
+    def precedes(self, other: "TransactionRequest") -> bool:
+        """Whether it must be done before ``other``, which has the same priority."""
+        return False
 
     def coordinator_refused(self, refused: Refusal) -> Effect:
         """Nobody is known to send it to, for a reason that does not pass."""
@@ -320,6 +356,7 @@ class AddPartitionsToTxn(TransactionRequest):
     """Version 1: adds partitions to the transaction before they are written to."""
 
     priority = Priority.ADD_TO_TRANSACTION
+    begins_transaction = True
     response_type = AddPartitionsToTxnResponse
     versions = Versions(0, 3)  # Later ones are for brokers.
 
@@ -357,12 +394,10 @@ class AddPartitionsToTxn(TransactionRequest):
         return effect
 
 
-class AddOffsetsToTxn(TransactionRequest):
-    """Version 1: tells the transaction coordinator that a group's offsets will be part of the transaction."""
+class OffsetsRequest(TransactionRequest):
+    """One of the requests that commit a group's offsets."""
 
     priority = Priority.ADD_TO_TRANSACTION
-    response_type = AddOffsetsToTxnResponse
-    versions = Versions(0, 4)
 
     def __init__(
         self,
@@ -372,8 +407,24 @@ class AddOffsetsToTxn(TransactionRequest):
         group: ConsumerGroupMetadata,
     ) -> None:
         super().__init__(manager, result)
-        self.offsets = offsets
+        self.offsets = dict(offsets)
+        """Those that are not committed yet."""
         self.group = group
+        self.call = 0
+        """Which call of the application it carries out, by number."""
+
+    def precedes(self, other: TransactionRequest) -> bool:
+        """Whether ``other`` carries out a later call for the same group."""
+        same_group = isinstance(other, OffsetsRequest) and other.group.group_id == self.group.group_id
+        return same_group and self.call < other.call
+
+
+class AddOffsetsToTxn(OffsetsRequest):
+    """Version 1: tells the transaction coordinator that a group's offsets will be part of the transaction."""
+
+    begins_transaction = True
+    response_type = AddOffsetsToTxnResponse
+    versions = Versions(0, 4)
 
     def message(self) -> AddOffsetsToTxnRequest:
         return AddOffsetsToTxnRequest(
@@ -387,28 +438,17 @@ class AddOffsetsToTxn(TransactionRequest):
         assert isinstance(response, AddOffsetsToTxnResponse)
         effect = self.take_error(error_code(response.error_code))
         if effect is Effect.DONE:
-            self.manager.offsets_added(TxnOffsetCommit(self.manager, self.result, self.offsets, self.group))
+            commit = TxnOffsetCommit(self.manager, self.result, self.offsets, self.group)
+            commit.call = self.call
+            self.manager.offsets_added(commit)
         return effect
 
 
-class TxnOffsetCommit(TransactionRequest):
+class TxnOffsetCommit(OffsetsRequest):
     """Commits a group's offsets as part of the transaction; in version 2 it adds them to it as well."""
 
-    priority = Priority.ADD_TO_TRANSACTION
     response_type = TxnOffsetCommitResponse
     may_be_dropped = True
-
-    def __init__(
-        self,
-        manager: "TransactionManager",
-        result: TransactionalResult,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        group: ConsumerGroupMetadata,
-    ) -> None:
-        super().__init__(manager, result)
-        self.offsets = dict(offsets)
-        """Those that are not committed yet."""
-        self.group = group
 
     @property
     def coordinator(self) -> CoordinatorKey:

@@ -584,6 +584,86 @@ def test_an_abort_waits_to_know_whether_the_coordinator_has_begun_the_transactio
     assert isinstance(driver.next(), EndTxn)
 
 
+@pytest.mark.parametrize("when", ["aborting", "after an error"])
+@pytest.mark.parametrize("lost_before", [False, True])
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+def test_abort_with_partition_that_cannot_be_added_does_not_wait_for_it(
+    error: ErrorCode, lost_before: bool, when: str
+) -> None:
+    """What the coordinator refused has not begun the transaction; what was lost before, the next epoch ends."""
+    driver = Driver(V1).initialized()
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    add = driver.next()
+    if lost_before:
+        add.lost()
+        assert driver.next() is add
+    if when == "aborting":
+        abort = driver.manager.abort()
+        answer(add, error)
+    else:
+        answer(add, error)
+        driver.manager.fail_transaction(ClientError("a reason"))
+        assert driver.nothing_to_ask()
+        abort = driver.manager.abort()
+    epoch = driver.manager.producer.epoch
+    driver.done(abort)
+    assert add.attempts == 1 + lost_before
+    assert driver.manager.producer.epoch == epoch + lost_before
+    driver.begun()
+
+
+def test_abort_without_epoch_bump_waits_for_lost_partition_also_when_refused_later() -> None:
+    driver = Driver(V1).initialized()
+    driver.manager.can_bump_epoch = False
+    driver.manager.begin()
+    driver.manager.add_partition(ORDERS)
+    add = driver.next()
+    add.lost()
+    driver.manager.abort()
+    assert driver.next() is add
+    answer(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert driver.next() is add
+
+
+def test_abort_with_partition_that_cannot_be_added_ends_those_that_were() -> None:
+    driver = Driver(V1).initialized().begun()
+    driver.manager.add_partition(OTHERS)
+    add = driver.next()
+    abort = driver.manager.abort()
+    answer(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    end = driver.next()
+    assert isinstance(end, EndTxn)
+    driver.succeed(end)
+    driver.done(abort)
+
+
+@pytest.mark.parametrize("features", [V1, V2], ids=["version 1", "version 2"])
+@pytest.mark.parametrize("calls", [2, 3])
+def test_overlapping_offset_commits_in_doubt_are_made_in_the_order_of_the_calls(
+    features: FinalizedFeatures, calls: int
+) -> None:
+    """Every request is refused once or lost once: each takes its old place, so the last call's offset stays."""
+    driver = Driver(features).initialized()
+    driver.manager.begin()
+    results = [driver.manager.send_offsets({ORDERS: OffsetAndMetadata(10 * call)}, GROUP) for call in range(calls)]
+    other = ConsumerGroupMetadata(group_id="others")
+    results.append(driver.manager.send_offsets(OFFSETS, other))
+    committed: dict[str, list[int]] = {GROUP.group_id: [], other.group_id: []}
+    while (request := driver.manager.next_request(has_incomplete=False)) is not None:
+        if isinstance(request, TxnOffsetCommit):
+            committed[request.group.group_id].append(request.offsets[ORDERS].offset)
+        if request.attempts > 1:
+            driver.succeed(request)
+        elif len(committed[GROUP.group_id]) % 2:
+            request.lost()
+        else:
+            answer(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert all(result.is_done and result.error is None for result in results)
+    assert committed[GROUP.group_id] == [10 * call for call in range(calls) for _ in range(2)]
+    assert committed[other.group_id] == [5, 5]
+
+
 def test_partitions_that_nobody_has_been_asked_to_add_are_not_added_for_an_abort() -> None:
     driver = Driver(V1).initialized()
     driver.manager.begin()

@@ -1,7 +1,8 @@
 """What every error means for every request: the table, cell by cell, and what each cell does to the producer.
 
 ``EXPECTED`` is written down from Kafka's handlers (``TransactionManager.java`` of 4.3 and trunk), independently of the
-table in the code: for each request, the effect of every error that is not simply retriable or fatal.
+table in the code: for each request, the effect of every error that is not simply retriable or fatal. ``_OBJECTED`` is
+where this producer is milder.
 """
 
 from collections.abc import Mapping
@@ -72,6 +73,15 @@ _REGROUPED = dict.fromkeys(
     ),
     Effect.ABORTABLE,
 )
+_OBJECTED = dict.fromkeys(
+    (
+        E.OFFSET_METADATA_TOO_LARGE,
+        E.INVALID_COMMIT_OFFSET_SIZE,
+        E.INVALID_GROUP_ID,
+        E.TOPIC_AUTHORIZATION_FAILED,
+    ),
+    Effect.ABORTABLE,
+)
 _ADD_PARTITIONS_FATAL = dict.fromkeys(
     (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, E.INVALID_TXN_STATE, E.INVALID_PRODUCER_ID_MAPPING), Effect.FATAL
 )
@@ -88,11 +98,16 @@ EXPECTED: Mapping[str, Mapping[ErrorCode, Effect]] = {
     | _ABORTABLE
     | _BUMP
     | _ADD_PARTITIONS_FATAL,
-    "AddOffsetsToTxn": _COORDINATOR | _FENCED | _ABORTABLE | _BUMP | {E.GROUP_AUTHORIZATION_FAILED: Effect.ABORTABLE},
+    "AddOffsetsToTxn": _COORDINATOR
+    | _FENCED
+    | _ABORTABLE
+    | _BUMP
+    | {E.GROUP_AUTHORIZATION_FAILED: Effect.ABORTABLE, E.INVALID_GROUP_ID: Effect.ABORTABLE},
     "TxnOffsetCommit": _COORDINATOR
     | _FENCED
     | _ABORTABLE
     | _REGROUPED
+    | _OBJECTED
     | {E.REQUEST_TIMED_OUT: Effect.FIND_COORDINATOR},
     "EndTxn to commit": _COORDINATOR | _FENCED | _ABORTABLE | _BUMP,
     "EndTxn to abort": _COORDINATOR | _FENCED,
@@ -355,7 +370,8 @@ def test_a_partition_that_the_answer_leaves_out_is_not_taken_for_added() -> None
         ("EndTxn to commit", ErrorCode.TRANSACTION_ABORTABLE, State.ABORTABLE_ERROR),
         ("EndTxn to commit", ErrorCode.COORDINATOR_NOT_AVAILABLE, State.COMMITTING_TRANSACTION),
         ("TxnOffsetCommit", ErrorCode.GROUP_AUTHORIZATION_FAILED, State.ABORTABLE_ERROR),
-        ("TxnOffsetCommit", ErrorCode.INVALID_GROUP_ID, State.FATAL_ERROR),
+        ("TxnOffsetCommit", ErrorCode.INVALID_GROUP_ID, State.ABORTABLE_ERROR),
+        ("TxnOffsetCommit", ErrorCode.INVALID_REQUEST, State.FATAL_ERROR),
         ("InitProducerId", ErrorCode.TRANSACTION_ABORTABLE, State.UNINITIALIZED),
     ],
 )
