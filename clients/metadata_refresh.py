@@ -85,8 +85,11 @@ class MetadataRefresh:
         names = self._topics()
         try:
             response = await self._cluster.refresh(names, create=self._creates_topics and names is not None)
-        except ClientError as error:
-            _log.info("no metadata: %s", error)
+        except Exception as error:
+            if isinstance(error, ClientError):
+                _log.info("no metadata: %s", error)
+            else:  # Memory that is not there, an address that cannot be one: whatever it is, it may pass.
+                _log.exception("asking for metadata failed")
             self._waiting = waiting + self._waiting
             return False
         errors = {topic.name: error_code(topic.error_code) for topic in response.topics if topic.error_code}

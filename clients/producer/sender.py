@@ -3,8 +3,11 @@
 Two loops. One sends batches: woken by a new batch, an answer, a connection, or the time at which something is due, it
 takes answers to ``BatchDelivery`` and writes one request after the other to each broker that something is ready for and
 that has fewer than ``max_in_flight`` unanswered ones. The other asks coordinators what ``TransactionManager`` wants
-asked, one request at a time. A failure of either that is not a ``ClientError`` is a bug: it ends the producer, and
-everybody who waits is told.
+asked, one request at a time.
+
+Whatever fails between the decision to send and the bytes on the wire (an address that cannot be one, memory that is
+not there) counts as a request that was lost: it is logged and tried again. Any other failure that is not a
+``ClientError`` is a bug: it ends the producer, and everybody who waits is told.
 """
 
 import asyncio
@@ -224,12 +227,18 @@ class Sender:
             link.connection.on_writable = self._woken.set
             link.failures = 0
         except ClientError:
-            link.not_before = self._loop.time() + self._backoff.pause_seconds(link.failures)
-            link.failures += 1
-            self._metadata.request()
+            self._not_connected(link)
+        except Exception:
+            _log.exception("connecting to broker %d failed", link.node_id)
+            self._not_connected(link)
         finally:
             link.is_opening = False
             self._woken.set()
+
+    def _not_connected(self, link: BrokerLink) -> None:
+        link.not_before = self._loop.time() + self._backoff.pause_seconds(link.failures)
+        link.failures += 1
+        self._metadata.request()
 
     def _send(self, link: BrokerLink, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
         try:
@@ -250,12 +259,19 @@ class Sender:
             self._not_sent(batches, str(error), now)
             return
         except ClientError:
-            for batch in batches:
-                self._delivery.not_answered(batch, ErrorCode.NETWORK_EXCEPTION, now)
+            self._lost(batches, now)
+            return
+        except Exception:
+            _log.exception("sending to broker %d failed", link.node_id)
+            self._lost(batches, now)
             return
         link.in_flight += 1
         names = {topic.topic_id: topic.name for topic in request.topic_data}
         future.add_done_callback(partial(self._answered, link, batches, names))
+
+    def _lost(self, batches: list[ProducerBatch], now: float) -> None:
+        for batch in batches:
+            self._delivery.not_answered(batch, ErrorCode.NETWORK_EXCEPTION, now)
 
     def _not_sent(self, batches: list[ProducerBatch], reason: str, now: float) -> None:
         """A broker without version 2 in a cluster that has finalised it costs the transaction, not the producer."""
@@ -366,24 +382,29 @@ class Sender:
 
     async def _ask(self, request: TransactionRequest) -> Effect:
         route = _route(request.coordinator)
+        sent = False
         try:
             connection = await route.resolve(self._cluster)
             self._look_at_coordinator(request, connection)
-            response = await connection.send(
+            answer = connection.send(
                 request.message(),
                 request.response_type,
                 at_least=request.versions.first,
                 at_most=request.versions.last,
                 timeout=self._request_seconds,
             )
+            sent = True
+            response = await answer
         except BrokerRefused as error:
             return request.coordinator_refused(error.refusal)
         except VersionNotSupported as error:
             request.unsupported(error)
             return Effect.FATAL
-        except ClientError:
+        except Exception as error:
+            if not isinstance(error, ClientError):
+                _log.exception("%s failed", request.name)
             route.forget(self._cluster)
-            request.lost()
+            request.lost(maybe_applied=sent)
             return Effect.RETRY
         self._manager.features = self._cluster.features
         effect = request.take(response)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from clients.cluster import Cluster
 from clients.consumer.group_metadata import ConsumerGroupMetadata
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.errors import (
-    BrokerRefused,
     BufferFull,
     ClientError,
     CommitFailed,
@@ -26,13 +26,16 @@ from clients.errors import (
     TransactionAborted,
 )
 from clients.producer import FutureRecordMetadata, Producer, RecordMetadata
+from clients.producer.producer_batch import ProducerBatch
+from clients.producer.transaction_requests import InitProducerId
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from protocol.records.record_batch import read_header
@@ -345,32 +348,6 @@ async def test_partitions_that_an_answer_leaves_out_are_not_lost() -> None:
 
 
 @in_virtual_time
-async def test_a_topic_that_is_not_there_is_an_error_after_a_while() -> None:
-    stage = Stage()
-    stage.topic_exists = False
-    async with stage.producing() as producer:
-        with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):
-            await producer.send(TOPIC, b"value")
-        assert asyncio.get_running_loop().time() < 10.0
-        stage.topic_exists = True
-        await (await producer.send(TOPIC, b"value"))
-
-
-@in_virtual_time
-async def test_a_partition_that_is_not_there_yet_is_looked_for_once() -> None:
-    stage = Stage(partitions=1)
-    async with stage.producing() as producer:
-        await producer.partitions_for(TOPIC)
-        with pytest.raises(BrokerRefused, match="orders-1: UNKNOWN_TOPIC_OR_PARTITION"):
-            await producer.send(TOPIC, b"value", partition=1)
-        stage.partitions += Stage(partitions=1).partitions
-        stage.lead(1)
-        assert (await (await producer.send(TOPIC, b"value", partition=1))).partition == 1
-        with pytest.raises(ValueError, match="partition -1"):
-            await producer.send(TOPIC, b"value", partition=-1)
-
-
-@in_virtual_time
 async def test_nobody_listens() -> None:
     stage = Stage()
     async with stage.playing():
@@ -397,6 +374,100 @@ async def test_a_failure_of_the_producer_itself_is_told_to_everybody(caplog: pyt
         with pytest.raises(FatalProducerError, match="a bug"):
             await producer.send(TOPIC, b"value")
         assert "the producer failed" in caplog.text
+
+
+BAD_ADDRESSES = {
+    "empty label": ("a..b", 9092),
+    "label that is too long": ("a" * 64, 9092),
+    "null": ("a\0b", 9092),
+    "port out of range": ("127.0.0.1", 70_000),
+    "negative port": ("127.0.0.1", -1),
+}
+
+
+@pytest.mark.parametrize(("host", "port"), BAD_ADDRESSES.values(), ids=BAD_ADDRESSES)
+def test_leader_that_advertises_an_impossible_address_holds_up_its_partitions_only(host: str, port: int) -> None:
+    """On a real loop, because the one in virtual time knows neither names nor ports."""
+
+    async def work() -> None:
+        stage = Stage(partitions=2, brokers=2)
+        stage.leaders = [1, 2]
+
+        def metadata(request: Message) -> MetadataResponse:
+            answer = stage.metadata()
+            answer.brokers[1].host, answer.brokers[1].port = host, port
+            return answer
+
+        async with stage.playing():
+            stage.broker.script[MetadataRequest] = metadata
+            async with stage.producer(retry_backoff_ms=1, retry_backoff_max_ms=1, linger_ms=0) as producer:
+                stuck = await producer.send(TOPIC, b"stuck", partition=1)
+                while len(stage.broker.seen(MetadataRequest)) < 5:
+                    await (await producer.send(TOPIC, b"value", partition=0))
+                assert not stuck.done()
+                stage.broker.script[MetadataRequest] = lambda request: stage.metadata()
+                await stuck
+        assert stage.partitions[1].log == [b"stuck"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("host", "port"), BAD_ADDRESSES.values(), ids=BAD_ADDRESSES)
+def test_coordinator_at_an_impossible_address_is_found_again(host: str, port: int) -> None:
+    async def work() -> None:
+        stage = Stage(partitions=1)
+
+        def find_coordinator(request: Message) -> FindCoordinatorResponse:
+            answer = stage.find_coordinator(request)
+            if len(stage.broker.seen(FindCoordinatorRequest)) <= 3:
+                (found,) = answer.coordinators
+                found.node_id, found.host, found.port = 9, host, port
+            return answer
+
+        stage.broker.script[FindCoordinatorRequest] = find_coordinator
+        async with stage.transacting(retry_backoff_ms=1, retry_backoff_max_ms=1) as producer:
+            await producer.send(TOPIC, b"value")
+            await producer.commit_transaction()
+        assert stage.values() == [b"value"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("place", ["connect", "encode", "coordinator", "metadata"])
+@in_virtual_time
+async def test_memory_that_is_missing_for_a_while_costs_no_record(
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(partitions=2)
+    owner, name = {
+        "connect": (Cluster, "connection_to"),
+        "encode": (ProducerBatch, "encode"),
+        "coordinator": (InitProducerId, "message"),
+        "metadata": (Cluster, "refresh"),
+    }[place]
+    working = getattr(owner, name)
+    failures = 0
+
+    def failing(*args: Any, **settings: Any) -> Any:
+        nonlocal failures
+        if failures < 3:
+            failures += 1
+            raise MemoryError
+        return working(*args, **settings)
+
+    async with stage.producing() as producer:
+        await producer.partitions_for(TOPIC)
+        monkeypatch.setattr(owner, name, failing)
+        if place == "metadata":
+            stage.lead(2)
+            producer._metadata.request()
+            await asyncio.sleep(60)
+            stage.lead(1)
+        await send_all(producer, 10)
+        await producer.flush()
+    assert failures == 3
+    assert numbers(stage.values()) == list(range(10))
+    assert "MemoryError" in caplog.text
 
 
 # Space
