@@ -31,6 +31,7 @@ the rest.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Self
 
@@ -45,16 +46,24 @@ from clients.errors import (
     OperationTimedOut,
     ProducerClosed,
     Refusal,
-    error_code,
 )
 from clients.metadata_refresh import MetadataRefresh
+from clients.producer.arguments import (
+    checked_group,
+    checked_offsets,
+    checked_partition,
+    checked_timestamp,
+    checked_topic,
+)
 from clients.producer.batch_delivery import BatchDelivery
 from clients.producer.future_record_metadata import FutureRecordMetadata
 from clients.producer.partitioner import partition_for_key
 from clients.producer.producer_batch import Headers, ProducerBatch
 from clients.producer.producer_config import ProducerConfig
 from clients.producer.record_accumulator import PartitionQueue, RecordAccumulator, TopicQueues
+from clients.producer.send_turns import SendTurns
 from clients.producer.sender import Sender
+from clients.producer.topic_questions import TopicQuestions
 from clients.producer.transaction_manager import State, TransactionManager
 from clients.producer.transactional_result import TransactionalResult
 from clients.retry import Backoff
@@ -108,11 +117,15 @@ class Producer:
             backoff,
             self._look_at_space,
         )
+        self._questions = TopicQuestions(self._cluster, backoff, self._take_topic)
+        self._backoff = backoff
+        self._turns = SendTurns()
+        """Of the calls of ``send`` that wait: records keep the order of the calls."""
+        self._lines = self._turns.lines
         self._space_free = asyncio.Event()
         self._turn_to_wait = asyncio.Lock()
-        """Held by whoever waits for space in front of all others: records keep the order of the calls."""
-        self._waiting = 0
-        """How many wait for space."""
+        """Held by whoever waits for space in front of all others."""
+        self._waiting_for_space = 0
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
         self._is_closing = False
@@ -152,6 +165,7 @@ class Producer:
         except (TimeoutError, ClientError):
             pass  # Whoever waits for something that is not done is told so now.
         finally:
+            await self._questions.close()
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait([self._task])
@@ -184,8 +198,8 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
         """Accept a record, or raise ``BufferFull`` where ``send`` would wait. See ``send`` for the rest."""
-        if self._waiting:
-            raise BufferFull("others wait for space")
+        if self._lines and not self._may_overtake(topic, partition):
+            raise BufferFull("others wait for space or for metadata")
         return self._accept(topic, value, key, headers, partition, timestamp_ms)
 
     def _accept(
@@ -203,7 +217,7 @@ class Producer:
         queues = accumulator.topics.get(topic)
         if queues is None or accumulator.used_bytes >= accumulator.buffer_bytes:
             raise BufferFull("the topic is not known yet" if queues is None else "all of buffer_bytes are in use")
-        timestamp = self._wall_clock() if timestamp_ms is None else timestamp_ms
+        timestamp = self._wall_clock() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         if partition is None and key is None and self._partitioner is None:
             return accumulator.append_sticky(queues, timestamp, value, headers)
         return accumulator.append(self._queue(queues, key, value, partition), timestamp, key, value, headers)
@@ -224,51 +238,101 @@ class Producer:
         (name, value) pairs. ``partition`` is by default that of the key's hash, and without key any. ``timestamp_ms``
         is milliseconds since the epoch, by default now.
 
-        Raises ``OperationTimedOut``; ``BrokerRefused`` for a topic or partition that does not exist or may not be
-        written to; ``RecordTooLarge``; ``IllegalState`` outside of a transaction; and the error of the transaction or
-        the producer, if it has one. Then, and when it is cancelled, the record was not accepted.
+        Raises ``OperationTimedOut``; ``BrokerRefused`` for a topic that may not be written to, at once, and for a topic
+        or partition that does not exist, after ``max_block_ms``; ``RecordTooLarge``; ``TypeError`` and ``ValueError``
+        for what no record can hold; ``IllegalState`` outside of a transaction; and the error of the transaction or the
+        producer, if it has one. Then, and when it is cancelled, the record was not accepted.
         """
-        if self._sender.is_behind:
-            await asyncio.sleep(0)  # Full batches wait to be sent; a caller that never waits would keep them waiting.
-        if not self._waiting:
+        if not self._sender.is_behind and (not self._lines or self._may_overtake(topic, partition)):
             try:
                 return self._accept(topic, value, key, headers, partition, timestamp_ms)
             except BufferFull:
                 pass
+        record = partial(self._accept, topic, value, key, headers, partition, timestamp_ms)
+        checked_topic(topic)
         try:
             async with asyncio.timeout(self._max_block_seconds):
-                while True:
-                    await self._learn(topic, partition)
-                    try:
-                        return await self._accept_in_turn(topic, value, key, headers, partition, timestamp_ms)
-                    except BufferFull:  # The topic was forgotten while there was no space.
-                        continue
+                return await self._accept_in_turn(topic, partition, record)
         except TimeoutError:
-            raise OperationTimedOut(f"no space or no metadata for a record of {topic} in time") from None
+            raise self._why_not(topic, partition) from None
+
+    def _may_overtake(self, topic: str, partition: int | None) -> bool:
+        """Whether no call that waits could be for the same partition, or for the space that this one would take."""
+        if self._waiting_for_space or topic in self._lines:
+            return False
+        return partition is None or TopicPartition(topic, partition) not in self._lines
 
     async def _accept_in_turn(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        partition: int | None,
-        timestamp_ms: int | None,
+        self, topic: str, partition: int | None, accept: Callable[[], FutureRecordMetadata]
     ) -> FutureRecordMetadata:
-        """Accept a record once there is space, and nobody else waits in front."""
-        self._waiting += 1
+        """Accept a record after those that came before it. One for a partition that is not there holds up no others."""
+        with self._turns.join(topic) as turn:
+            await self._learn(topic)
+            await turn.come()
+            if self._sender.is_behind:
+                await asyncio.sleep(0)  # Full batches wait to be sent: a caller without pause would keep them waiting.
+            await self._learn(topic)
+            if partition is None or self._is_free(topic, partition):
+                return await self._accept_with_space(topic, partition, accept)
+        with self._turns.join(TopicPartition(topic, checked_partition(partition))) as turn:
+            await turn.come()
+            return await self._accept_with_space(topic, partition, accept)
+
+    def _is_free(self, topic: str, partition: int) -> bool:
+        """Whether a partition is there, and nobody has waited for it to come."""
+        known = partition < len(self._accumulator.topics[topic].queues)
+        return known and TopicPartition(topic, partition) not in self._lines
+
+    async def _accept_with_space(
+        self, topic: str, partition: int | None, accept: Callable[[], FutureRecordMetadata]
+    ) -> FutureRecordMetadata:
+        while True:
+            await self._learn(topic)
+            if partition is not None:
+                await self._learn_partition(topic, partition)
+            await self._wait_for_space()
+            try:
+                return accept()
+            except BufferFull:  # The topic was forgotten, or came back smaller, while there was no space.
+                continue
+
+    async def _wait_for_space(self) -> None:
+        """Return once there is space, and nobody else waits in front: whoever called must take it at once."""
+        if not self._waiting_for_space and not self._accumulator.is_full:
+            return
+        self._waiting_for_space += 1
         try:
             async with self._turn_to_wait:
                 while self._accumulator.is_full and self._is_open:
                     self._space_free.clear()
                     await self._space_free.wait()
-                return self._accept(topic, value, key, headers, partition, timestamp_ms)
         finally:
-            self._waiting -= 1
+            self._waiting_for_space -= 1
+
+    def _why_not(self, topic: str, partition: int | None) -> ClientError:
+        """What a call is told that has waited for ``max_block_ms``."""
+        queues = self._accumulator.topics.get(topic)
+        error = self._questions.errors.get(topic)
+        if queues is None and error is not None:
+            known = isinstance(error, BrokerRefused)
+            return error if known else OperationTimedOut(f"no metadata of {topic} in time: {error}")
+        if queues is not None and partition is not None and partition >= len(queues.queues):
+            missing = Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return BrokerRefused(str(TopicPartition(topic, partition)), missing)
+        return OperationTimedOut(f"no space or no metadata for a record of {topic} in time")
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has; brokers may create it now. Raises ``BrokerRefused`` if there is none."""
-        await self._learn(topic, None)
+        """How many partitions a topic has; brokers may create it now.
+
+        Waits for it at most ``max_block_ms``. Raises ``BrokerRefused`` if there is none, and ``OperationTimedOut``.
+        """
+        self._require_open()
+        checked_topic(topic)
+        try:
+            async with asyncio.timeout(self._max_block_seconds):
+                await self._learn(topic)
+        except TimeoutError:
+            raise self._why_not(topic, None) from None
         return len(self._accumulator.topics[topic].queues)
 
     async def flush(self) -> None:
@@ -302,6 +366,8 @@ class Producer:
         if partition is None:
             if self._partitioner is not None:
                 partition = self._partitioner(queues.name, key, value, count)
+                if not 0 <= partition < count:
+                    raise ValueError(f"the partitioner chose partition {partition} of {queues.name}, which has {count}")
             else:
                 partition = partition_for_key(key or b"", count)
         if partition < 0:
@@ -310,18 +376,22 @@ class Producer:
             raise BufferFull(f"partition {partition} of {queues.name} is not known yet")
         return queues.queues[partition]
 
-    async def _learn(self, topic: str, partition: int | None) -> None:
-        """Know a topic, and that it has a partition."""
-        if topic not in self._accumulator.topics:
-            answer = (await self._cluster.topics([topic], create=True))[topic]
-            if answer.error_code:
-                raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(answer.error_code)))
-            self._take_topic(topic)
-        if partition is not None and partition >= len(self._accumulator.topics[topic].queues):
+    async def _learn(self, topic: str) -> None:
+        """Return when a topic is known."""
+        while topic not in self._accumulator.topics:
+            await self._questions.ask(topic)
+
+    async def _learn_partition(self, topic: str, partition: int) -> None:
+        """Return when a topic is known to have a partition."""
+        attempt = 0
+        while True:
+            await self._learn(topic)
+            if partition < len(self._accumulator.topics[topic].queues):
+                return
             await self._metadata.fresh()
             if partition >= self._cluster.metadata.partition_count(topic):
-                missing = Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                raise BrokerRefused(str(TopicPartition(topic, partition)), missing)
+                await asyncio.sleep(self._backoff.pause_seconds(attempt))
+                attempt += 1
 
     def _take_metadata(self, response: MetadataResponse) -> None:
         for name in self._accumulator.topic_names():
@@ -377,10 +447,11 @@ class Producer:
         ``offsets`` are those of the next records to read, as from ``Consumer.position``; ``group`` is
         ``Consumer.group_metadata()``, and lets brokers refuse members that have lost their partitions. Raises
         ``CommitFailed`` for those, ``TransactionAbortable``, ``OperationTimedOut`` and fatal errors; after any of them
-        abort.
+        abort. ``ValueError`` and ``TypeError`` for what no request can hold change nothing.
         """
-        if offsets:
-            await self._call(lambda: self._manager.send_offsets(dict(offsets), group))
+        checked, member = checked_offsets(offsets), checked_group(group)
+        if checked:
+            await self._call(lambda: self._manager.send_offsets(checked, member))
 
     async def commit_transaction(self) -> None:
         """Write what was sent, then commit. When it returns, all of the transaction is committed.

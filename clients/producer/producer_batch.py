@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from clients.errors import ClientError
+from clients.producer.arguments import checked_bytes, checked_headers
 from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
 from clients.producer.record_metadata import NO_OFFSET, RecordMetadata
 from protocol.errors import ErrorCode
@@ -47,6 +48,7 @@ _HEADS: Final = tuple(varint + b"\0" for varint in _VARINTS)
 """A record's length, and its attributes."""
 _AFTER_NULL_KEY: Final = tuple(b"\1" + varint for varint in _VARINTS)
 """A key that is null, and the value's length."""
+_NULL: Final = (b"\1", b"")
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -132,18 +134,23 @@ class ProducerBatch:
     # Filling
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:
-        """Add a record and return its size in bytes; 0, and nothing added, if there is no room for it."""
+        """Add a record and return its size in bytes; 0, and nothing added, if there is no room for it.
+
+        Raises ``TypeError`` for a key, a value or a header that is not bytes.
+        """
         index = self.record_count
         delta = timestamp - self.base_timestamp
         try:
-            if key is not None or value is None or headers or delta < 0:
+            if type(value) is not bytes or key is not None or headers or delta < 0:
                 encoded = _encode(index, delta, key, value, headers)
             else:  # The most frequent kind of record, without a call.
                 size = len(value)
                 head = _HEADS[size + (6 if size < _ONE_BYTE else 7) + (delta >= _ONE_BYTE) + (index >= _ONE_BYTE)]
                 encoded = b"".join((head, _VARINTS[delta], _VARINTS[index], _AFTER_NULL_KEY[size], value, b"\0"))
         except IndexError:
-            encoded = encode_record(index, self.base_timestamp, NewRecord(timestamp, key, value, headers))
+            key, value = checked_bytes(key, "the key"), checked_bytes(value, "the value")
+            record = NewRecord(timestamp, key, value, checked_headers(headers))
+            encoded = encode_record(index, self.base_timestamp, record)
         records = self._records
         size = len(encoded)
         if index and len(records) + size > self.limit:
@@ -318,11 +325,21 @@ class ProducerBatch:
 
 
 def _encode(index: int, delta: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
-    """A record without headers; IndexError if that is not what it is, or if one of its lengths is long."""
+    """A record of bytes without headers; IndexError if that is not what it is, or if one of its lengths is long."""
     if headers or delta < 0:
         raise IndexError
-    key_length, key_bytes = (b"\1", b"") if key is None else (_VARINTS[len(key)], key)
-    value_length, value_bytes = (b"\1", b"") if value is None else (_VARINTS[len(value)], value)
+    if type(key) is bytes:
+        key_length, key_bytes = _VARINTS[len(key)], key
+    elif key is None:
+        key_length, key_bytes = _NULL
+    else:
+        raise IndexError
+    if type(value) is bytes:
+        value_length, value_bytes = _VARINTS[len(value)], value
+    elif value is None:
+        value_length, value_bytes = _NULL
+    else:
+        raise IndexError
     delta_bytes, offset_bytes = _VARINTS[delta], _VARINTS[index]
     size = len(delta_bytes) + len(offset_bytes) + len(key_length) + len(key_bytes) + len(value_length) + 2
     head = _HEADS[size + len(value_bytes)]

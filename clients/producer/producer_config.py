@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from clients.cluster import parse_bootstrap
+from clients.producer.arguments import checked_text, checked_timeout
 from protocol.records.compression import Compression
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
@@ -21,6 +22,8 @@ ACKS: Final = {"all": -1, "1": 1, "0": 0}
 MOST_IN_FLIGHT: Final = 5
 """Brokers remember the last five batches of a producer in a partition; of more they cannot tell a retry."""
 _LEAST_BATCH_BYTES: Final = 512
+_IN_REQUESTS: Final = ("transaction_timeout_ms", "request_timeout_ms")
+"""Settings that brokers are told, as 32-bit integers."""
 _POSITIVE: Final = (
     "transaction_timeout_ms",
     "batch_bytes",
@@ -80,6 +83,11 @@ class ProducerConfig:
         parse_bootstrap(self.bootstrap)
         for name in _POSITIVE:
             _require(getattr(self, name) > 0, name, "must be positive")
+        for name in _IN_REQUESTS:
+            checked_timeout(getattr(self, name), name)
+        for name in ("client_id", "transactional_id"):
+            if (text := getattr(self, name)) is not None:
+                checked_text(text, name)
         _require(self.linger_ms >= 0, "linger_ms", "must not be negative")
         _require(self.acks in ACKS, "acks", "must be all, 1 or 0")
         _require(self.compression.upper() in Compression.__members__, "compression", "is no codec of Kafka's")

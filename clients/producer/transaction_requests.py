@@ -415,8 +415,9 @@ class OffsetsRequest(TransactionRequest):
 
     def precedes(self, other: TransactionRequest) -> bool:
         """Whether ``other`` carries out a later call for the same group."""
-        same_group = isinstance(other, OffsetsRequest) and other.group.group_id == self.group.group_id
-        return same_group and self.call < other.call
+        if not isinstance(other, OffsetsRequest):
+            return False
+        return other.group.group_id == self.group.group_id and self.call < other.call
 
 
 class AddOffsetsToTxn(OffsetsRequest):

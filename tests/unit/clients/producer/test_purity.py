@@ -8,6 +8,7 @@ import pytest
 import clients.producer
 
 PURE = (
+    "arguments",
     "batch_delivery",
     "partition_sequences",
     "partitioner",

@@ -1,0 +1,193 @@
+"""What cannot be written is refused at the call, and costs nobody else anything."""
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from clients.consumer.group_metadata import ConsumerGroupMetadata
+from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.producer import ProducerConfig
+from clients.producer.producer_batch import ProducerBatch
+from protocol.records.compression import Compression
+from protocol.records.record_batch import Record, iter_records, read_header
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.producer.producing_brokers import TOPIC, Stage
+
+GROUP = ConsumerGroupMetadata(group_id="readers", generation_id=3, member_id="me")
+INPUT = TopicPartition("input", 0)
+
+BYTES_LIKE = {
+    "bytearray": bytearray(b"abc"),
+    "view": memoryview(b"abc"),
+    "view of every other byte": memoryview(b"a.b.c")[::2],
+    "signed bytes": array("b", b"abc"),
+    "long": bytearray(10_000),
+}
+NOT_BYTES = {
+    "shorts": array("h", [1, 2, 3]),
+    "ints": array("i", range(50)),
+    "view of ints": memoryview(array("i", range(50))),
+    "doubles": array("d", [1.0]),
+    "rows": memoryview(b"abcdef").cast("B", (2, 3)),
+    "str": "text",
+    "int": 5,
+    "list": [1, 2],
+}
+
+
+def read(batch: ProducerBatch) -> list[Record]:
+    encoded = bytes(batch.encode(Compression.NONE))
+    return list(iter_records(encoded, 0, read_header(encoded), max_decompressed_bytes=1_000_000))
+
+
+def placed(place: str, data: Any) -> tuple[Any, Any, Any]:
+    """Key, value and headers with ``data`` in one place."""
+    match place:
+        case "key":
+            return data, b"value", ()
+        case "value":
+            return None, data, ()
+        case "value with key":
+            return b"key", data, ()
+        case _:
+            return None, b"value", [("name", data)]
+
+
+PLACES = ("key", "value", "value with key", "header")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", BYTES_LIKE)
+def test_buffer_of_bytes_anywhere_is_stored_as_its_bytes(place: str, kind: str) -> None:
+    data = BYTES_LIKE[kind]
+    batch = ProducerBatch(INPUT, 100_000, 0, 0.0)
+    for fields in (placed("value", b"before"), placed(place, data), placed("value", b"after")):
+        assert batch.append(0, *fields)
+    before, between, after = read(batch)
+    assert (before.value, after.value) == (b"before", b"after")
+    key, value, headers = placed(place, bytes(data))
+    assert (between.key, between.value, list(between.headers)) == (key, value, list(headers))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", NOT_BYTES)
+def test_anything_else_is_refused_and_the_batch_stays_whole(place: str, kind: str) -> None:
+    batch = ProducerBatch(INPUT, 100_000, 0, 0.0)
+    assert batch.append(0, *placed("value", b"before"))
+    with pytest.raises(TypeError, match="must be"):
+        batch.append(0, *placed(place, NOT_BYTES[kind]))
+    assert batch.append(0, *placed("value", b"after"))
+    assert [record.value for record in read(batch)] == [b"before", b"after"]
+
+
+BAD_RECORDS: dict[str, dict[str, Any]] = {
+    "timestamp above 63 bits": {"timestamp_ms": 2**63},
+    "timestamp below 0": {"timestamp_ms": -1},
+    "timestamp that is no int": {"timestamp_ms": 1.5},
+    "partition below 0": {"partition": -1},
+    "partition above 31 bits": {"partition": 2**31},
+    "partition that is no int": {"partition": 0.5},
+    "value of ints": {"value": array("i", [1])},
+    "key of ints": {"key": array("i", [1])},
+    "header of ints": {"headers": [("name", array("i", [1]))]},
+    "header with half a character": {"headers": [("\ud800", b"")]},
+    "header without value": {"headers": [("name",)]},
+    "header name of bytes": {"headers": [(b"name", b"")]},
+    "topic with half a character": {"topic": "\ud800"},
+    "topic that is too long": {"topic": "x" * 40_000},
+    "topic that is no str": {"topic": 5},
+}
+BAD_OFFSETS: dict[str, Any] = {
+    "offset above 63 bits": {INPUT: OffsetAndMetadata(2**63)},
+    "offset below 0": {INPUT: OffsetAndMetadata(-1)},
+    "leader epoch above 31 bits": {INPUT: OffsetAndMetadata(5, 2**31)},
+    "metadata that is too long": {INPUT: OffsetAndMetadata(5, metadata="x" * 40_000)},
+    "metadata with half a character": {INPUT: OffsetAndMetadata(5, metadata="\ud800")},
+    "partition above 31 bits": {TopicPartition("input", 2**31): OffsetAndMetadata(5)},
+    "partition that is no int": {TopicPartition("input", "0"): OffsetAndMetadata(5)},  # type: ignore[arg-type]
+    "topic with half a character": {TopicPartition("\ud800", 0): OffsetAndMetadata(5)},
+}
+BAD_GROUPS = {
+    "no name": ConsumerGroupMetadata(group_id=""),
+    "name that is too long": ConsumerGroupMetadata(group_id="x" * 40_000),
+    "generation above 31 bits": ConsumerGroupMetadata(group_id="x", generation_id=2**31, member_id="me"),
+    "generation without member": ConsumerGroupMetadata(group_id="x", generation_id=1),
+    "instance with half a character": ConsumerGroupMetadata(group_id="x", group_instance_id="\ud800"),
+}
+
+
+async def refused(call: Callable[[], Awaitable[object]]) -> None:
+    started = asyncio.get_running_loop().time()
+    with pytest.raises((TypeError, ValueError)):
+        await call()
+    assert asyncio.get_running_loop().time() == started
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known topic", "new topic"])
+@pytest.mark.parametrize("kind", BAD_RECORDS)
+@in_virtual_time
+async def test_record_that_cannot_be_written_is_refused_and_others_of_the_batch_are_written(
+    kind: str, known: bool
+) -> None:
+    stage = Stage(partitions=1)
+    async with stage.transacting() as producer:
+        if known:
+            await producer.send(TOPIC, b"before")
+        record = {"topic": TOPIC, "value": b"value", **BAD_RECORDS[kind]}
+        if known or "topic" in kind:
+            await refused(lambda: producer.send(**record))
+        else:
+            with pytest.raises((TypeError, ValueError)):
+                await producer.send(**record)
+        await producer.send(TOPIC, b"after")
+        await producer.commit_transaction()
+    assert stage.values() == ([b"before", b"after"] if known else [b"after"])
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("kind", [*BAD_OFFSETS, *BAD_GROUPS])
+@in_virtual_time
+async def test_offsets_that_cannot_be_committed_are_refused_and_the_transaction_goes_on(
+    kind: str, protocol: int
+) -> None:
+    stage = Stage(partitions=1, transaction_version=protocol)
+    async with stage.transacting() as producer:
+        await producer.send(TOPIC, b"value")
+        offsets = BAD_OFFSETS.get(kind, {INPUT: OffsetAndMetadata(5)})
+        await refused(lambda: producer.send_offsets_to_transaction(offsets, BAD_GROUPS.get(kind, GROUP)))
+        await producer.send_offsets_to_transaction({INPUT: OffsetAndMetadata(5)}, GROUP)
+        await producer.commit_transaction()
+    assert stage.values() == [b"value"]
+
+
+@pytest.mark.parametrize("chosen", [-1, 1, 2**40, "0"])
+@in_virtual_time
+async def test_partitioner_that_names_no_partition_fails_its_call_only(chosen: Any) -> None:
+    stage = Stage(partitions=1)
+    choices = [0, chosen, 0]
+    async with stage.producing(partitioner=lambda *_: choices.pop(0)) as producer:
+        await producer.partitions_for(TOPIC)
+        await producer.send(TOPIC, b"before")
+        await refused(lambda: producer.send(TOPIC, b"value"))
+        await producer.send(TOPIC, b"after")
+    assert stage.values() == [b"before", b"after"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"transaction_timeout_ms": 2**31},
+        {"transaction_timeout_ms": 1.5},
+        {"request_timeout_ms": 2**31, "delivery_timeout_ms": 2**32},
+        {"client_id": "\ud800"},
+        {"transactional_id": "\ud800"},
+        {"transactional_id": "x" * 40_000},
+    ],
+)
+def test_settings_that_no_request_can_hold_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        ProducerConfig(bootstrap="x", **settings)

@@ -1,0 +1,242 @@
+"""Calls of ``send`` that wait, in virtual time: in which order, for how long, and at what cost for brokers."""
+
+import asyncio
+from collections.abc import Awaitable
+from random import Random
+from typing import Any
+
+import pytest
+
+from clients.errors import BrokerRefused, BufferFull, ClientError, OperationTimedOut, ProducerClosed
+from clients.producer import FutureRecordMetadata, Producer
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from protocol.messages.produce import ProduceRequest
+from protocol.schema import Message
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.producer.producing_brokers import TOPIC, Stage
+from tests.unit.clients.scripted_broker import Reaction
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def elapsed(call: Awaitable[Any]) -> tuple[Any, float]:
+    """What a call returns or raises, and after how many seconds."""
+    started = now()
+    try:
+        return await call, now() - started
+    except ClientError as error:
+        return error, now() - started
+
+
+def refusing(stage: Stage, error: ErrorCode) -> Any:
+    """Answers to Metadata that refuse the topic."""
+
+    def answer(request: Message) -> MetadataResponse:
+        response = stage.metadata()
+        response.topics = [MetadataResponseTopic(name=TOPIC, error_code=error)]
+        return response
+
+    return answer
+
+
+# Order
+
+
+@pytest.mark.parametrize("seed", range(10))
+@in_virtual_time
+async def test_sends_of_many_tasks_are_written_in_the_order_of_the_calls(seed: int) -> None:
+    """Whatever a call waits for: a topic that is new, the sender, or space."""
+    rng = Random(seed)
+    stage = Stage(partitions=1)
+    called: list[bytes] = []
+    settings = rng.choice(({}, {"batch_bytes": 512}, {"max_request_bytes": 4096, "buffer_bytes": 8192}))
+    async with stage.producing(linger_ms=rng.choice((0, 5)), **settings) as producer:
+
+        async def produce(task: int) -> None:
+            for number in range(100):
+                value = b"%02d %03d" % (task, number) + bytes(rng.choice((10, 400)))
+                called.append(value)
+                await producer.send(TOPIC, value)
+                if rng.random() < 0.3:
+                    await asyncio.sleep(rng.choice((0, 0, 0.001)))
+
+        async with asyncio.TaskGroup() as group:
+            for task in range(20):
+                group.create_task(produce(task))
+    assert stage.values() == called
+
+
+@in_virtual_time
+async def test_sends_that_wait_and_are_cancelled_leave_the_others_in_order() -> None:
+    stage = Stage(partitions=1)
+    stage.topic_exists = False
+    async with stage.producing() as producer, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(producer.send(TOPIC, b"%03d" % number)) for number in range(100)]
+        await asyncio.sleep(1)
+        for task in tasks[::3]:
+            task.cancel()
+        stage.topic_exists = True
+    assert stage.values() == [b"%03d" % number for number in range(100) if number % 3]
+
+
+@in_virtual_time
+async def test_send_to_known_partition_overtakes_sends_that_wait_for_others() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(max_block_ms=10_000) as producer:
+        await producer.partitions_for(TOPIC)
+        async with asyncio.TaskGroup() as group:
+            missing = group.create_task(elapsed(producer.send(TOPIC, b"missing", partition=7)))
+            unknown = group.create_task(elapsed(producer.send("unknown", b"value")))
+            await asyncio.sleep(0)
+            with pytest.raises(BufferFull, match="others wait"):
+                producer.send_nowait(TOPIC, b"missing", partition=7)
+            for _ in range(3):
+                _, seconds = await elapsed(producer.send(TOPIC, b"value"))
+                assert seconds == 0
+            assert await producer.send_nowait(TOPIC, b"value")
+        assert [type((await task)[0]) for task in (missing, unknown)] == [BrokerRefused, BrokerRefused]
+
+
+@in_virtual_time
+async def test_sends_to_partition_that_comes_late_are_written_in_order() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing() as producer:
+        await producer.partitions_for(TOPIC)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(producer.send(TOPIC, b"%03d" % number, partition=1)) for number in range(50)]
+            await asyncio.sleep(10)
+            assert not any(task.done() for task in tasks)
+            stage.partitions += Stage(partitions=1).partitions
+            stage.lead(1)
+    assert stage.values() == [b"%03d" % number for number in range(50)]
+
+
+# Questions
+
+
+@in_virtual_time
+async def test_many_sends_to_a_new_topic_ask_for_it_once() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(linger_ms=0) as producer:
+        before = len(stage.broker.seen(MetadataRequest))
+        async with asyncio.TaskGroup() as group:
+            for number in range(300):
+                group.create_task(producer.send(TOPIC, b"%03d" % number))
+            for _ in range(10):
+                group.create_task(producer.partitions_for(TOPIC))
+        assert len(stage.broker.seen(MetadataRequest)) == before + 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
+@in_virtual_time
+async def test_many_sends_to_a_refused_topic_share_one_refusal_at_once(error: ErrorCode) -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing() as producer:
+        stage.broker.script[MetadataRequest] = refusing(stage, error)
+        before = len(stage.broker.seen(MetadataRequest))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(elapsed(producer.send(TOPIC, b"value"))) for _ in range(300)]
+        for task in tasks:
+            refused, seconds = await task
+            assert isinstance(refused, BrokerRefused)
+            assert refused.refusal.error == error
+            assert seconds < 0.1
+        assert len(stage.broker.seen(MetadataRequest)) == before + 1
+
+
+# Time
+
+
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE])
+@pytest.mark.parametrize("call", ["send", "partitions_for"])
+@in_virtual_time
+async def test_topic_that_is_not_there_is_waited_for_max_block_ms(call: str, error: ErrorCode) -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(max_block_ms=60_000) as producer:
+        found = stage.broker.script[MetadataRequest]
+        stage.broker.script[MetadataRequest] = refusing(stage, error)
+        calls = {
+            "send": lambda: producer.send(TOPIC, b"value"),
+            "partitions_for": lambda: producer.partitions_for(TOPIC),
+        }
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(elapsed(calls[call]())) for _ in range(100)]
+        for task in tasks:
+            refused, seconds = await task
+            assert isinstance(refused, BrokerRefused)
+            assert refused.refusal.error == error
+            assert seconds == pytest.approx(60, abs=0.1)
+        assert len(stage.broker.seen(MetadataRequest)) < 100
+        waiting = asyncio.ensure_future(elapsed(calls[call]()))  # noqa: TID251
+        await asyncio.sleep(40)
+        stage.broker.script[MetadataRequest] = found
+        result, seconds = await waiting
+        assert isinstance(result, FutureRecordMetadata | int)
+        assert seconds < 42
+
+
+@in_virtual_time
+async def test_partition_that_is_not_there_is_waited_for_max_block_ms() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(max_block_ms=60_000) as producer:
+        await producer.partitions_for(TOPIC)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(elapsed(producer.send(TOPIC, b"value", partition=1))) for _ in range(3)]
+        for task in tasks:
+            refused, seconds = await task
+            assert isinstance(refused, BrokerRefused)
+            assert "orders-1: UNKNOWN_TOPIC_OR_PARTITION" in str(refused)
+            assert seconds == pytest.approx(60, abs=0.1)
+
+
+@in_virtual_time
+async def test_broker_that_does_not_answer_is_waited_for_max_block_ms() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(max_block_ms=60_000, request_timeout_ms=5_000) as producer:
+        stage.broker.script[MetadataRequest] = Reaction.SILENCE
+        error, seconds = await elapsed(producer.send(TOPIC, b"value"))
+        assert isinstance(error, OperationTimedOut)
+        assert seconds == pytest.approx(60, abs=0.1)
+
+
+@in_virtual_time
+async def test_sends_that_wait_when_the_producer_is_closed_fail_at_once() -> None:
+    stage = Stage(partitions=1)
+    stage.topic_exists = False
+    async with stage.producing() as producer:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(elapsed(producer.send(TOPIC, b"value"))) for _ in range(10)]
+            await asyncio.sleep(10)
+            await producer.close()
+        for task in tasks:
+            error, seconds = await task
+            assert isinstance(error, ProducerClosed)
+            assert seconds == pytest.approx(10, abs=0.1)
+
+
+async def fill(producer: Producer, stage: Stage) -> None:
+    """Take all the space."""
+    stage.broker.script[ProduceRequest] = Reaction.HOLD
+    while not producer._accumulator.is_full:
+        await producer.send(TOPIC, bytes(1000))
+
+
+@in_virtual_time
+async def test_sends_that_wait_for_space_time_out_after_max_block_ms_each() -> None:
+    stage = Stage(partitions=1)
+    settings = {"max_request_bytes": 4096, "buffer_bytes": 4096, "max_block_ms": 2_000}
+    async with stage.producing(**settings) as producer:
+        await fill(producer, stage)
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            for _ in range(5):
+                tasks.append(group.create_task(elapsed(producer.send(TOPIC, b"value"))))
+                await asyncio.sleep(0.5)
+        for task in tasks:
+            error, seconds = await task
+            assert isinstance(error, OperationTimedOut)
+            assert seconds == pytest.approx(2, abs=0.1)
+        await producer.close(timeout_seconds=0)
