@@ -65,6 +65,19 @@ class ConfigResource:
         return f"{paths.CONFIG}/{self.entity_path}"
 
 
+def described_change(before: Mapping[str, str], after: Mapping[str, str], *, shows_values: bool) -> str:
+    """What changed, for the log. Values of brokers' settings may be secret."""
+
+    def described(key: str) -> str:
+        if key not in after:
+            return f"{key} is not set any more"
+        return f"{key}={after[key]}" if shows_values else f"{key} is set"
+
+    return ", ".join(
+        described(key) for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)
+    )
+
+
 def resource_at(entity_path: str) -> ConfigResource | None:
     """The resource whose overrides lie there; None for the kinds that have no configuration here (users, clients)."""
     kind, _, name = entity_path.partition("/")

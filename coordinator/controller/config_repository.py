@@ -29,6 +29,7 @@ from coordinator.controller.config_changes import (
     ConfigValidator,
     ResourceType,
     altered,
+    described_change,
     resource_at,
     why_malformed,
 )
@@ -124,6 +125,10 @@ class ConfigRepository:
         self._unreadable.pop(resource, None)
         self._known[resource] = written_at, MappingProxyType(dict(overrides))
         if overrides != before or was_unreadable:
+            if known_at >= 0:
+                is_public = resource.type is ResourceType.TOPIC
+                what = described_change(before, overrides, shows_values=is_public)
+                logger.info("Settings of %s changed: %s", resource.entity_path, what)
             for listener in self._listeners:
                 listener(resource, overrides)
 
@@ -214,6 +219,7 @@ class ConfigRepository:
         self._unreadable.pop(resource, None)
         known = self._known.pop(resource, None)
         if known is not None and known[1]:
+            logger.info("Settings of %s are gone", resource.entity_path)
             for listener in self._listeners:
                 listener(resource, NO_OVERRIDES)
 

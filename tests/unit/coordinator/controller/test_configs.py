@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping
 
 import pytest
@@ -14,6 +15,7 @@ from coordinator.controller.config_changes import (
     OperationType,
     ResourceType,
     altered,
+    described_change,
     resource_at,
 )
 from coordinator.controller.config_repository import ConfigRepository
@@ -88,6 +90,12 @@ def test_entity_paths_are_kafkas() -> None:
     assert resource_at("users/alice") is None
 
 
+def test_a_change_is_described_without_what_may_be_secret() -> None:
+    before, after = {"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"}
+    assert described_change(before, after, shows_values=True) == "b=4, c is not set any more, d=5"
+    assert described_change(before, after, shows_values=False) == "b is set, c is not set any more, d is set"
+
+
 class TestRepository:
     async def test_a_change_is_stored_announced_and_known(self) -> None:
         async with running_cluster(1) as cluster:
@@ -107,6 +115,13 @@ class TestRepository:
             assert json.loads(change.data) == {"version": 2, "entity_path": "topics/t"}
             await cluster.settle()
             assert len(heard) == 1
+
+    async def test_changed_settings_of_a_topic_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        async with running_cluster(1) as cluster:
+            await cluster.members[1].configs.alter([alteration(("retention.ms", SET, "1"))])
+            await cluster.members[1].configs.alter([alteration(("retention.ms", SET, "2"))])
+        assert "Settings of topics/t changed: retention.ms=2" in caplog.text
 
     async def test_every_broker_comes_to_know_it(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
