@@ -22,6 +22,7 @@ from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
 from spark_connector.sink.prelude import DriverMemory, Permit, begin_batch
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
 from spark_connector.sink.sink_transactions import NO_DRIVER
+from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned
 from spark_connector.sink.state_topic import StateTopicReader
 from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
 from spark_connector.write_options import WriteOptions
@@ -128,8 +129,9 @@ class SinkSession:
 
         return self._client.run(steps())
 
-    def commit(self, outcomes: Sequence[TaskOutcome], batch: int) -> None:
-        self._client.run(commit_batch(self._broker, outcomes, batch, fail_on_loss=self._options.fail_on_loss))
+    def commit(self, outcomes: Sequence[TaskOutcome], batch: int, planned: Planned = UNKNOWN_PLAN) -> None:
+        steps = commit_batch(self._broker, outcomes, batch, planned, fail_on_loss=self._options.fail_on_loss)
+        self._client.run(steps)
 
     def abort(self, outcomes: Sequence[TaskOutcome], sink: str, batch: int) -> None:
         self._client.run(abort_batch(self._broker, outcomes, sink, batch, fail_on_loss=self._options.fail_on_loss))

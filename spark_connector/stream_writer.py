@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from spark_connector.checkpoint import read_offsets
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_errors import SinkError
+from spark_connector.sink.state_record import Planned
 from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
 from spark_connector.sink_session import SinkSession
 from spark_connector.write_options import Guarantee, WriteOptions, stream_write_options
@@ -75,7 +77,9 @@ class OncelogStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
         if self._is_exact:
-            self.session().commit(outcomes_of(messages), batchId)
+            options = self._options
+            planned = Planned(options.topic or "", read_offsets(options.checkpoint, batchId))
+            self.session().commit(outcomes_of(messages), batchId, planned)
 
     def abort(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
         if self._is_exact:

@@ -7,7 +7,7 @@ nobody could go on with it after a crash.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -60,6 +60,8 @@ class WriteOptions:
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     sink: str | None
     """What its transactional ids begin with; None for a batch that nobody can go on with."""
+    checkpoint: str = ""
+    """``checkpointLocation`` of a stream, if it is given."""
     application: str | None = None
     """``txnAppId``, and with it ``version``, of a batch."""
     version: int = 0
@@ -103,7 +105,8 @@ def stream_write_options(options: Mapping[str, str], columns: Sequence[tuple[str
         )
     for name in ("txnAppId", "txnVersion"):
         reader.refuse(name, "is for batches, in foreachBatch for example: a stream knows its own")
-    return _finish(reader, columns, guarantee, prefix or _digest(checkpoint or ""), None, 0)
+    written = _finish(reader, columns, guarantee, prefix or _digest(checkpoint or ""), None, 0)
+    return replace(written, checkpoint=checkpoint or "")
 
 
 def batch_write_options(

@@ -14,20 +14,31 @@ from spark_connector.sink.decisions import take_over, write_state
 from spark_connector.sink.endings import abort_all, commit_decided, describe_all, find_strays
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import SinkBroker, insist
-from spark_connector.sink.sink_errors import BatchNotDecided, SinkError, TransactionsLost
+from spark_connector.sink.sink_errors import (
+    BatchNotDecided,
+    CheckpointRewound,
+    SinkError,
+    SinkFenced,
+    TransactionsLost,
+)
 from spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id, is_open
-from spark_connector.sink.state_record import NO_BATCH, StateRecord, decision
+from spark_connector.sink.state_record import NO_BATCH, UNKNOWN_PLAN, Planned, StateRecord, decision
 from spark_connector.sink.task import TaskOutcome
 
 _log = logging.getLogger(__name__)
 
 
 async def commit_batch(
-    broker: SinkBroker, outcomes: Sequence[TaskOutcome], batch: int, *, fail_on_loss: bool = True
+    broker: SinkBroker,
+    outcomes: Sequence[TaskOutcome],
+    batch: int,
+    planned: Planned = UNKNOWN_PLAN,
+    *,
+    fail_on_loss: bool = True,
 ) -> None:
     """Make the batch visible, exactly once however often this is begun.
 
-    Raises ``BatchNotDecided`` and ``SinkFenced`` (nothing is visible), ``TransactionsLost``.
+    Raises ``BatchNotDecided``, ``SinkFenced`` and ``CheckpointRewound`` (nothing is visible), ``TransactionsLost``.
     """
     permit, query = _common(outcomes)
     driver = permit.driver
@@ -35,11 +46,15 @@ async def commit_batch(
     state = await broker.read_state(permit.sink) or StateRecord(sink=permit.sink)
     if state.query not in ("", query):
         _log.warning("sink %s has written for query %s before: %s begins anew", permit.sink, state.query, query)
-    if not state.decides(query, batch):
+    if state.is_beyond(query, batch):
+        raise SinkFenced(f"another run of the query has gone on to batch {state.batch} of sink {permit.sink}")
+    if state.decides(query, batch):
+        _note_repetition(state, planned)
+    else:
         if any(each.skipped for each in outcomes):
             raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
         await _validate(broker, transactions, f"batch {batch}")
-        state = decision(state, permit.driver, query, batch, transactions)
+        state = decision(state, permit.driver, query, batch, transactions, planned)
         driver = await write_state(broker, driver, state)
     await _carry_out(broker, state, fail_on_loss)
     await _clean_up(broker, state, permit.generation, driver)
@@ -55,7 +70,7 @@ async def abort_batch(
     else:  # If that is refused, somebody else has taken over.
         await insist(broker, lambda: broker.init_producer_id(driver_id(sink), permit.driver))
     state = await broker.read_state(sink) or StateRecord(sink=sink)
-    if outcomes and state.decides(outcomes[0].query, batch):
+    if outcomes and (state.decides(outcomes[0].query, batch) or state.is_beyond(outcomes[0].query, batch)):
         await _carry_out(broker, state, fail_on_loss)
         return
     await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
@@ -86,6 +101,14 @@ async def abort_late_tasks(broker: SinkBroker, sink: str) -> None:
     await _abort_leftovers(broker, StateRecord(sink=sink), 0)
 
 
+def _note_repetition(state: StateRecord, planned: Planned) -> None:
+    """Say that the batch is skipped. Raises ``CheckpointRewound`` where these are not the rows that were decided."""
+    difference = state.planned.difference(planned)
+    if difference:
+        raise CheckpointRewound(state.sink, state.query, state.batch, f"it is decided {difference}")
+    _log.warning("batch %d of %s is written already: sink %s skips it", state.batch, state.query, state.sink)
+
+
 def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:
     """What all tasks of a batch were given."""
     if not outcomes:
@@ -111,6 +134,8 @@ async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction],
 
 
 async def _carry_out(broker: SinkBroker, state: StateRecord, fail_on_loss: bool) -> None:
+    if state.settled:
+        return
     try:
         await commit_decided(broker, state)
     except TransactionsLost as error:
@@ -120,14 +145,21 @@ async def _carry_out(broker: SinkBroker, state: StateRecord, fail_on_loss: bool)
 
 
 async def _clean_up(broker: SinkBroker, state: StateRecord, generation: int, driver: Driver) -> None:
-    """Abort what attempts have left behind that are not part of the batch. The next prelude does it, if need be."""
+    """Record that the batch is settled, and abort what attempts have left behind that are not part of it.
+
+    If this fails the batch is visible all the same. The next prelude aborts what is left; without the record, a batch
+    that is run again asks for its transactions' states, which coordinators keep for ``transactional.id.expiration.ms``.
+    """
     try:
         leftovers = await find_strays(broker, state, generation, await broker.open_transactions(f"{state.sink}."))
+        settled = state.when_settled()
         if any(each.version < 2 for each in leftovers):  # Their names must not be used again.
-            await write_state(broker, driver, state.in_next_generation())
+            settled = settled.in_next_generation()
+        if settled != state:
+            await write_state(broker, driver, settled)
         await abort_all(broker, leftovers)
     except SinkError as error:
-        _log.warning("transactions of sink %s are left open for now: %s", state.sink, error)
+        _log.warning("the end of batch %d of sink %s is not recorded: %s", state.batch, state.sink, error)
 
 
 async def _abort_leftovers(broker: SinkBroker, state: StateRecord, generation: int) -> None:

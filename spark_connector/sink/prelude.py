@@ -23,6 +23,8 @@ class Permit:
     driver: Driver
     decided_query: str = ""
     decided_batch: int = NO_BATCH
+    decided_until: str = ""
+    """Where the decided batch's sources end, if that is known."""
 
     @property
     def may_decide(self) -> bool:
@@ -31,7 +33,11 @@ class Permit:
 
     def is_decided(self, query: str, batch: int) -> bool:
         """Whether this batch was decided before its tasks began."""
-        return self.decided_query == query and self.decided_batch >= batch
+        return self.decided_query == query and self.decided_batch == batch
+
+    def is_behind(self, query: str, batch: int) -> bool:
+        """Whether a later batch was: then this one's number was given to other rows before, and it must not run."""
+        return self.decided_query == query and self.decided_batch > batch
 
 
 class DriverMemory:
@@ -74,6 +80,7 @@ async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory) -> Pe
         driver=driver,
         decided_query=state.query,
         decided_batch=state.batch,
+        decided_until=state.planned.offsets,
     )
     memory.remember(permit)
     return permit

@@ -21,6 +21,23 @@ class SupersededTask(SinkError):
     """A task of a batch that is over: its attempt came too late to be part of it."""
 
 
+class CheckpointRewound(SinkError):
+    """The batch that is to be written is not the one that was decided under its number, or comes before it."""
+
+    def __init__(self, sink: str, query: str, batch: int, found: str) -> None:
+        self._identity = (sink, query, batch, found)
+        super().__init__(
+            f"batch {batch} of {query} is not written: {found}. The checkpoint is older than what sink {sink} has "
+            "written (a restored backup, deleted offsets or commits, a copy that another query goes on with), or the "
+            "number belongs to other rows. Nothing of this batch is visible, and nothing of what was written before is "
+            "lost. Restore the newest checkpoint; or begin with a new one, and have it read from where the decided "
+            "batch ends"
+        )
+
+    def __reduce__(self) -> tuple[type["CheckpointRewound"], tuple[object, ...]]:
+        return CheckpointRewound, self._identity
+
+
 class AnswerLost(SinkError):
     """Whether a transactional id was taken is not known: the request may arrive even later. Another id has to do."""
 
@@ -45,5 +62,6 @@ class TransactionsLost(SinkError):
         super().__init__(
             f"batch {batch} of query {query} is decided, but transactions of it were lost before they were committed: "
             f"{listed}. They were open for longer than transactionTimeoutMs, or somebody aborted them; the rows of the "
-            "other tasks are committed. After restoring the missing rows, set failOnDataLoss=false for one run to go on"
+            "other tasks are committed. An id in no state was not used for transactional.id.expiration.ms, and its rows "
+            "may be there. After restoring the missing rows, set failOnDataLoss=false for one run to go on"
         )

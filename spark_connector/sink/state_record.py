@@ -3,7 +3,12 @@
 The topic is compacted; the key is the sink's name, the value JSON (compressed with the batch)::
 
     {"v": 1, "generation": 3, "query": "<query id>", "batch": 41, "driver": [producer id, epoch],
-     "transactions": [["<what follows the sink's name in the id>", producer id, epoch, protocol version], …]}
+     "transactions": [["<what follows the sink's name in the id>", producer id, epoch, protocol version], …],
+     "settled": true, "topic": "orders", "offsets": "<lines of Spark's offset log>"}
+
+The last three may be missing; former releases neither write nor read them. With ``settled`` all transactions of the
+batch were committed, and none is listed: coordinators forget ids that are not used for a week, so nobody could tell
+later. ``topic`` and ``offsets`` say what the batch was planned from (``Planned``).
 
 ``batch`` counts within ``query``: a checkpoint that was deleted makes a new query, for which nothing is decided yet.
 ``generation`` grows with every driver that cannot know that it is the only one left of its generation, so whatever has
@@ -12,13 +17,33 @@ an older generation in its name can only be a leftover. (Epochs cannot serve: th
 
 import json
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_connector.sink.sink_errors import UnreadableState
 from spark_connector.sink.sink_transactions import Driver, TaskTransaction
 
 _FORMAT: Final = 1
 NO_BATCH: Final = -1
+
+
+class Planned(NamedTuple):
+    """What a batch was planned from, as far as the sink can learn it; a text is empty where it cannot."""
+
+    topic: str = ""
+    """The one topic that all rows go to."""
+    offsets: str = ""
+    """Where the batch's sources end."""
+
+    def difference(self, other: "Planned") -> str:
+        """In which way another plan of the same batch would have written other rows; empty if in none that is known."""
+        if self.topic and other.topic and self.topic != other.topic:
+            return f"for topic {self.topic} and not {other.topic}"
+        if self.offsets and other.offsets and self.offsets != other.offsets:
+            return f"up to {self.offsets} and not {other.offsets}"
+        return ""
+
+
+UNKNOWN_PLAN: Final = Planned()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +56,24 @@ class StateRecord:
     batch: int = NO_BATCH
     decided_by: tuple[int, int] = (-1, -1)
     transactions: tuple[TaskTransaction, ...] = ()
+    settled: bool = False
+    """Whether every transaction of the batch was committed."""
+    planned: Planned = UNKNOWN_PLAN
 
     def decides(self, query: str, batch: int) -> bool:
-        """Whether this batch of this query is decided: batches of a query come in order."""
-        return self.query == query and self.batch >= batch
+        """Whether this very batch of this query is decided."""
+        return self.query == query and self.batch == batch
+
+    def is_beyond(self, query: str, batch: int) -> bool:
+        """Whether a later batch of this query is decided."""
+        return self.query == query and self.batch > batch
 
     def in_next_generation(self) -> "StateRecord":
         return replace(self, generation=self.generation + 1)
+
+    def when_settled(self) -> "StateRecord":
+        """The record that says that all transactions of the batch were committed."""
+        return replace(self, settled=True, transactions=())
 
     def encode(self) -> bytes:
         """The record's value."""
@@ -45,7 +81,7 @@ class StateRecord:
         transactions = [
             [each.transactional_id[prefix:], each.producer_id, each.epoch, each.version] for each in self.transactions
         ]
-        fields = {
+        fields: dict[str, object] = {
             "v": _FORMAT,
             "generation": self.generation,
             "query": self.query,
@@ -53,6 +89,9 @@ class StateRecord:
             "driver": self.decided_by,
             "transactions": transactions,
         }
+        if self.settled:
+            fields["settled"] = True
+        fields |= {name: text for name, text in self.planned._asdict().items() if text}
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -73,12 +112,21 @@ def decode_state(sink: str, value: bytes) -> StateRecord:
                 TaskTransaction(sink + str(rest), int(producer), int(epoch), int(version))
                 for rest, producer, epoch, version in fields["transactions"]
             ),
+            settled=bool(fields.get("settled", False)),
+            planned=Planned(str(fields.get("topic", "")), str(fields.get("offsets", ""))),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableState(f"the state of sink {sink} cannot be read: {error}") from error
 
 
-def decision(state: StateRecord, driver: Driver, query: str, batch: int, of: list[TaskTransaction]) -> StateRecord:
+def decision(
+    state: StateRecord,
+    driver: Driver,
+    query: str,
+    batch: int,
+    of: list[TaskTransaction],
+    planned: Planned = UNKNOWN_PLAN,
+) -> StateRecord:
     """The record that commits a batch."""
     return replace(
         state,
@@ -86,4 +134,6 @@ def decision(state: StateRecord, driver: Driver, query: str, batch: int, of: lis
         batch=batch,
         decided_by=(driver.producer_id, driver.epoch),
         transactions=tuple(of),
+        settled=not of,
+        planned=planned,
     )

@@ -1,7 +1,7 @@
 """A task: it writes its rows in a transaction of its own, leaves that open, and says which it is.
 
 An attempt that fails aborts what it has begun; one that is killed leaves it to the driver. A task of a batch that was
-decided before sends nothing, and one without rows begins nothing, because an empty transaction cannot be committed.
+decided before sends nothing, one of a batch before that refuses (``CheckpointRewound``), and one without rows begins nothing, because an empty transaction cannot be committed.
 When it is done it looks once more: if the batch has been decided meanwhile, without it (it lost a race of speculative
 attempts, say), nobody will list its transaction, and it aborts that itself.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
-from spark_connector.sink.sink_errors import AnswerLost, SupersededTask
+from spark_connector.sink.sink_errors import AnswerLost, CheckpointRewound, SupersededTask
 from spark_connector.sink.sink_transactions import TaskTransaction, task_id
 
 NOTHING = Written(0, 0)
@@ -59,6 +59,9 @@ async def write_rows(
     broker: SinkBroker, permit: Permit, slots: SlotPool, query: str, batch: int, rows: Iterator[Any]
 ) -> TaskOutcome:
     """Write the rows that ``rows`` yields, none of them empty. Whatever it raises, Spark tries the task again."""
+    if permit.is_behind(query, batch):
+        until = f", up to {permit.decided_until}" if permit.decided_until else ""
+        raise CheckpointRewound(permit.sink, query, batch, f"batch {permit.decided_batch} is decided already{until}")
     first = None if permit.is_decided(query, batch) else next(rows, None)
     if first is None:
         skipped = permit.is_decided(query, batch)
@@ -70,7 +73,7 @@ async def write_rows(
             await writer.write(more)
         written = await writer.finish()
         state = await broker.read_state(permit.sink) if permit.may_decide else None
-        if state is not None and state.decides(query, batch):
+        if state is not None and (state.decides(query, batch) or state.is_beyond(query, batch)):
             raise SupersededTask(f"batch {batch} of query {query} was decided without this attempt")
         await writer.leave()
     except BaseException:

@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter, SinkBroker, Written
 from spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
-from spark_connector.sink.state_record import StateRecord
+from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned, StateRecord
 from spark_connector.sink.task import TaskOutcome
 from spark_connector.sink_session import SinkSession
 from spark_connector.write_options import WriteOptions
@@ -171,9 +171,9 @@ class CrashingSession(SinkSession):
         self._crashing.phase = "task"
         return super().write(permit, query, batch, rows)
 
-    def commit(self, outcomes: Sequence[TaskOutcome], batch: int) -> None:
+    def commit(self, outcomes: Sequence[TaskOutcome], batch: int, planned: Planned = UNKNOWN_PLAN) -> None:
         self._crashing.phase = "commit"
-        super().commit(outcomes, batch)
+        super().commit(outcomes, batch, planned)
         self._crashing.reach("all", "after")
 
     def abort(self, outcomes: Sequence[TaskOutcome], sink: str, batch: int) -> None:

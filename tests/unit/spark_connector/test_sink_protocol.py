@@ -187,7 +187,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         "an abort asks for the decision first",
         "batch_commit", "abort_batch",
-        "if outcomes and state.decides(outcomes[0].query, batch):",
+        "if outcomes and (state.decides(outcomes[0].query, batch) or state.is_beyond(outcomes[0].query, batch)):",
         "if False:",
     ),
     Safeguard(
@@ -206,8 +206,8 @@ SAFEGUARDS: Final = (
     Safeguard(
         "a batch that is decided is not decided again",
         "batch_commit", "commit_batch",
-        "if not state.decides(query, batch):",
-        "if True:",
+        "if state.decides(query, batch):",
+        "if False:",
     ),
     Safeguard(
         "an id whose InitProducerId was not answered is left alone",

@@ -85,9 +85,12 @@ def test_the_record_survives_its_encoding() -> None:
     record = decision(StateRecord(sink="sink", generation=3), Driver(1, 2), "query", 41, transactions)
     assert decode_state("sink", record.encode()) == record
     assert record.decides("query", 41)
-    assert record.decides("query", 40)
+    assert not record.decides("query", 40)
     assert not record.decides("query", 42)
     assert not record.decides("other", 41)
+    assert record.is_beyond("query", 40)
+    assert not record.is_beyond("query", 41)
+    assert not record.is_beyond("other", 40)
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"v": 2}', b'{"v": 1, "generation": "x"}', b"[]"])

@@ -1,0 +1,90 @@
+"""A query's history on the modelled cluster, step by step: Spark's logs of a checkpoint, and the sink's calls in order.
+
+Unlike ``model_spark`` nothing happens by chance, and what a batch is planned from matters: an entry of the offset log
+says which rows it has, and one that is gone is planned anew.
+"""
+
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from spark_connector.sink.batch_commit import commit_batch
+from spark_connector.sink.prelude import DriverMemory, begin_batch
+from spark_connector.sink.state_record import Planned
+from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
+from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """To its end, alone."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
+def broker_of(cluster: Cluster) -> ModelBroker:
+    """A process's broker that answers everything."""
+    return ModelBroker(cluster, lambda: Fate.ANSWERED)
+
+
+@dataclass
+class Checkpoint:
+    """Spark's logs: where each batch ends, and which batches are committed."""
+
+    query: str = "q"
+    offsets: dict[int, int] = field(default_factory=dict)
+    commits: set[int] = field(default_factory=set)
+
+    def copy(self) -> "Checkpoint":
+        return Checkpoint(self.query, dict(self.offsets), set(self.commits))
+
+    def restored(self, offsets: int, commits: int) -> "Checkpoint":
+        """As a backup has it: only so many entries of each log."""
+        kept = {batch: end for batch, end in self.offsets.items() if batch < offsets}
+        return Checkpoint(self.query, kept, {batch for batch in self.commits if batch < commits})
+
+    @property
+    def next_batch(self) -> int:
+        """As Spark has it: the last one that is planned, if it is not committed."""
+        last = max(self.offsets, default=-1)
+        return last if last >= 0 and last not in self.commits else last + 1
+
+
+@dataclass
+class Run:
+    """One run of the query, in processes of its own."""
+
+    cluster: Cluster
+    checkpoint: Checkpoint
+    name: str
+    sink: str = "s"
+    topic: str = "t"
+    memory: DriverMemory = field(default_factory=DriverMemory)
+
+    def run_batch(self, available: int, *, tasks: int = 2, commit: bool = True, log: bool = True) -> None:
+        """Plan a batch of all rows up to ``available``, unless it is planned; run it, and log that it is committed."""
+        batch = self.checkpoint.next_batch
+        start = self.checkpoint.offsets.get(batch - 1, 0)
+        end = self.checkpoint.offsets.setdefault(batch, available)
+        outcomes = self.run_tasks(batch, range(start, end), tasks)
+        if not commit:
+            return
+        broker = broker_of(self.cluster)
+        run(commit_batch(broker, outcomes, batch, Planned(self.topic, f"[{end}]")))
+        if log:
+            self.checkpoint.commits.add(batch)
+
+    def run_tasks(self, batch: int, rows: Sequence[int], tasks: int) -> list[TaskOutcome]:
+        broker = broker_of(self.cluster)
+        permit = run(begin_batch(broker, self.sink, self.memory))
+        slots = SlotPool(self.name)
+
+        def share(number: int) -> Iterator[list[int]]:
+            yield from ([row] for row in rows[number::tasks])
+
+        query = self.checkpoint.query
+        return [run(write_rows(broker, permit, slots, query, batch, share(number))) for number in range(tasks)]
