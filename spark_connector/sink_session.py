@@ -18,12 +18,11 @@ from spark_connector.sink.batch_commit import (
     commit_batch,
     commit_unnamed,
 )
-from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
+from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings, StateReaders
 from spark_connector.sink.prelude import DriverMemory, Permit, begin_batch
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
 from spark_connector.sink.sink_transactions import NO_DRIVER
 from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned
-from spark_connector.sink.state_topic import StateTopicReader
 from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
 from spark_connector.write_options import WriteOptions
 
@@ -45,7 +44,7 @@ class ProcessMemory:
     def __init__(self, rng: Random) -> None:
         self.slots = SlotPool(f"{rng.getrandbits(_PROCESS_BITS):016x}")
         self.drivers: dict[str, DriverMemory] = {}
-        self.readers: dict[str, StateTopicReader] = {}
+        self.readers: StateReaders = {}
 
 
 _memories: Final[dict[tuple[int, ClientSettings], ProcessMemory]] = {}
@@ -97,7 +96,7 @@ class SinkSession:
 
         async def steps() -> Permit:
             await self.make_cluster_broker().require_support()
-            return await begin_batch(self._broker, sink, memory)
+            return await begin_batch(self._broker, sink, memory, self._options.former)
 
         return self._client.run(steps())
 

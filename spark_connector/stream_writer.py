@@ -24,6 +24,7 @@ from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_errors import SinkError
 from spark_connector.sink.state_record import Planned
 from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
+from spark_connector.sink_name import with_sink_name
 from spark_connector.sink_session import SinkSession
 from spark_connector.write_options import Guarantee, WriteOptions, stream_write_options
 
@@ -39,16 +40,16 @@ def make_stream_writer(
     options: Mapping[str, str], schema: "StructType", overwrite: bool
 ) -> DataSourceStreamArrowWriter:
     """The writer for one batch. Each trigger appends, also in complete mode, as with Spark's own sink."""
-    return OncelogStreamWriter(stream_write_options(options, columns_of(schema)))
+    return OncelogStreamWriter(with_sink_name(stream_write_options(options, columns_of(schema))))
 
 
 class OncelogStreamWriter(DataSourceStreamArrowWriter):
     """One batch of a stream."""
 
     def __init__(self, options: WriteOptions) -> None:
-        assert options.sink is not None
         self._options = options
-        self._sink = options.sink
+        self._sink = options.sink or ""
+        assert self._sink or not self._is_exact, "a sink that is exactly once has a name"
         self._permit: Permit | None = None
 
     def session(self) -> SinkSession:

@@ -1,8 +1,8 @@
 """The options of writing, validated all at once together with the columns; the rest works with ``WriteOptions``. Pure.
 
 Names and defaults are those of Spark's Kafka sink, with what exactly-once needs besides. A stream's sink is named by
-``transactionalIdPrefix``, or after its checkpoint; a batch's by ``txnAppId``, and without that it has no name: then
-nobody could go on with it after a crash.
+``transactionalIdPrefix``, or after the query in its checkpoint (``sink_name``); a batch's by ``txnAppId`` and its
+topic, and without that it has no name: then nobody could go on with it after a crash.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from clients.producer.producer_config import ProducerConfig
 from protocol.records.compression import Compression
 from spark_connector.options import MAX_INT32, OptionReader
 from spark_connector.process_client import ClientSettings
+from spark_connector.sink.former_names import Former
 
 STATE_TOPIC: Final = "__spark_sink_state"
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -59,7 +60,12 @@ class WriteOptions:
     topic: str | None
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     sink: str | None
-    """What its transactional ids begin with; None for a batch that nobody can go on with."""
+    """What its transactional ids begin with; None for a batch that nobody can go on with.
+
+    Also for a stream without ``transactionalIdPrefix``, until its checkpoint was looked at (``sink_name``).
+    """
+    former: Former | None = None
+    """Where a sink of this name may have written before."""
     checkpoint: str = ""
     """``checkpointLocation`` of a stream, if it is given."""
     application: str | None = None
@@ -105,7 +111,7 @@ def stream_write_options(options: Mapping[str, str], columns: Sequence[tuple[str
         )
     for name in ("txnAppId", "txnVersion"):
         reader.refuse(name, "is for batches, in foreachBatch for example: a stream knows its own")
-    written = _finish(reader, columns, guarantee, prefix or _digest(checkpoint or ""), None, 0)
+    written = _finish(reader, columns, guarantee, prefix, None, 0)
     return replace(written, checkpoint=checkpoint or "")
 
 
@@ -122,12 +128,15 @@ def batch_write_options(
     version = reader.integer("txnVersion", None, minimum=0)
     if (application is None) != (version is None):
         reader.complain("txnAppId, txnVersion: are given together, or neither; they may be any text and a whole number")
-    sink = prefix
-    if application is not None and prefix is None:
-        sink = _digest(f"{application}\0{reader.text('topic', '')}")
     if application is None and prefix is not None:
         reader.complain("transactionalIdPrefix: has no use for a batch without txnAppId and txnVersion")
-    return _finish(reader, columns, guarantee, sink, application, version or 0)
+    sink, former = None, None
+    if application is not None:
+        sink = digest(f"{application}\0{reader.text('topic', '')}")
+        if prefix is not None:
+            sink = f"{prefix}.{sink}"
+            former = Former(query=application, names=(prefix,), was_named_by_location=False)
+    return replace(_finish(reader, columns, guarantee, sink, application, version or 0), former=former)
 
 
 def _guarantee(reader: OptionReader) -> Guarantee:
@@ -143,7 +152,8 @@ def _name(reader: OptionReader, name: str) -> str | None:
     return reader.parsed(name, parse, f"any printable text of up to {_LONGEST_NAME} characters", None)
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Sixteen characters that stand for a text in a sink's name."""
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
 
 

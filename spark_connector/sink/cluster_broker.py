@@ -6,6 +6,7 @@ again: every step can be repeated.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -36,8 +37,9 @@ from protocol.records.compression import Compression
 from protocol.records.record_batch import NewRecord, build_batch
 from protocol.topic_partition import TopicPartition
 from spark_connector.offset_lookup import persistently
+from spark_connector.sink.former_names import Former
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter
-from spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
+from spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState, UnsupportedBroker
 from spark_connector.sink.sink_transactions import (
     NO_SUCH_ID,
     Description,
@@ -46,12 +48,22 @@ from spark_connector.sink.sink_transactions import (
     driver_id,
 )
 from spark_connector.sink.state_record import StateRecord, decode_state
-from spark_connector.sink.state_topic import StateTopicReader
+from spark_connector.sink.state_topic import (
+    STATE_TOPIC_CONFIGS,
+    StatePartition,
+    StateTopicReader,
+    newest_values,
+    require_compaction,
+)
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
+StateReaders = dict[tuple[str, bool], StateTopicReader]
+"""Of one process: by sink, and whether they read for tasks, which need not know what was before their prelude."""
 
 STATE_PARTITIONS: Final = 16
 _NEEDED: Final = (ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS)
+_FORBIDDEN: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 _ACKS_ALL: Final = -1
 _FIRST_INIT_WITH_EXPECTED: Final = 3
 _LAST_INIT_WITHOUT_TWO_PHASE_COMMIT: Final = 5
@@ -80,7 +92,7 @@ class ClusterBroker:
         cluster: Cluster,
         settings: SinkSettings,
         make_writer: Callable[[str], Awaitable[RowWriter]],
-        readers: dict[str, StateTopicReader],
+        readers: StateReaders,
         wall_clock: Callable[[], int],
     ) -> None:
         self._cluster = cluster
@@ -203,19 +215,67 @@ class ClusterBroker:
 
     # The state topic
 
-    async def read_state(self, sink: str) -> StateRecord | None:
+    async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
         async def newest() -> bytes | None:
-            reader = self._readers.get(sink)
-            if reader is None:
-                home = await self._home(sink)
-                reader = self._readers[sink] = StateTopicReader(self._cluster, home, sink.encode())
-            return await reader.newest()
+            return await (await self._reader(sink, since)).newest()
 
         try:
             value = await self._patiently(newest)
         except ClientError as error:
             raise SinkUnavailable(f"the state of sink {sink} cannot be read: {error}") from error
         return None if value is None else decode_state(sink, value)
+
+    async def _reader(self, sink: str, since: int | None) -> StateTopicReader:
+        key = (sink, since is not None)
+        reader = self._readers.get(key)
+        if reader is None:
+            home = await self._home(sink)
+            if since is None:
+                await self._require_compaction()
+            partition = StatePartition(self._cluster, home)
+            reader = self._readers[key] = StateTopicReader(partition, sink.encode(), since)
+        reader.skip_to(since or 0)
+        return reader
+
+    def state_position(self, sink: str) -> int:
+        reader = self._readers.get((sink, False))
+        return 0 if reader is None else reader.position
+
+    async def _require_compaction(self) -> None:
+        try:
+            await require_compaction(self._cluster, self._settings.state_topic)
+        except BrokerRefused as error:
+            if error.refusal.error not in _FORBIDDEN:
+                raise
+            _log.warning("whether the state topic is compacted cannot be seen: %s", error)
+
+    async def find_sinks(self, former: Former) -> list[str]:
+        try:
+            values = await self._patiently(lambda: self._newest_values(former))
+        except ClientError as error:
+            raise SinkUnavailable(f"the state topic cannot be read: {error}") from error
+        found = []
+        for key, value in values.items():
+            try:
+                sink = key.decode()
+                state = decode_state(sink, value)
+            except (UnicodeDecodeError, UnreadableState) as error:
+                _log.warning("a record of the state topic is left alone: %s", error)
+                continue
+            if former.may_be(state):
+                found.append(sink)
+        return found
+
+    async def _newest_values(self, former: Former) -> dict[bytes, bytes]:
+        homes = {await self._home(name) for name in former.names}
+        if former.was_named_by_location:
+            name = self._settings.state_topic
+            partitions = (await self._cluster.topics([name]))[name].partitions
+            homes |= {TopicPartition(name, each.partition_index) for each in partitions}
+        values: dict[bytes, bytes] = {}
+        for home in sorted(homes):
+            values |= await newest_values(StatePartition(self._cluster, home))
+        return values
 
     async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
         home = await self._home(record.sink)
@@ -290,7 +350,7 @@ class ClusterBroker:
             name=name,
             partitions=STATE_PARTITIONS,
             replication_factor=replicas,
-            configs={"cleanup.policy": "compact", "min.insync.replicas": "2" if replicas > 2 else "1"},
+            configs={**STATE_TOPIC_CONFIGS, "min.insync.replicas": "2" if replicas > 2 else "1"},
         )
         refused = (await create_topics(self._cluster, [topic]))[name]
         if refused is not None and refused.error is not ErrorCode.TOPIC_ALREADY_EXISTS:

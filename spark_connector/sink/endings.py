@@ -63,6 +63,12 @@ async def describe_all(broker: SinkBroker, transactional_ids: Collection[str]) -
     return described
 
 
+def decided_and_open(state: StateRecord, opened: Iterable[OpenTransaction]) -> list[TaskTransaction]:
+    """The open transactions that are to be committed: the very ones that are listed."""
+    still_open = set(opened)
+    return [each for each in state.transactions if OpenTransaction(*each[:3]) in still_open]
+
+
 def strays(state: StateRecord, generation: int, opened: Iterable[OpenTransaction]) -> list[OpenTransaction]:
     """What is to be aborted: nobody has listed it, and no later driver's task can have opened it."""
     listed = {OpenTransaction(*each[:3]) for each in state.transactions}

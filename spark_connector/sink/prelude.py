@@ -4,13 +4,13 @@ It fences older drivers first, and looks second: whatever was decided until then
 decided any more but by itself. Then it completes what was decided and aborts what was not; no task of its own runs yet.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_connector.sink.decisions import take_over, write_state
-from spark_connector.sink.endings import abort_all, end_all, find_strays
-from spark_connector.sink.sink_broker import OpenTransaction, SinkBroker
-from spark_connector.sink.sink_transactions import NO_DRIVER, Driver, TaskTransaction
+from spark_connector.sink.endings import abort_all, decided_and_open, end_all, find_strays
+from spark_connector.sink.former_names import Former, adopt
+from spark_connector.sink.sink_broker import SinkBroker
+from spark_connector.sink.sink_transactions import NO_DRIVER, Driver
 from spark_connector.sink.state_record import NO_BATCH, StateRecord
 
 
@@ -25,6 +25,8 @@ class Permit:
     decided_batch: int = NO_BATCH
     decided_until: str = ""
     """Where the decided batch's sources end, if that is known."""
+    state_position: int = 0
+    """What the state topic has before this is what the permit says."""
 
     @property
     def may_decide(self) -> bool:
@@ -63,10 +65,14 @@ class DriverMemory:
         self._last = permit
 
 
-async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory) -> Permit:
+async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory, former: Former | None = None) -> Permit:
     """Fence, complete, clean up; then give out the permit. Raises ``SinkFenced`` if another driver does the same."""
     driver = await take_over(broker, sink)
-    state = await broker.read_state(sink) or StateRecord(sink=sink)
+    state = await broker.read_state(sink)
+    if state is None and former is not None:
+        state = await adopt(broker, sink, former)
+    position = broker.state_position(sink)
+    state = state or StateRecord(sink=sink)
     opened = await broker.open_transactions(f"{sink}.")
     await end_all(broker, decided_and_open(state, opened), commit=True)  # The batch's own commit is who judges.
     leftovers = await find_strays(broker, state, state.generation, opened)
@@ -81,12 +87,7 @@ async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory) -> Pe
         decided_query=state.query,
         decided_batch=state.batch,
         decided_until=state.planned.offsets,
+        state_position=position,
     )
     memory.remember(permit)
     return permit
-
-
-def decided_and_open(state: StateRecord, opened: Iterable[OpenTransaction]) -> list[TaskTransaction]:
-    """The open transactions that are to be committed: the very ones that are listed."""
-    still_open = set(opened)
-    return [each for each in state.transactions if OpenTransaction(*each[:3]) in still_open]

@@ -5,11 +5,14 @@ mean depends on the step; those in ``PASSING`` only mean that it has to be asked
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from protocol.errors import RETRIABLE, ErrorCode
 from spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
 from spark_connector.sink.state_record import StateRecord
+
+if TYPE_CHECKING:
+    from spark_connector.sink.former_names import Former
 
 T = TypeVar("T")
 
@@ -71,11 +74,18 @@ class SinkBroker(Protocol):
     async def init_producer_id(self, transactional_id: str, expected: Driver | None = None) -> Driver | ErrorCode:
         """Take over an id, which ends what is open under it; only from ``expected``, if that is given (KIP-360)."""
 
-    async def read_state(self, sink: str) -> StateRecord | None:
+    async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
         """The newest committed record of the sink; everything that was decided before the call is seen.
 
+        With ``since``, a ``state_position``, maybe None if the newest was written before that.
         Raises ``SinkUnavailable`` while a record of the sink itself is neither committed nor aborted.
         """
+
+    def state_position(self, sink: str) -> int:
+        """Up to where ``read_state`` has read the state topic."""
+
+    async def find_sinks(self, former: "Former") -> list[str]:
+        """The sinks whose newest record, committed or not, may be ``former``'s."""
 
     async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
         """Write a record in the driver's transaction, which stays open. A repetition changes nothing."""

@@ -46,6 +46,10 @@ class UnreadableState(SinkError):
     """The state topic holds something else than this connector's records."""
 
 
+class UnsuitableStateTopic(SinkError):
+    """The state topic is set up so that decisions would be lost."""
+
+
 class SinkUnavailable(SinkError):
     """Brokers did not carry out what was asked, although it was asked again for a long time."""
 
@@ -62,6 +66,6 @@ class TransactionsLost(SinkError):
         super().__init__(
             f"batch {batch} of query {query} is decided, but transactions of it were lost before they were committed: "
             f"{listed}. They were open for longer than transactionTimeoutMs, or somebody aborted them; the rows of the "
-            "other tasks are committed. An id in no state was not used for transactional.id.expiration.ms, and its rows "
-            "may be there. After restoring the missing rows, set failOnDataLoss=false for one run to go on"
+            "other tasks are committed. Of an unknown one, unused for transactional.id.expiration.ms, the rows may be "
+            "there. After restoring the missing rows, set failOnDataLoss=false for one run to go on"
         )

@@ -5,6 +5,9 @@ Ids begin with the sink's name, so that one listing finds all of them::
     {sink}.driver                            decisions: whoever has the newest epoch of it is the sink's driver
     {sink}.{generation}.{process}.{slot}     one of the transactions that a process's tasks have open at a time
 
+No id is of two sinks, whatever their names are: the last part tells drivers from tasks, and the three last ones of a
+task's id leave the name of its sink.
+
 A process uses a slot once for each batch, and no other process uses its name; so nobody fences a task's transaction but
 those who mean to end it. The generation is the driver's (``state_record``).
 """
@@ -63,9 +66,14 @@ def task_id(sink: str, generation: int, process: str, slot: int) -> str:
 def generation_of(sink: str, transactional_id: str) -> int | None:
     """The generation in the id of a task of this sink; None for any other id."""
     parts = transactional_id.removeprefix(f"{sink}.").split(".")
-    if not transactional_id.startswith(f"{sink}.") or len(parts) != 3 or not parts[0].isdecimal():
+    if not transactional_id.startswith(f"{sink}.") or len(parts) != 3:
         return None
-    return int(parts[0])
+    generation, _, slot = parts
+    return int(generation) if _is_number(generation) and _is_number(slot) else None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def is_open(transaction: TaskTransaction, described: Description) -> bool:

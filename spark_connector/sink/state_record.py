@@ -6,9 +6,10 @@ The topic is compacted; the key is the sink's name, the value JSON (compressed w
      "transactions": [["<what follows the sink's name in the id>", producer id, epoch, protocol version], …],
      "settled": true, "topic": "orders", "offsets": "<lines of Spark's offset log>"}
 
-The last three may be missing; former releases neither write nor read them. With ``settled`` all transactions of the
-batch were committed, and none is listed: coordinators forget ids that are not used for a week, so nobody could tell
-later. ``topic`` and ``offsets`` say what the batch was planned from (``Planned``).
+In a transaction that was begun under a former name of the sink, the first text is empty and a fifth is the whole id
+(``former_names``). The last three fields may be missing; former releases neither write nor read them. With ``settled``
+all transactions of the batch were committed, and none is listed: coordinators forget ids that are not used for a week,
+so nobody could tell later. ``topic`` and ``offsets`` say what the batch was planned from (``Planned``).
 
 ``batch`` counts within ``query``: a checkpoint that was deleted makes a new query, for which nothing is decided yet.
 ``generation`` grows with every driver that cannot know that it is the only one left of its generation, so whatever has
@@ -77,10 +78,7 @@ class StateRecord:
 
     def encode(self) -> bytes:
         """The record's value."""
-        prefix = len(self.sink)
-        transactions = [
-            [each.transactional_id[prefix:], each.producer_id, each.epoch, each.version] for each in self.transactions
-        ]
+        transactions = [_encoded(self.sink, each) for each in self.transactions]
         fields: dict[str, object] = {
             "v": _FORMAT,
             "generation": self.generation,
@@ -93,6 +91,13 @@ class StateRecord:
             fields["settled"] = True
         fields |= {name: text for name, text in self.planned._asdict().items() if text}
         return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _encoded(sink: str, transaction: TaskTransaction) -> list[str | int]:
+    whole, *numbers = transaction
+    if whole.startswith(f"{sink}."):
+        return [whole[len(sink) :], *numbers]
+    return ["", *numbers, whole]
 
 
 def decode_state(sink: str, value: bytes) -> StateRecord:
@@ -109,8 +114,8 @@ def decode_state(sink: str, value: bytes) -> StateRecord:
             batch=int(fields["batch"]),
             decided_by=(int(producer_id), int(epoch)),
             transactions=tuple(
-                TaskTransaction(sink + str(rest), int(producer), int(epoch), int(version))
-                for rest, producer, epoch, version in fields["transactions"]
+                TaskTransaction(str(*whole) or sink + str(rest), int(producer), int(epoch), int(version))
+                for rest, producer, epoch, version, *whole in fields["transactions"]
             ),
             settled=bool(fields.get("settled", False)),
             planned=Planned(str(fields.get("topic", "")), str(fields.get("offsets", ""))),

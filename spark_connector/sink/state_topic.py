@@ -4,12 +4,16 @@ A ``read_committed`` fetch ends where the partition's oldest open transaction be
 whose driver is stuck. The sink's own driver has taken over when it reads, so nothing of its own is open, and every
 transaction that has ended has its marker in the log. So what lies beyond is read uncommitted, and judged by the markers
 (``judge_by_markers``). Brokers never compact beyond that point, so none of them is missing there.
+
+The driver's processes read the partition from its beginning, once; compaction keeps it short (``STATE_TOPIC_CONFIGS``).
+Tasks only look whether their batch was decided since the driver's prelude, and begin where that has read to.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from clients.admin.offsets import LATEST, list_offsets
+from clients.admin.configs import Resource, ResourceType, describe_config
+from clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from clients.cluster import Cluster
 from clients.consumer.aborted_ranges import AbortedRanges
 from clients.errors import error_code
@@ -25,7 +29,7 @@ from protocol.records.control_records import parse_end_txn_marker
 from protocol.records.record_batch import iter_batches, iter_records
 from protocol.schema import Buffer
 from protocol.topic_partition import TopicPartition
-from spark_connector.sink.sink_errors import SinkUnavailable
+from spark_connector.sink.sink_errors import SinkUnavailable, UnsuitableStateTopic
 
 _NEWEST_WITH_TOPIC_NAMES: Final = 12
 _CONSUMER: Final = -1
@@ -35,6 +39,14 @@ _WAIT_MS: Final = 100
 """For what is in the leader's log and not yet in those of its followers."""
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
+_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
+STATE_TOPIC_CONFIGS: Final = {
+    _POLICY: _COMPACT,
+    "segment.bytes": "4194304",  # Brokers compact no segment that is still written.
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "600000",  # So long the markers of transactions stay.
+}
 
 
 class Committed(NamedTuple):
@@ -44,40 +56,36 @@ class Committed(NamedTuple):
     value: bytes | None = None
 
 
-NOTHING_READ: Final = Committed()
+class OffsetGone(SinkUnavailable):
+    """The log does not have the offset that was asked for: records were deleted, or the topic."""
 
 
-class StateTopicReader:
-    """Reads one key of one partition, each time from where it has come to."""
+class StatePartition:
+    """One partition of the state topic, on the wire."""
 
-    def __init__(self, cluster: Cluster, home: TopicPartition, key: bytes) -> None:
+    def __init__(self, cluster: Cluster, home: TopicPartition) -> None:
         self._cluster = cluster
         self._home = home
-        self._key = key
-        self._read = NOTHING_READ
 
-    async def newest(self) -> bytes | None:
-        """The newest committed value, of all that was in the log when this was called. Raises ``SinkUnavailable``."""
-        end = await self._end()
-        stuck = False
-        while self._read.position < end and not stuck:
-            data = await self._fetch(self._read.position, isolation_level=_READ_COMMITTED)
-            before = self._read.position
-            self._read = read_committed(data, self._read, self._key)
-            stuck = self._read.position == before
-        position, value = self._read
-        beyond: list[tuple[int, bytes]] = []
+    async def offset(self, which: int) -> int:
+        """Where the partition begins (``EARLIEST``) or ends (``LATEST``)."""
+        answers = await list_offsets(self._cluster, {self._home: which})
+        if self._home in answers.failed:
+            raise SinkUnavailable(f"the ends of {self._home} are not known: {answers.failed[self._home].name}")
+        return answers.found[self._home].offset or 0
+
+    async def committed_from(self, read: Committed, key: bytes) -> Committed:
+        """``read``, and what one ``read_committed`` fetch has after it."""
+        return read_committed(await self._fetch(read.position, isolation_level=_READ_COMMITTED), read, key)
+
+    async def all_between(self, position: int, end: int) -> list[tuple[int, bytes]]:
+        """Everything, committed or not: (position, record batches)."""
+        pieces: list[tuple[int, bytes]] = []
         while position < end:
             records = _records(await self._fetch(position, isolation_level=_READ_UNCOMMITTED))
-            beyond.append((position, records))
+            pieces.append((position, records))
             position = _position_after(records, position)
-        return judge_by_markers(beyond, self._key, value)
-
-    async def _end(self) -> int:
-        answers = await list_offsets(self._cluster, {self._home: LATEST})
-        if self._home in answers.failed:
-            raise SinkUnavailable(f"the end of {self._home} is not known: {answers.failed[self._home].name}")
-        return answers.found[self._home].offset or 0
+        return pieces
 
     async def _fetch(self, position: int, *, isolation_level: int) -> PartitionData:
         def build(positions: Mapping[TopicPartition, int]) -> FetchRequest:
@@ -98,11 +106,85 @@ class StateTopicReader:
             {self._home: position}, build, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
         )
         error = answers.failed.get(self._home)
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE:  # Somebody has deleted records, or the topic.
-            self._read = NOTHING_READ
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetGone(f"{self._home} does not have offset {position}: records are being deleted")
         if error is not None:
             raise SinkUnavailable(f"{self._home} cannot be read from offset {position}: {error.name}")
         return answers.found[self._home]
+
+
+class StateTopicReader:
+    """Reads one key of one partition, each time from where it has come to; first from ``begin``, or the beginning."""
+
+    def __init__(self, partition: StatePartition, key: bytes, begin: int | None = None) -> None:
+        self._partition = partition
+        self._key = key
+        self._read = None if begin is None else Committed(begin)
+
+    @property
+    def position(self) -> int:
+        """Up to where everything that was committed has been seen."""
+        return 0 if self._read is None else self._read.position
+
+    def skip_to(self, position: int) -> None:
+        """Leave out what lies before."""
+        if self._read is not None and self._read.position < position:
+            self._read = self._read._replace(position=position)
+
+    async def newest(self) -> bytes | None:
+        """The newest committed value, of all that was in the log when this was called. Raises ``SinkUnavailable``."""
+        try:
+            return await self._newest()
+        except OffsetGone:
+            await self._begin_again()
+            return await self._newest()
+
+    async def _newest(self) -> bytes | None:
+        end = await self._partition.offset(LATEST)
+        if self._read is None or self._read.position > end:
+            await self._begin_again()
+        read = self._read
+        assert read is not None
+        while read.position < end:
+            before = read.position
+            self._read = read = await self._partition.committed_from(read, self._key)
+            if read.position == before:
+                break
+        beyond = await self._partition.all_between(read.position, end)
+        return judge_by_markers(beyond, self._key, read.value)
+
+    async def _begin_again(self) -> None:
+        """At the log's beginning, which is not 0 where records were deleted. What was committed before stays known."""
+        known = None if self._read is None else self._read.value
+        self._read = Committed(await self._partition.offset(EARLIEST), known)
+
+
+async def newest_values(partition: StatePartition) -> dict[bytes, bytes]:
+    """The last value of each key in a partition, committed or not."""
+    pieces = await partition.all_between(await partition.offset(EARLIEST), await partition.offset(LATEST))
+    values: dict[bytes, bytes] = {}
+    for _, records in pieces:
+        for start, header in iter_batches(records):
+            if header.is_control:
+                continue
+            for record in iter_records(records, start, header, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES):
+                if record.key is not None and record.value is not None:
+                    values[bytes(record.key)] = bytes(record.value)
+    return values
+
+
+async def require_compaction(cluster: Cluster, topic: str) -> None:
+    """Raise ``UnsuitableStateTopic`` if brokers delete the topic's records by their age, and with them decisions.
+
+    Raises ``BrokerRefused`` where the topic's settings may not be seen.
+    """
+    (entry,) = await describe_config(cluster, Resource(type=ResourceType.TOPIC, name=topic), [_POLICY])
+    policy = entry.value
+    if policy != _COMPACT:
+        raise UnsuitableStateTopic(
+            f"the state topic {topic} has {_POLICY}={policy}: brokers would delete what the sink has decided. Set it "
+            f"to {_COMPACT}: oncelog config alter topic {topic} --set {_POLICY}={_COMPACT}"
+        )
 
 
 def _split(response: FetchResponse) -> Iterator[tuple[TopicPartition, int, PartitionData]]:

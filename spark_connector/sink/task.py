@@ -1,9 +1,10 @@
 """A task: it writes its rows in a transaction of its own, leaves that open, and says which it is.
 
 An attempt that fails aborts what it has begun; one that is killed leaves it to the driver. A task of a batch that was
-decided before sends nothing, one of a batch before that refuses (``CheckpointRewound``), and one without rows begins nothing, because an empty transaction cannot be committed.
-When it is done it looks once more: if the batch has been decided meanwhile, without it (it lost a race of speculative
-attempts, say), nobody will list its transaction, and it aborts that itself.
+decided before sends nothing, one of a batch that comes before a decided one refuses to (``CheckpointRewound``), and one
+without rows begins nothing, because an empty transaction cannot be committed. When it is done it looks once more: if
+the batch has been decided meanwhile, without it (it lost a race of speculative attempts, say), nobody will list its
+transaction, and it aborts that itself.
 """
 
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ async def write_rows(
         for more in rows:
             await writer.write(more)
         written = await writer.finish()
-        state = await broker.read_state(permit.sink) if permit.may_decide else None
+        state = await broker.read_state(permit.sink, permit.state_position) if permit.may_decide else None
         if state is not None and (state.decides(query, batch) or state.is_beyond(query, batch)):
             raise SupersededTask(f"batch {batch} of query {query} was decided without this attempt")
         await writer.leave()

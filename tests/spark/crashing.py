@@ -6,6 +6,7 @@ The options ``crash.point``, ``crash.action``, ``crash.done`` and ``crash.driver
 from typing import TYPE_CHECKING, Final
 
 from spark_connector.sink_messages import columns_of
+from spark_connector.sink_name import with_sink_name
 from spark_connector.sink_session import SinkSession
 from spark_connector.source import OncelogDataSource
 from spark_connector.stream_writer import OncelogStreamWriter
@@ -40,4 +41,4 @@ class CrashingDataSource(OncelogDataSource):
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
         crash = Crash(**{name: str(self.options[_PREFIX + name]) for name in ("point", "action", "done", "driver")})
         options = {name: value for name, value in self.options.items() if not name.startswith(_PREFIX)}
-        return CrashingStreamWriter(stream_write_options(options, columns_of(schema)), crash)
+        return CrashingStreamWriter(with_sink_name(stream_write_options(options, columns_of(schema))), crash)

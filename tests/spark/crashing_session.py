@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from protocol.errors import ErrorCode
+from spark_connector.sink.former_names import Former
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter, SinkBroker, Written
 from spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
@@ -78,11 +79,17 @@ class CrashingBroker:
         self.reach("init_producer_id", "after")
         return answer
 
-    async def read_state(self, sink: str) -> StateRecord | None:
+    async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
         self.reach("read_state", "before")
-        state = await self._inner.read_state(sink)
+        state = await self._inner.read_state(sink, since)
         self.reach("read_state", "after")
         return state
+
+    def state_position(self, sink: str) -> int:
+        return self._inner.state_position(sink)
+
+    async def find_sinks(self, former: Former) -> list[str]:
+        return await self._inner.find_sinks(former)
 
     async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
         self.reach("append_state", "before")

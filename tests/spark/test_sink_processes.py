@@ -4,6 +4,7 @@ Without a JVM a run takes a fraction of a second, so this goes through all point
 protocol, and Apache Kafka. ``test_sink_kills`` does the same with Spark itself, where there is time for fewer.
 """
 
+import json
 import os
 import pickle
 import signal
@@ -20,6 +21,7 @@ from spark_connector.process_client import close_process_clients
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import OpenTransaction, SinkBroker
 from spark_connector.sink.task import TaskOutcome
+from spark_connector.sink_name import with_sink_name
 from spark_connector.sink_session import SinkSession
 from spark_connector.write_options import WriteOptions, stream_write_options
 from tests.processes import KafkaProcess, OncelogProcess
@@ -90,7 +92,8 @@ class Query:
         self.rng = Random(seed)
         self.crash = Crash(point, action, str(directory / "crashed"), "")
         self.crashed = directory / "crashed"
-        self.options: WriteOptions = stream_write_options(
+        (directory / "metadata").write_text(json.dumps({"id": f"query-{topic}"}))
+        options = stream_write_options(
             {
                 "kafka.bootstrap.servers": end.address,
                 "topic": topic,
@@ -99,6 +102,7 @@ class Query:
             },
             [("key", "binary"), ("value", "binary")],
         )
+        self.options: WriteOptions = with_sink_name(options)
         self.abort_is_called = True
         self.committed = -1
         self.failures: list[str] = []

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from protocol.errors import ErrorCode
+from spark_connector.sink.former_names import Former
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, Written
 from spark_connector.sink.sink_errors import AnswerLost, SinkUnavailable
 from spark_connector.sink.sink_transactions import (
@@ -206,10 +207,19 @@ class ModelBroker:
         request: Callable[[], Driver | ErrorCode] = partial(self.cluster.init, transactional_id, expected)
         return await self.ask(request, ErrorCode.NETWORK_EXCEPTION)
 
-    async def read_state(self, sink: str) -> StateRecord | None:
+    async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
         await Turn()
         value = self.cluster.states.get(sink)
         return None if value is None else decode_state(sink, value)
+
+    def state_position(self, sink: str) -> int:
+        return 0
+
+    async def find_sinks(self, former: Former) -> list[str]:
+        await Turn()
+        uncommitted = dict(record for known in self.cluster.ids.values() for record in known.records)
+        newest = self.cluster.states | uncommitted
+        return [sink for sink, value in newest.items() if former.may_be(decode_state(sink, value))]
 
     async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
         request = partial(self.cluster.append_state, driver, record)

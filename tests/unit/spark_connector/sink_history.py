@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from spark_connector.sink.batch_commit import commit_batch
+from spark_connector.sink.former_names import Former
 from spark_connector.sink.prelude import DriverMemory, begin_batch
 from spark_connector.sink.state_record import Planned
 from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
@@ -24,6 +25,16 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             work.send(None)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
+
+
+def kill_after(work: Coroutine[Any, Any, Any], turns: int) -> None:
+    """Go on for so many turns, or to the end; then nothing of it happens any more."""
+    try:
+        for _ in range(turns):
+            work.send(None)
+    except StopIteration:
+        return
+    work.close()
 
 
 def broker_of(cluster: Cluster) -> ModelBroker:
@@ -63,24 +74,29 @@ class Run:
     name: str
     sink: str = "s"
     topic: str = "t"
+    former: Former | None = None
     memory: DriverMemory = field(default_factory=DriverMemory)
 
-    def run_batch(self, available: int, *, tasks: int = 2, commit: bool = True, log: bool = True) -> None:
-        """Plan a batch of all rows up to ``available``, unless it is planned; run it, and log that it is committed."""
+    def run_batch(self, available: int, *, tasks: int = 2, calls: int | None = None, log: bool = True) -> None:
+        """Plan a batch of all rows up to ``available``, unless it is planned; run it, and log that it is committed.
+
+        With ``calls``, the committer is killed before it has made so many requests more.
+        """
         batch = self.checkpoint.next_batch
         start = self.checkpoint.offsets.get(batch - 1, 0)
         end = self.checkpoint.offsets.setdefault(batch, available)
         outcomes = self.run_tasks(batch, range(start, end), tasks)
-        if not commit:
+        work = commit_batch(broker_of(self.cluster), outcomes, batch, Planned(self.topic, f"[{end}]"))
+        if calls is not None:
+            kill_after(work, calls)
             return
-        broker = broker_of(self.cluster)
-        run(commit_batch(broker, outcomes, batch, Planned(self.topic, f"[{end}]")))
+        run(work)
         if log:
             self.checkpoint.commits.add(batch)
 
     def run_tasks(self, batch: int, rows: Sequence[int], tasks: int) -> list[TaskOutcome]:
         broker = broker_of(self.cluster)
-        permit = run(begin_batch(broker, self.sink, self.memory))
+        permit = run(begin_batch(broker, self.sink, self.memory, self.former))
         slots = SlotPool(self.name)
 
         def share(number: int) -> Iterator[list[int]]:

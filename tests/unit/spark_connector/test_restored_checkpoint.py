@@ -59,9 +59,9 @@ def test_a_batch_that_was_decided_is_skipped_when_it_is_the_same(version: int) -
 
 def test_the_refusal_says_which_batch_is_decided_and_where_it_ends() -> None:
     cluster, checkpoint = written(2)
-    with pytest.raises(CheckpointRewound, match=r"batch 1 of q is not written: batch 3 is decided already, up to \[40\]"):
+    with pytest.raises(CheckpointRewound, match=r"batch 1 of q is not written: batch 3 is decided .*up to \[40\]"):
         Run(cluster, checkpoint.restored(1, 1), "r").run_batch(20)
-    with pytest.raises(CheckpointRewound, match=r"batch 3 of q is not written: it is decided up to \[40\] and not \[50\]"):
+    with pytest.raises(CheckpointRewound, match=r"batch 3 of q .* it is decided up to \[40\] and not \[50\]"):
         Run(cluster, checkpoint.restored(3, 3), "r").run_batch(50)
 
 
@@ -87,9 +87,9 @@ def test_a_record_of_the_former_format_without_its_transactional_ids_is_refused(
     """Nobody can tell what became of them; the message says what to do."""
     cluster, checkpoint = written(2)
     cluster.states["s"] = (
-        b'{"v":1,"generation":1,"query":"q","batch":3,"driver":[1,9],"transactions":[[".1.p.0",77,0,2]]}'
+        b'{"v":1,"generation":1,"query":"q","batch":3,"driver":[1,9],"transactions":[[".1.x.0",77,0,2]]}'
     )
-    with pytest.raises(TransactionsLost, match=r"s\.1\.p\.0 \(unknown\).*failOnDataLoss=false"):
+    with pytest.raises(TransactionsLost, match=r"s\.1\.x\.0 \(unknown\).*failOnDataLoss=false"):
         Run(cluster, checkpoint.restored(BATCHES, BATCHES - 1), "r").run_batch(ROWS)
 
 

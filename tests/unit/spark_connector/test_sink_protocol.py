@@ -14,13 +14,13 @@ from types import FunctionType
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from spark_connector.sink.endings import abort_all
 from spark_connector.sink.sink_errors import SinkError, SupersededTask
-from spark_connector.sink.sink_transactions import generation_of, task_id
+from spark_connector.sink.sink_transactions import driver_id, generation_of, task_id
 from spark_connector.sink.task import SlotPool
 from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker
 from tests.unit.spark_connector.model_spark import World, simulate
@@ -329,5 +329,13 @@ def test_an_abandoned_slot_is_never_taken_again() -> None:
 def test_ids_tell_their_generation() -> None:
     assert generation_of("s", task_id("s", 7, "p", 0)) == 7
     assert generation_of("1", task_id("1", 1, "p", 0)) == 1
-    for other in ("s.driver", "s.7.p", "t.7.p.0", "s.t.7.p.0", "s.-1.p.0", "xs.7.p.0"):
+    for other in ("s.driver", "s.7.p", "t.7.p.0", "s.t.7.p.0", "s.-1.p.0", "xs.7.p.0", "s.1.orders.driver"):
         assert generation_of("s", other) is None
+
+
+@given(st.lists(st.text("s1.", min_size=1, max_size=8), min_size=2, max_size=2, unique=True), st.integers(0, 12))
+def test_no_id_of_a_sink_is_taken_for_anothers(names: list[str], generation: int) -> None:
+    """Whatever users call their sinks: an id that looks like a task's of another sink would be aborted as a stray."""
+    mine, other = names
+    for transactional_id in (driver_id(other), task_id(other, generation, "1", 1)):
+        assert generation_of(mine, transactional_id) is None

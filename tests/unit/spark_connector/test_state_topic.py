@@ -1,16 +1,37 @@
 """What is committed in the state topic, also behind another sink's open transaction."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.messages.fetch import AbortedTransaction, PartitionData
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from protocol.messages.fetch import AbortedTransaction, FetchRequest, PartitionData
 from protocol.records.control_records import build_end_txn_marker
 from protocol.records.record_batch import NewRecord, build_batch
-from spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState, UnsuitableStateTopic
 from spark_connector.sink.sink_transactions import Driver, TaskTransaction
 from spark_connector.sink.state_record import StateRecord, decision, decode_state
-from spark_connector.sink.state_topic import Committed, judge_by_markers, read_committed
+from spark_connector.sink.state_topic import (
+    Committed,
+    StatePartition,
+    StateTopicReader,
+    judge_by_markers,
+    read_committed,
+    require_compaction,
+)
+from tests.unit.clients.scripted_broker import Answer
+from tests.unit.spark_connector.scripted_partition import TOPIC, ScriptedPartition, connected_to, respond
 
 KEY = b"mine"
 
@@ -108,3 +129,94 @@ def test_ten_thousand_tasks_fit_into_a_message() -> None:
     from protocol.records.compression import Compression, compress
 
     assert len(compress(Compression.GZIP, value)) < 500_000
+
+
+class StatePartitionScript(ScriptedPartition):
+    """One partition of the state topic, with records from ``begin`` on; ``fetched`` has where reading went on."""
+
+    def __init__(self, records: dict[int, bytes]) -> None:
+        super().__init__(max(records, default=-1) + 1)
+        self.records = records
+        self.begin = min(records, default=0)
+
+    def _fetch(self, request: Message) -> Answer:
+        assert isinstance(request, FetchRequest)
+        offset = request.topics[0].partitions[0].fetch_offset
+        self.fetched.append(offset)
+        if not self.begin <= offset <= self.end:
+            return respond(PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+        rest = b"".join(piece for at, piece in sorted(self.records.items()) if at >= offset)
+        return respond(PartitionData(records=rest, high_watermark=self.end, last_stable_offset=self.end))
+
+
+def decided(offset: int, value: bytes) -> dict[int, bytes]:
+    return {offset: data(offset, 1, KEY, value), offset + 1: marker(offset + 1, 1, commit=True)}
+
+
+@asynccontextmanager
+async def reading(script: StatePartitionScript, begin: int | None = None) -> AsyncIterator[StateTopicReader]:
+    async with connected_to(script) as cluster:
+        yield StateTopicReader(StatePartition(cluster, TopicPartition(TOPIC, 0)), KEY, begin)
+
+
+async def test_a_log_that_does_not_begin_at_0_is_read_from_its_beginning() -> None:
+    async with reading(StatePartitionScript(decided(1000, b"first"))) as reader:
+        assert await reader.newest() == b"first"
+
+
+async def test_an_empty_log_that_does_not_begin_at_0_has_nothing() -> None:
+    script = StatePartitionScript({})
+    script.begin = script.end = 70
+    async with reading(script) as reader:
+        assert await reader.newest() is None
+        script.records |= decided(70, b"later")
+        script.end = 72
+        assert await reader.newest() == b"later"
+
+
+async def test_records_that_are_deleted_between_two_reads_leave_what_was_known() -> None:
+    script = StatePartitionScript(decided(0, b"known"))
+    async with reading(script) as reader:
+        assert await reader.newest() == b"known"
+        script.records, script.begin, script.end = {}, 100, 100
+        assert await reader.newest() == b"known"
+        script.records, script.end = decided(100, b"newer"), 102
+        assert await reader.newest() == b"newer"
+
+
+async def test_a_topic_that_was_created_again_is_read_again() -> None:
+    script = StatePartitionScript(decided(50, b"known"))
+    async with reading(script) as reader:
+        assert await reader.newest() == b"known"
+        script.records, script.begin, script.end = decided(0, b"newer"), 0, 2
+        assert await reader.newest() == b"newer"
+
+
+async def test_a_task_reads_only_what_came_after_its_prelude() -> None:
+    """A new worker would read a day's records otherwise."""
+    script = StatePartitionScript(decided(0, b"old") | decided(2, b"older") | decided(4, b"new"))
+    async with reading(script, begin=4) as reader:
+        assert await reader.newest() == b"new"
+        assert set(script.fetched) == {4}
+        reader.skip_to(6)
+        script.records |= decided(6, b"newest")
+        script.end = 8
+        assert await reader.newest() == b"newest"
+        assert set(script.fetched) == {4, 6}
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_a_state_topic_that_forgets_is_refused(policy: str) -> None:
+    script = StatePartitionScript({})
+    script.script[DescribeConfigsRequest] = policy_of(policy)
+    async with connected_to(script) as cluster:
+        with pytest.raises(UnsuitableStateTopic, match=f"cleanup.policy={policy}.*oncelog config alter topic orders"):
+            await require_compaction(cluster, TOPIC)
+        script.script[DescribeConfigsRequest] = policy_of("compact")
+        await require_compaction(cluster, TOPIC)
+
+
+def policy_of(policy: str) -> DescribeConfigsResponse:
+    entry = DescribeConfigsResourceResult(name="cleanup.policy", value=policy)
+    result = DescribeConfigsResult(resource_type=2, resource_name=TOPIC, configs=[entry])
+    return DescribeConfigsResponse(results=[result])

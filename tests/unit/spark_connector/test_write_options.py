@@ -1,12 +1,16 @@
 """Writing options: what they become, and that all complaints come at once."""
 
+import hashlib
+import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from protocol.records.compression import Compression
 from spark_connector.options import OptionsInvalid
+from spark_connector.sink_name import with_sink_name
 from spark_connector.write_options import (
     Guarantee,
     batch_write_options,
@@ -24,11 +28,39 @@ def complaints(call: Any, *args: Any, **kwargs: Any) -> list[str]:
     return list(raised.value.problems)
 
 
-def test_a_stream_is_named_after_its_checkpoint() -> None:
+def test_a_stream_is_named_after_the_query_in_its_checkpoint(tmp_path: Path) -> None:
+    """However the location is spelt, and wherever the directory is."""
+    first, moved, other = (tmp_path / name for name in ("first", "moved", "other"))
+    for directory, query in ((first, "a-query"), (other, "another")):
+        directory.mkdir()
+        (directory / "metadata").write_text(json.dumps({"id": query}))
+    locations = [f"{first}", f"{first}/", f"file://{first}", f"file:{first}", f"{tmp_path}/./first"]
+    names = {with_sink_name(stream_write_options(at(location), VALUE)).sink for location in locations}
+    first.rename(moved)
+    names.add(with_sink_name(stream_write_options(at(str(moved)), VALUE)).sink)
+    assert names == {"a-query"}
+    assert with_sink_name(stream_write_options(at(str(other)), VALUE)).sink == "another"
+
+
+def at(location: str) -> dict[str, str]:
+    return {**STREAM, "checkpointlocation": location}
+
+
+@pytest.mark.parametrize("location", ["hdfs://n/c", "/no/such/checkpoint"])
+def test_a_checkpoint_that_python_cannot_read_needs_a_name(location: str) -> None:
+    """The refusal says under which name a former release has written."""
+    (complaint,) = complaints(with_sink_name, stream_write_options(at(location), VALUE))
+    assert complaint.startswith("transactionalIdPrefix: is required")
+    former = hashlib.sha1(location.encode(), usedforsecurity=False).hexdigest()[:16]
+    assert complaint.endswith(f"goes on with {former}")
+    named = {**at(location), "transactionalidprefix": former}
+    assert with_sink_name(stream_write_options(named, VALUE)).sink == former
+    without = {**at(location), "delivery.guarantee": "at-least-once"}
+    assert with_sink_name(stream_write_options(without, VALUE)).sink is None
+
+
+def test_stream_options_travel() -> None:
     options = stream_write_options(STREAM, VALUE)
-    assert options.sink == stream_write_options({**STREAM, "topic": "u"}, VALUE).sink
-    assert options.sink != stream_write_options({**STREAM, "checkpointlocation": "/d"}, VALUE).sink
-    assert len(options.sink or "") == 16
     assert options.guarantee is Guarantee.EXACTLY_ONCE
     assert pickle.loads(pickle.dumps(options)) == options
 
@@ -111,6 +143,13 @@ def test_a_batch_with_an_application_and_a_version_has_a_name() -> None:
     assert options.sink is not None
     other_topic = batch_write_options({**named, "topic": "u"}, VALUE, overwrite=False)
     assert other_topic.sink != options.sink
+    other = batch_write_options({**named, "txnappid": "other"}, VALUE, overwrite=False)
+    prefixed = [
+        batch_write_options({**each, "transactionalidprefix": "p"}, VALUE, overwrite=False).sink
+        for each in (named, {**named, "topic": "u"}, {**named, "txnappid": "other"})
+    ]
+    assert len({options.sink, other_topic.sink, other.sink, *prefixed}) == 6
+    assert all((name or "").startswith("p.") for name in prefixed)
     assert batch_write_options({**BOOTSTRAP, "topic": "t"}, VALUE, overwrite=False).sink is None
 
 
