@@ -4,8 +4,10 @@
 answer waits in the socket, so no time counts while nobody looks; it is measured from where ``next`` is called.
 
 Errors that pass (a leader that moved, a broker that restarts) are tried again as long as there is progress within
-``patience_seconds``. What is gone for good is ``DataLoss``, or is passed over where the options say so: the range then
-goes on where the log does. What a broker that lags behind might say in error is doubted for some seconds first.
+``patience_seconds``, and so are answers without records: a broker whose remote tier is slow sends them too. A range
+that yields none for so long although the log reaches beyond it counts as lost, since compaction may have emptied it.
+What is gone for good is ``DataLoss``, or is passed over where the options say so: the range then goes on where the log
+does. What a broker that lags behind might say in error is doubted for some seconds first.
 
 The topic goes by its id where the cluster has ids (Fetch 13): a new topic of the same name is never read for it.
 """
@@ -40,8 +42,6 @@ _log = logging.getLogger(__name__)
 _NEWEST_WITH_TOPIC_NAMES: Final = 12
 _CONSUMER: Final = -1
 _NO_SESSION_EPOCH: Final = -1
-_EMPTY_ANSWERS: Final = 3
-"""So many answers without records, by a leader whose log reaches beyond the range, mean that compaction emptied it."""
 _UNDER_WAY_SECONDS: Final = 86_400.0
 """For the connection, an answer is never late: who waits for it says so."""
 _ABOUT_THE_TOPIC: Final = frozenset(
@@ -88,7 +88,8 @@ class PartitionFetcher:
         self._under_way: asyncio.Future[FetchResponse] | None = None
         self._connection: Connection | None = None
         self._failures = 0
-        self._empty_answers = 0
+        self._is_answered_empty = False
+        """Whether the last answer had no records, from a log that reaches to the range's end."""
         self._doubts_since: float | None = None
 
     @property
@@ -108,10 +109,17 @@ class PartitionFetcher:
             except (Unreachable, ConnectionLost, RequestTimedOut) as failure:
                 error = failure
                 await self._begin_anew()
-            if loop.time() >= deadline:
-                seconds = self._settings.patience_seconds
-                raise RangeUnreadable(f"{self._range}: nothing came for {seconds:g} s at {self._position}") from error
+            if not self.is_done and loop.time() >= deadline:
+                self._give_up(error)
         return None
+
+    def _give_up(self, error: ClientError | None) -> None:
+        """The time is up. Raises ``RangeUnreadable``, or ``DataLoss`` unless the options let the query go on."""
+        nothing = f"{self._range}: nothing came for {self._settings.patience_seconds:g} s at {self._position}"
+        if error is not None or not self._is_answered_empty:
+            raise RangeUnreadable(nothing) from error
+        reason = "although the log goes on: compaction emptied the range, or the broker cannot read it now"
+        self._lose(f"{nothing}, {reason}", self._range.end)
 
     def close(self) -> None:
         """Nobody waits for what is under way."""
@@ -129,13 +137,14 @@ class PartitionFetcher:
         if throttle_seconds:
             await asyncio.sleep(throttle_seconds)
         error = error_code(data.error_code)
+        self._is_answered_empty = False
         if error is not ErrorCode.NONE:
             await self._judge(error)
             return None
         if data.records:
             return self._take(data)
         if not throttle_seconds:
-            self._count_empty_answer(data)
+            await self._note_empty_answer(data)
         return None
 
     async def _send(self) -> None:
@@ -200,18 +209,18 @@ class PartitionFetcher:
             raise RangeUnreadable(f"{self._range}: {len(records)} bytes of a larger batch at {self._position}")
         start = self._position
         self._position = max(self._position, batches[-1][1].next_offset)
-        self._failures = self._empty_answers = 0
+        self._failures = 0
         self._doubts_since = None
         if not self.is_done and self._connection is not None and self._connection.is_open:
             self._send_on(self._connection)
         aborted = data.aborted_transactions or [] if self._settings.read_committed else []
         return FetchedBatches(records, batches, aborted, start)
 
-    def _count_empty_answer(self, data: PartitionData) -> None:
+    async def _note_empty_answer(self, data: PartitionData) -> None:
         end = data.last_stable_offset if self._settings.read_committed else data.high_watermark
-        self._empty_answers = self._empty_answers + 1 if end >= self._range.end else 0
-        if self._empty_answers >= _EMPTY_ANSWERS:
-            self._position = self._range.end
+        self._is_answered_empty = end >= self._range.end
+        if self._is_answered_empty:  # The broker need not have waited for records: it has some, further on.
+            await self._pause()
 
     async def _judge(self, error: ErrorCode) -> None:
         """An error: pause where it passes, raise where it does not."""
@@ -227,9 +236,12 @@ class PartitionFetcher:
         """After a pause, by newer metadata."""
         self.close()
         self._connection = None
+        await self._pause()
+        self._cluster.metadata.forget(self._range.topic)
+
+    async def _pause(self) -> None:
         await asyncio.sleep(self._backoff.pause_seconds(self._failures))
         self._failures += 1
-        self._cluster.metadata.forget(self._range.topic)
 
     async def _find_place(self) -> None:
         """The position is not in the log: before its beginning, or behind its end."""

@@ -86,13 +86,32 @@ async def test_what_does_not_pass_is_raised() -> None:
             await fetcher(cluster, 0, 4).next()
 
 
+@pytest.mark.parametrize("count", [3, 30])
+def test_empty_answers_of_a_log_that_goes_on_skip_nothing(count: int) -> None:
+    """A broker whose remote tier does not answer in time sends them, and then the records."""
+
+    @in_virtual_time
+    async def play() -> None:
+        partition = ScriptedPartition(end=8)
+        partition.instead = [PartitionData(records=b"", high_watermark=8, last_stable_offset=8)] * count
+        async with connected_to(partition) as cluster:
+            assert await bases(fetcher(cluster, 0, 4)) == [0, 2]
+
+    play()
+
+
 @in_virtual_time
-async def test_a_range_that_compaction_emptied_ends() -> None:
+async def test_a_range_that_stays_empty_is_lost_when_patience_ends() -> None:
     partition = ScriptedPartition(end=4)
     partition.is_emptied = True
+    loop = asyncio.get_running_loop()
     async with connected_to(partition) as cluster:
-        assert await bases(fetcher(cluster, 0, 4)) == []
-        assert len(partition.fetched) == 3, "one empty answer proves nothing"
+        with pytest.raises(DataLoss, match=r"orders-0 \[0, 4\): nothing came for 60 s at 0, although the log goes on"):
+            await bases(fetcher(cluster, 0, 4))
+        began = loop.time()
+        assert await bases(fetcher(cluster, 0, 4, fail=False)) == []
+        assert loop.time() - began >= 60
+        assert len(partition.fetched) < 200, "answers that come at once are asked for after a pause"
 
 
 @in_virtual_time
