@@ -215,6 +215,8 @@ class Cluster:
         self._tasks = BackgroundTasks(client_id)
         self._pool = ConnectionPool(self._connect, self._tasks)
         self._coordinators: dict[Coordinator, int] = {}
+        self.unreachable: dict[Address, str] = {}
+        """Why an address has no connection: its last attempt failed, or one is under way."""
         self.metadata = ClusterMetadata()
         self.features = NO_FEATURES
         """What the cluster has finalised, as the broker with the newest knowledge told it when it was connected to."""
@@ -520,13 +522,19 @@ class Cluster:
             raise NoBrokerReachable(str(failed)) from None
 
     async def _connect(self, address: Address) -> Connection:
-        connection = await connect(
-            address,
-            client_id=self._client_id,
-            connect_seconds=self._connect_seconds,
-            request_seconds=self._operation_seconds,
-            tls=self._tls,
-        )
+        self.unreachable.setdefault(address, f"{address}: no answer yet")
+        try:
+            connection = await connect(
+                address,
+                client_id=self._client_id,
+                connect_seconds=self._connect_seconds,
+                request_seconds=self._operation_seconds,
+                tls=self._tls,
+            )
+        except ClientError as error:
+            self.unreachable[address] = str(error)
+            raise
+        self.unreachable.pop(address, None)
         self.features = newer_features(self.features, connection.versions.features)
         return connection
 

@@ -14,9 +14,11 @@ Each exception says by its ``remedy`` what its receiver can do; the classes are 
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from protocol.errors import RETRIABLE, ErrorCode
+
+E = TypeVar("E", bound=BaseException)
 
 
 class Remedy(Enum):
@@ -28,10 +30,18 @@ class Remedy(Enum):
     RECONFIGURE = "reconfigure"
 
 
+def restore(kind: type[E], args: tuple[Any, ...]) -> E:
+    """Make an exception as it was pickled: its arguments are its text, not those of its constructor."""
+    return kind.__new__(kind, *args)
+
+
 class ClientError(Exception):
-    """The base of everything below."""
+    """The base of everything below. It can be pickled, whatever the constructor of a subclass takes."""
 
     remedy: ClassVar[Remedy] = Remedy.RESTART
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore, (type(self), self.args), self.__dict__
 
     @property
     def is_retriable(self) -> bool:

@@ -1,0 +1,39 @@
+"""Errors travel between processes: each class can be pickled, whatever its constructor takes."""
+
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+import clients.consumer.consumer_errors
+from clients.errors import BrokerRefused, ClientError, DeliveryTimedOut, Refusal
+from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
+
+MODULES = ("clients.errors", "clients.consumer.consumer_errors")
+PLACE = TopicPartition("orders", 3)
+MADE_OTHERWISE: dict[str, ClientError] = {
+    "BrokerRefused": BrokerRefused("orders", Refusal(error=ErrorCode.INVALID_CONFIG, message="why")),
+    "DeliveryTimedOut": DeliveryTimedOut("late", maybe_written=True),
+    "NoOffsetForPartition": clients.consumer.consumer_errors.NoOffsetForPartition([PLACE]),
+    "OffsetOutOfRange": clients.consumer.consumer_errors.OffsetOutOfRange(PLACE, 7),
+    "LogTruncated": clients.consumer.consumer_errors.LogTruncated(PLACE, 7, None),
+    "UnreadableRecords": clients.consumer.consumer_errors.UnreadableRecords(PLACE, 7, 9, "damaged"),
+}
+"""Those whose constructors do not take just a text."""
+
+
+def kinds_of(kind: type[ClientError]) -> Iterator[type[ClientError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from kinds_of(each)
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in kinds_of(ClientError) if each.__module__ in MODULES], ids=lambda k: k.__name__
+)
+def test_an_error_that_is_pickled_is_the_same_again(kind: type[ClientError]) -> None:
+    error = MADE_OTHERWISE[kind.__name__] if kind.__name__ in MADE_OTHERWISE else kind("what happened")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert (str(again), vars(again), again.remedy) == (str(error), vars(error), error.remedy)
