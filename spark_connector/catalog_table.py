@@ -10,20 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
-from spark_connector.columns import HEADERS, Columns
+from spark_connector.columns import Columns
 from spark_connector.options import SECOND_COPY, SPARKS_OWN
+from spark_connector.spark_schema import spark_schema
 
 _METADATA: Final = "oncelog.options"
 
@@ -35,9 +26,9 @@ def table_schema(columns: Columns, options: Mapping[str, str]) -> StructType:
         for name, value in options.items()
         if name.lower() not in SPARKS_OWN and not name.lower().startswith(SECOND_COPY)
     }
-    fields = [StructField(name, _type(name)) for name in columns.names]
-    fields[0].metadata = {_METADATA: json.dumps(own, sort_keys=True)}
-    return StructType(fields)
+    schema = spark_schema(columns)
+    schema.fields[0].metadata = {_METADATA: json.dumps(own, sort_keys=True)}
+    return schema
 
 
 def table_options(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
@@ -47,19 +38,3 @@ def table_options(schema: StructType, options: Mapping[str, str]) -> dict[str, s
         if _METADATA in (field.metadata or {}):
             stored = json.loads(field.metadata[_METADATA])
     return {**stored, **{name.lower(): value for name, value in options.items()}}
-
-
-def _type(name: str) -> DataType:
-    match name:
-        case "topic":
-            return StringType()
-        case "partition" | "timestampType":
-            return IntegerType()
-        case "offset":
-            return LongType()
-        case "timestamp":
-            return TimestampType()
-        case _ if name == HEADERS:
-            return ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-        case _:
-            return BinaryType()

@@ -27,6 +27,10 @@ WITHOUT_HEADERS: Final = NAMES[:-1]
 _BY_LOWER_CASE: Final = {name.lower(): name for name in NAMES}
 
 
+class SchemaRefused(ValueError):
+    """A schema was given that is not the source's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Which columns are read, in their order."""
@@ -42,11 +46,11 @@ class Columns:
         return ", ".join(f"`{name}` {_DDL[name]}" for name in self.names)
 
     def check(self, fields: Sequence[tuple[str, str]]) -> None:
-        """A schema, as names and types, that somebody gave must be this one: ValueError if it is not."""
+        """A schema, as names and types, that somebody gave must be this one: ``SchemaRefused`` if it is not."""
         if [(name, text.replace(" ", "")) for name, text in fields] != [
             (name, _DDL[name].replace(" ", "")) for name in self.names
         ]:
-            raise ValueError(f"the schema is {self.ddl}: leave .schema(...) out, and select with the option columns")
+            raise SchemaRefused(f"the schema is {self.ddl}: leave .schema(...) out, and select with the option columns")
 
 
 def parse_columns(text: str) -> Columns:

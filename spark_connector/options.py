@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from clients.cluster import parse_bootstrap
 from clients.tls import TlsSettings
-from spark_connector.process_client import ClientSettings
+from spark_connector.process_client import DEFAULT_REACH_SECONDS, ClientSettings
 
 T = TypeVar("T")
 
@@ -82,6 +82,7 @@ class OptionReader:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): v for name, v in options.items() if not name.lower().startswith(SECOND_COPY)}
         self._known: dict[str, str] = {}
+        self._ignored: set[str] = set()
         self.problems: list[str] = []
 
     def has(self, name: str) -> bool:
@@ -139,13 +140,21 @@ class OptionReader:
         if self.has(name):
             self.problems.append(f"{name}: {reason}")
 
+    def ignore(self, names: Collection[str]) -> None:
+        """Accept options that mean nothing here."""
+        self._ignored.update(name.lower() for name in names)
+
     def complain(self, problem: str) -> None:
         self.problems.append(problem)
 
-    def client_settings(self, client_id: str) -> ClientSettings:
-        """Where the cluster is, by the ``kafka.*`` options that reading and writing share."""
+    def client_settings(self, client_id: str, *, patience: str, hint: str = "") -> ClientSettings:
+        """Where the cluster is, by the ``kafka.*`` options that reading and writing share.
+
+        ``patience`` is the option that says how long to look for a first broker: Kafka's consumers and producers have
+        different names for it. ``hint`` says more where there is no address.
+        """
         if not self.has(_BOOTSTRAP):
-            self.complain(f"{_BOOTSTRAP}: is required; it may be host:port,host:port of some of the brokers")
+            self.complain(f"{_BOOTSTRAP}: is required; it may be host:port,host:port of some of the brokers{hint}")
         bootstrap = self.parsed(_BOOTSTRAP, _bootstrap, "host:port,host:port", "")
         self.given(WITHOUT_EFFECT)
         return ClientSettings(
@@ -153,6 +162,7 @@ class OptionReader:
             client_id=self.text("kafka.client.id", client_id),
             connect_seconds=self.milliseconds("kafka.socket.connection.setup.timeout.ms", 10.0),
             request_seconds=self.milliseconds("kafka.request.timeout.ms", 30.0),
+            reach_seconds=self.milliseconds(patience, DEFAULT_REACH_SECONDS),
             tls=self._tls(),
         )
 
@@ -180,7 +190,7 @@ class OptionReader:
 
     def finish(self) -> None:
         """Raise ``OptionsInvalid`` if anything was wrong, or if there are options that nobody knows."""
-        for name in sorted(self._options.keys() - self._known.keys() - SPARKS_OWN):
+        for name in sorted(self._options.keys() - self._known.keys() - self._ignored - SPARKS_OWN):
             self.problems.append(self._unknown(name))
         if self.problems:
             raise OptionsInvalid(self.problems)

@@ -22,12 +22,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from clients.cluster import Cluster, parse_bootstrap
 from clients.tls import TlsSettings
+from spark_connector.reachability import ReachabilityWatch, reach
 
 if TYPE_CHECKING:
     from clients.admin.admin import Admin
 
 T = TypeVar("T")
 
+DEFAULT_REACH_SECONDS: Final = 60.0
+"""As in Kafka's clients: ``default.api.timeout.ms`` of consumers, ``max.block.ms`` of producers."""
 _TURNS_UNTIL_AN_END_IS_KNOWN: Final = 3
 """Of the loop: one reads the end of a connection, the next closes it, the one after that says so."""
 
@@ -42,6 +45,8 @@ class ClientSettings:
     connect_seconds: float = 10.0
     request_seconds: float = 30.0
     """How long one operation is tried, over all of its attempts."""
+    reach_seconds: float = DEFAULT_REACH_SECONDS
+    """How long a process looks for a first broker."""
     tls: TlsSettings | None = None
 
 
@@ -60,6 +65,8 @@ class ProcessClient:
             operation_seconds=settings.request_seconds,
             tls=None if settings.tls is None else settings.tls.make_context(),
         )
+        self._watch = ReachabilityWatch(self.cluster)
+        self._has_reached = False
 
     @cached_property
     def admin(self) -> "Admin":
@@ -71,6 +78,7 @@ class ProcessClient:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run the loop until ``coroutine`` has ended; when interrupted, end it before the interruption goes on."""
         task = self._loop.create_task(_after_news(coroutine))
+        self._watch.start(self._loop)
         try:
             return self._loop.run_until_complete(task)
         except BaseException:
@@ -78,6 +86,14 @@ class ProcessClient:
                 task.cancel()
                 self._loop.run_until_complete(asyncio.wait([task]))
             raise
+        finally:
+            self._watch.stop()
+
+    def reach(self) -> None:
+        """Connect to a broker unless that was done before. Raises ``NoBrokerReachable`` after ``reach_seconds``."""
+        if not self._has_reached:
+            self.run(reach(self.cluster, self.settings.reach_seconds))
+            self._has_reached = True
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Have ``coroutine`` go on whenever ``run`` runs. Whoever starts it awaits or cancels it in a later ``run``."""

@@ -33,7 +33,7 @@ class PushedFilters:
     """What the filters of one query leave to be read."""
 
     min_timestamp: int | None = None
-    """Milliseconds since the epoch."""
+    """Milliseconds since the epoch, never negative; None to begin where the range does."""
     _kept: list[Comparison] = field(default_factory=list)
 
     def push(self, comparison: Comparison) -> bool:
@@ -49,7 +49,8 @@ class PushedFilters:
     def _raise_min_timestamp(self, value: object) -> None:
         if isinstance(value, datetime) and value.tzinfo is not None:
             timestamp = (value - _EPOCH) // _MILLISECOND
-            self.min_timestamp = max(timestamp, timestamp if self.min_timestamp is None else self.min_timestamp)
+            if timestamp >= 0:  # ListOffsets has no times before 1970: negative numbers stand for positions.
+                self.min_timestamp = max(timestamp, timestamp if self.min_timestamp is None else self.min_timestamp)
 
     def narrowed(self, ranges: Iterable[OffsetRange], from_offsets: Mapping[TopicPartition, int]) -> list[OffsetRange]:
         """What is left of ranges; ``from_offsets`` are where the minimal timestamp begins."""

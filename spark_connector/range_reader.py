@@ -27,6 +27,7 @@ class RangeReader:
         from spark_connector.partition_fetcher import PartitionFetcher
 
         client = process_client(self.client)
+        client.reach()
         fetcher = PartitionFetcher(
             client.cluster,
             offset_range,

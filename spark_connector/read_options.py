@@ -22,6 +22,7 @@ from spark_connector.offset_bounds import (
     Timestamps,
     parse_timestamps,
 )
+from spark_connector.option_names import WRITING_ONLY
 from spark_connector.options import MAX_INT32, OptionReader, OptionsInvalid
 from spark_connector.process_client import ClientSettings
 from spark_connector.topic_selection import (
@@ -49,7 +50,6 @@ _WITHOUT_EFFECT: Final = (
     "fetchOffset.retryIntervalMs",
     "kafka.group.id",
     "kafka.allow.auto.create.topics",
-    "kafka.default.api.timeout.ms",
     "kafka.exclude.internal.topics",
     "kafka.fetch.max.bytes",
     "kafka.fetch.min.bytes",
@@ -96,10 +96,13 @@ class ReadOptions:
     metadata_max_age_seconds: float
 
 
-def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Raises ``OptionsInvalid`` with everything that is wrong."""
+def read_options(options: Mapping[str, str], *, streaming: bool, spark_keeps_plans_apart: bool = False) -> ReadOptions:
+    """Return the options of a read. Raises ``OptionsInvalid`` with everything that is wrong.
+
+    ``spark_keeps_plans_apart`` tells whether each scan of a DataFrame has a read plan of its own (``reader``).
+    """
     reader = OptionReader(options)
-    client = reader.client_settings("oncelog-spark")
+    client = reader.client_settings("oncelog-spark", patience="kafka.default.api.timeout.ms")
     selection = _selection(reader)
     start = _start(reader, streaming)
     end = _end(reader, streaming)
@@ -107,6 +110,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     for name, reason in _REFUSED.items():
         reader.refuse(name, reason)
     reader.given(_WITHOUT_EFFECT)
+    reader.ignore(WRITING_ONLY)
     read = ReadOptions(
         client=client,
         fetch=_fetch_settings(reader),
@@ -121,7 +125,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         min_offsets_per_trigger=min_offsets,
         max_trigger_delay_seconds=delay,
         group_id=_group_id(reader, streaming),
-        push_filters=_push_filters(reader, streaming),
+        push_filters=_push_filters(reader, streaming, spark_keeps_plans_apart),
         metadata_max_age_seconds=reader.milliseconds("kafka.metadata.max.age.ms", 1.0),
     )
     reader.finish()
@@ -229,7 +233,15 @@ def _group_id(reader: OptionReader, streaming: bool) -> str | None:
     return reader.text("groupId", None)
 
 
-def _push_filters(reader: OptionReader, streaming: bool) -> bool:
+def _push_filters(reader: OptionReader, streaming: bool, spark_keeps_plans_apart: bool) -> bool:
     if streaming:
         reader.refuse("pushFilters", "is for batches: Spark pushes no filters into a stream")
-    return reader.boolean("pushFilters", False)
+        return False
+    wanted = reader.boolean("pushFilters", False)
+    if wanted and not spark_keeps_plans_apart:
+        reader.complain(
+            "pushFilters: cannot be true with this version of Spark, which reads a DataFrame, view or table that is "
+            "used twice by the filter that was pushed last; leave it out, and narrow the read by assign, "
+            "startingOffsets, endingOffsets, startingTimestamp or endingTimestamp"
+        )
+    return wanted

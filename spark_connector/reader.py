@@ -21,6 +21,7 @@ from spark_connector.offset_lookup import (
     resolve_bound,
 )
 from spark_connector.offset_ranges import OffsetRange, cut
+from spark_connector.plain_errors import plain_errors
 from spark_connector.process_client import process_client
 from spark_connector.pushed_filters import Comparison, Operator, PushedFilters
 from spark_connector.range_reader import RangeReader
@@ -38,6 +39,14 @@ _OPERATORS: Final[dict[str, Operator]] = {
     "GreaterThanOrEqual": ">=",
     "In": "in",
 }
+
+SPARK_KEEPS_PLANS_APART: Final = hasattr(DataSourceReader, "pushLimit")
+"""Whether each scan has a read plan of its own.
+
+Up to Spark 4.3 the plan that ``pushFilters`` leads to belongs to the data source (``PythonDataSourceV2.readInfo``), so
+that all scans of a DataFrame read by the last one. The version that also pushes limits (SPARK-58551) keeps it in the
+scan.
+"""
 
 _column_and_value: Final = attrgetter("attribute", "value")
 """Of a comparison: the path of the column, and what it is compared with."""
@@ -65,7 +74,9 @@ class OncelogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         client = process_client(self._options.client)
-        ranges = client.run(plan_batch(client.cluster, self._options, self._pushed))
+        with plain_errors():
+            client.reach()
+            ranges = client.run(plan_batch(client.cluster, self._options, self._pushed))
         tasks = cut(
             ranges,
             min_partitions=self._options.min_partitions,

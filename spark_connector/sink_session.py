@@ -66,6 +66,7 @@ class SinkSession:
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
         self._client = process_client(options.client)
+        self._client.reach()
         self._memory = process_memory(self._client)
         self._broker = self.make_broker()
 

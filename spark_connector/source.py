@@ -27,45 +27,62 @@ class OncelogDataSource(DataSource):
     def name(cls) -> str:
         return "oncelog"
 
-    def schema(self) -> "str | StructType":
+    def schema(self) -> "StructType":
+        from spark_connector.plain_errors import plain_errors
         from spark_connector.read_options import read_columns
+        from spark_connector.spark_schema import spark_schema
 
-        columns = read_columns(self.options)
+        with plain_errors():
+            columns = read_columns(self.options)
         if "provider" in self.options:  # Only the catalog says it.
             from spark_connector.catalog_table import table_schema
 
             return table_schema(columns, self.options)
-        return columns.ddl
+        return spark_schema(columns)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         from spark_connector.catalog_table import table_options
+        from spark_connector.plain_errors import plain_errors
         from spark_connector.read_options import read_options
-        from spark_connector.reader import OncelogFilteringReader, OncelogReader
+        from spark_connector.reader import SPARK_KEEPS_PLANS_APART, OncelogFilteringReader, OncelogReader
 
-        options = read_options(table_options(schema, self.options), streaming=False)
-        options.columns.check(_fields(schema))
+        with plain_errors():
+            options = read_options(
+                table_options(schema, self.options), streaming=False, spark_keeps_plans_apart=SPARK_KEEPS_PLANS_APART
+            )
+            options.columns.check(_fields(schema))
         return OncelogFilteringReader(options) if options.push_filters else OncelogReader(options)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         if "start" not in signature(DataSourceStreamReader.latestOffset).parameters:
             raise NotImplementedError(f"streams are read with pyspark 4.2 or later; this is {pyspark.__version__}")
         from spark_connector.catalog_table import table_options
+        from spark_connector.plain_errors import plain_errors
         from spark_connector.read_options import read_options
         from spark_connector.stream_reader import OncelogStreamReader
 
-        options = read_options(table_options(schema, self.options), streaming=True)
-        options.columns.check(_fields(schema))
+        with plain_errors():
+            options = read_options(table_options(schema, self.options), streaming=True)
+            options.columns.check(_fields(schema))
         return OncelogStreamReader(options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        from spark_connector.plain_errors import plain_errors
         from spark_connector.writer import make_writer
 
-        return make_writer(self.options, schema, overwrite)
+        with plain_errors():
+            writer = make_writer(self.options, schema, overwrite)
+            writer.session()  # Connects here: Spark shows an error of pickling as a PicklingError.
+        return writer
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
+        from spark_connector.plain_errors import plain_errors
         from spark_connector.stream_writer import make_stream_writer
 
-        return make_stream_writer(self.options, schema, overwrite)
+        with plain_errors():
+            writer = make_stream_writer(self.options, schema, overwrite)
+            writer.session()
+        return writer
 
 
 def _fields(schema: "StructType") -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from clients.errors import ClientError
 from spark_connector.offset_ranges import cut
+from spark_connector.plain_errors import plain_errors
 from spark_connector.process_client import process_client
 from spark_connector.range_reader import RangeReader
 from spark_connector.read_options import ReadOptions
@@ -72,7 +73,8 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         previous = parse_offset(start)
         if previous is None:
-            return self._run_with(planner.begin(max_offsets=most)).to_json()
+            with plain_errors():
+                return self._run_with(planner.begin(max_offsets=most)).to_json()
         may_wait = self._options.min_offsets_per_trigger is not None and not isinstance(limit, ReadAllAvailable)
         following = self._run_with(planner.advance(previous, max_offsets=most, may_wait=may_wait))
         return start if following is previous else following.to_json()
@@ -116,7 +118,10 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _make_planner(self) -> StreamPlanner:
         if self._planner is None:
-            self._planner = StreamPlanner(process_client(self._options.client).cluster, self._options)
+            client = process_client(self._options.client)
+            with plain_errors():
+                client.reach()
+            self._planner = StreamPlanner(client.cluster, self._options)
         return self._planner
 
     def _run_with(self, coroutine: Coroutine[Any, Any, T]) -> T:

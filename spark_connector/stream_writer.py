@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from spark_connector.checkpoint import read_offsets
 from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_errors import SinkError
+from spark_connector.sink.sink_errors import SinkError, while_pickling
 from spark_connector.sink.state_record import Planned
 from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
 from spark_connector.sink_name import with_sink_name
@@ -62,7 +62,8 @@ class OncelogStreamWriter(DataSourceStreamArrowWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._is_exact and self._permit is None:
-            self._permit = self.session().begin(self._sink)
+            with while_pickling():
+                self._permit = self.session().begin(self._sink)
         return self.__dict__
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:

@@ -13,6 +13,7 @@ from typing import Final
 
 from clients.producer.producer_config import ProducerConfig
 from protocol.records.compression import Compression
+from spark_connector.option_names import READING_ONLY
 from spark_connector.options import MAX_INT32, OptionReader
 from spark_connector.process_client import ClientSettings
 from spark_connector.sink.former_names import Former
@@ -42,7 +43,11 @@ _REFUSED: Final = {
     "send them",
     "kafka.interceptor.classes": "there are no interceptors",
 }
-_WITHOUT_EFFECT: Final = ("includeHeaders", "kafka.linger.ms", "kafka.max.block.ms", "kafka.metadata.max.age.ms")
+_CATALOG_HINT: Final = (
+    ". For INSERT INTO a table of the catalog: Spark hands over no options of the table; write INSERT INTO … WITH "
+    "(`kafka.bootstrap.servers` = '…', topic = '…')"
+)
+_WITHOUT_EFFECT: Final = ("includeHeaders", "kafka.linger.ms", "kafka.metadata.max.age.ms")
 
 
 class Guarantee(Enum):
@@ -120,6 +125,7 @@ def batch_write_options(
 ) -> WriteOptions:
     """Of ``write``. Raises ``OptionsInvalid``."""
     reader = OptionReader(options)
+    reader.ignore(READING_ONLY)
     guarantee = _guarantee(reader)
     if overwrite:
         reader.complain('mode: "overwrite" cannot be: records of a topic stay; it may be "append"')
@@ -178,7 +184,7 @@ def _finish(
         "kafka.max.request.size", _DEFAULT_REQUEST_BYTES, minimum=_LEAST_BATCH_BYTES, maximum=MAX_INT32
     )
     written = WriteOptions(
-        client=reader.client_settings("oncelog-spark-sink"),
+        client=reader.client_settings("oncelog-spark-sink", patience="kafka.max.block.ms", hint=_CATALOG_HINT),
         topic=topic,
         guarantee=guarantee,
         sink=sink,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_connector.sink.prelude import Permit
+from spark_connector.sink.sink_errors import while_pickling
 from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
 from spark_connector.sink_session import SinkSession
 from spark_connector.write_options import Guarantee, WriteOptions, batch_write_options
@@ -46,8 +47,9 @@ class OncelogWriter(DataSourceArrowWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._is_exact and self._permit is None:
-            session, sink = self.session(), self._options.sink
-            self._permit = session.begin(sink) if self._is_named and sink is not None else session.begin_unnamed()
+            with while_pickling():
+                session, sink = self.session(), self._options.sink
+                self._permit = session.begin(sink) if self._is_named and sink is not None else session.begin_unnamed()
         return self.__dict__
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:

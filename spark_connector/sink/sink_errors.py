@@ -1,12 +1,19 @@
 """What can go wrong with the sink, in words for whoever runs the query. ``docs/spark.md`` says what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pickle import PickleError
+from typing import Any
 
+from clients.errors import ClientError, restore
 from spark_connector.sink.sink_transactions import TaskTransaction
 
 
 class SinkError(Exception):
-    """The base of everything below."""
+    """The base of everything below. It can be pickled, whatever the constructor of a subclass takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore, (type(self), self.args), self.__dict__
 
 
 class SinkFenced(SinkError):
@@ -69,3 +76,19 @@ class TransactionsLost(SinkError):
             "other tasks are committed. Of an unknown one, unused for transactional.id.expiration.ms, the rows may be "
             "there. After restoring the missing rows, set failOnDataLoss=false for one run to go on"
         )
+
+
+class BatchNotBegun(SinkError, PickleError):
+    """A batch could not begin, which it does while Spark pickles its writer: the message names the error.
+
+    Spark hides all errors in there but those of pickling.
+    """
+
+
+@contextmanager
+def while_pickling() -> Iterator[None]:
+    """Have an error of the sink or its client come out of pickling as it is."""
+    try:
+        yield
+    except (SinkError, ClientError) as error:
+        raise BatchNotBegun(f"{type(error).__name__}: {error}") from error

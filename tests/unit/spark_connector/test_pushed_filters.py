@@ -50,6 +50,16 @@ def test_the_youngest_time_says_where_to_begin_and_spark_still_has_to_look() -> 
     assert (narrowed.start, narrowed.end) == (9, 15)
 
 
+@given(st.datetimes(max_value=datetime(1969, 12, 31, 23, 59, 59, 999_999)), st.sampled_from(["=", ">", ">="]))
+def test_a_time_before_1970_is_no_timestamp_of_list_offsets(before: datetime, operator: Operator) -> None:
+    """-1 is the end of the log there, -2 its beginning, and lower ones are refused or positions, too."""
+    pushed = PushedFilters()
+    assert not pushed.push(Comparison("timestamp", operator, before.replace(tzinfo=UTC)))
+    assert pushed.min_timestamp is None
+    assert not pushed.push(Comparison("timestamp", ">=", datetime(1970, 1, 1, tzinfo=UTC)))
+    assert pushed.min_timestamp == 0
+
+
 @pytest.mark.parametrize(
     "comparison",
     [

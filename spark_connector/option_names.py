@@ -1,0 +1,70 @@
+"""Names of options that only one direction uses, and that the other one accepts without effect.
+
+A temporary view has one list of options for ``SELECT`` and ``INSERT INTO``, so that neither may refuse what is meant
+for the other. Values are not looked at.
+"""
+
+from typing import Final
+
+READING_ONLY: Final = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "includeHeaders",
+    "columns",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "groupId",
+    "groupIdPrefix",
+    "pushFilters",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+    "kafka.allow.auto.create.topics",
+    "kafka.check.crcs",
+    "kafka.default.api.timeout.ms",
+    "kafka.exclude.internal.topics",
+    "kafka.fetch.max.bytes",
+    "kafka.fetch.max.wait.ms",
+    "kafka.fetch.min.bytes",
+    "kafka.group.id",
+    "kafka.heartbeat.interval.ms",
+    "kafka.isolation.level",
+    "kafka.max.partition.fetch.bytes",
+    "kafka.max.poll.interval.ms",
+    "kafka.max.poll.records",
+    "kafka.metadata.max.age.ms",
+    "kafka.partition.assignment.strategy",
+    "kafka.session.timeout.ms",
+)
+
+WRITING_ONLY: Final = (
+    "topic",
+    "delivery.guarantee",
+    "transactionalIdPrefix",
+    "transactionTimeoutMs",
+    "txnAppId",
+    "txnVersion",
+    "stateTopic",
+    "kafka.acks",
+    "kafka.batch.size",
+    "kafka.buffer.memory",
+    "kafka.compression.type",
+    "kafka.delivery.timeout.ms",
+    "kafka.enable.idempotence",
+    "kafka.linger.ms",
+    "kafka.max.block.ms",
+    "kafka.max.in.flight.requests.per.connection",
+    "kafka.max.request.size",
+    "kafka.retries",
+)

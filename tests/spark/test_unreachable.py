@@ -1,0 +1,73 @@
+"""An address that nobody serves: each way to use it ends in an error that says where, why and what to do."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_connector.sink.sink_errors import BatchNotBegun
+from spark_connector.stream_writer import OncelogStreamWriter
+from spark_connector.write_options import stream_write_options
+from spark_connector.writer import OncelogWriter
+from tests.processes import free_port
+from tests.spark.streams import stream_of
+
+_MILLISECONDS = "4000"
+_SECONDS = 120
+
+
+@pytest.fixture
+def nowhere() -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": f"127.0.0.1:{free_port()}",
+        "kafka.default.api.timeout.ms": _MILLISECONDS,
+        "kafka.max.block.ms": _MILLISECONDS,
+    }
+
+
+def assert_says_it_all(told: str, nowhere: dict[str, str]) -> None:
+    address = nowhere["kafka.bootstrap.servers"]
+    assert f"NoBrokerReachable: no broker was reached within 4 s: {address}: " in told
+    assert "Connection refused" in told
+    assert f"`oncelog doctor --bootstrap {address}`" in told
+    assert "Could not serialize" not in told
+
+
+def test_reads_and_writes_of_batches(spark: SparkSession, nowhere: dict[str, str]) -> None:
+    rows = spark.sql("select 'v' as value")
+
+    def write(**more: str) -> Callable[[], None]:
+        return rows.write.format("oncelog").options(**nowhere, topic="t", **more).mode("append").save
+
+    def read() -> DataFrame:
+        return spark.read.format("oncelog").options(**nowhere, subscribe="t").load()
+
+    once = {"delivery.guarantee": "at-least-once"}
+    for action in (write(), write(**once), lambda: read().collect()):
+        with pytest.raises(PySparkException) as raised:
+            action()
+        assert_says_it_all(str(raised.value), nowhere)
+        assert "Traceback" not in str(raised.value)
+
+
+def test_a_stream(spark: SparkSession, nowhere: dict[str, str], tmp_path: Path) -> None:
+    address = nowhere.pop("kafka.bootstrap.servers")
+    stream = stream_of(spark, address, {**nowhere, "subscribe": "t"})
+    writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException) as raised:
+        writer.start().awaitTermination(_SECONDS)
+    assert_says_it_all(str(raised.value), {"kafka.bootstrap.servers": address})
+
+
+@pytest.mark.parametrize("kind", [OncelogWriter, OncelogStreamWriter])
+def test_what_fails_while_spark_pickles_a_writer_comes_out_as_it_is(
+    kind: type[OncelogWriter | OncelogStreamWriter], nowhere: dict[str, str]
+) -> None:
+    given = {"kafka.bootstrap.servers": nowhere["kafka.bootstrap.servers"], "kafka.max.block.ms": "50"}
+    given |= {"topic": "t", "transactionalidprefix": "p"}
+    writer = kind(stream_write_options(given, [("value", "binary")]))
+    with pytest.raises(BatchNotBegun, match=r"NoBrokerReachable: no broker was reached within 0\.05 s"):
+        CloudPickleSerializer().dumps(writer)
