@@ -36,9 +36,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 
 
-def make_stream_writer(
-    options: Mapping[str, str], schema: "StructType", overwrite: bool
-) -> DataSourceStreamArrowWriter:
+def make_stream_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "OncelogStreamWriter":
     """The writer for one batch. Each trigger appends, also in complete mode, as with Spark's own sink."""
     return OncelogStreamWriter(with_sink_name(stream_write_options(options, columns_of(schema))))
 

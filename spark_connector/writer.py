@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> DataSourceArrowWriter:
+def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "OncelogWriter":
     """The writer of one batch."""
     return OncelogWriter(batch_write_options(options, columns_of(schema), overwrite=overwrite))
 
