@@ -10,9 +10,10 @@ Elements are bounded by ``oncelog.request.max.elements``, times a factor of the 
 looked up, decided and answered by itself, which takes 10 to 20 µs; ten thousand of them are the time that one request
 may take. The factors are for requests whose elements cost less, or which grow with a cluster: a full fetch names all
 partitions of a consumer or follower, and what the controller sends may name all partitions that there are. What brokers
-ask of each other is never repeated in smaller pieces, so each request has room for 20,000 partitions, every one in
-a topic and a transaction of its own. A commit of offsets has room for as many, administrators for 10,000 partitions
-with three replicas each, or 10,000 resources with one setting each.
+ask of each other, they ask in pieces that fit at the lowest setting; older brokers do not, and never repeat it in
+smaller ones, so each request has room for 20,000 partitions, every one in a topic and a transaction of its own. A
+commit of offsets has room for as many, administrators for 10,000 partitions with three replicas each, or 10,000
+resources with one setting each.
 
 What a client can send before the broker knows who it is must be small: Kafka has ``sasl.server.max.receive.size`` for
 that, of the same default.

@@ -4,6 +4,9 @@ To each coordinator one request is under way at a time. Meanwhile questions gath
 for each transactional id; so the number of requests does not grow with the number of producers. A question that meets
 one of a newer epoch of the same producer is answered here: it is fenced. Of one epoch, they go one after the other.
 
+No request is larger than the receiver may be set to accept: what does not fit waits for the next one, and a question of
+many partitions is asked in several parts.
+
 A request that is lost, or takes longer than ``request.timeout.ms``, leaves its questions without a decision
 (NETWORK_EXCEPTION); whoever asked, asks again, and possibly somebody else. An answer that comes later than that is
 ignored. The same holds for a question that an answer leaves out, and for a broker that is too old to be asked: Kafka
@@ -15,7 +18,7 @@ What waits here is bounded by the connections of producers: each waits for one q
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from coordinator.ports import BrokerChannel
 from coordinator.transaction.state import ProducerIdAndEpoch
@@ -32,6 +35,13 @@ from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+MOST_PARTITIONS: Final = 2_000
+"""In one question."""
+MOST_ELEMENTS: Final = 6_000
+"""Transactions, topics and partitions in one request: a broker that is set to the least accepts 7,000 elements."""
+MOST_ID_BYTES: Final = 4 << 20
+"""Of all transactional ids in one request; a broker accepts 16 MiB."""
+
 PartitionErrors: TypeAlias = dict[TopicPartition, ErrorCode]
 """The coordinator's word on each partition of a question."""
 
@@ -46,6 +56,17 @@ class Question(NamedTuple):
 
     def all_answered(self, error: ErrorCode) -> PartitionErrors:
         return dict.fromkeys(self.partitions, error)
+
+    @property
+    def elements(self) -> int:
+        """Array elements of a request that this question is."""
+        return 1 + len({partition.topic for partition in self.partitions}) + len(self.partitions)
+
+    def parts(self) -> "list[Question]":
+        """Questions of at most ``MOST_PARTITIONS`` that ask the same."""
+        partitions = sorted(self.partitions)
+        starts = range(0, len(partitions), MOST_PARTITIONS)
+        return [self._replace(partitions=frozenset(partitions[start : start + MOST_PARTITIONS])) for start in starts]
 
 
 class _Asked:
@@ -96,6 +117,11 @@ class AddPartitionsToTxnSender:
 
         Errors are as the coordinator gave them, and NETWORK_EXCEPTION where none came.
         """
+        if len(question.partitions) <= MOST_PARTITIONS:
+            return self._ask(broker_id, question)
+        return _all_of([self._ask(broker_id, part) for part in question.parts()])
+
+    def _ask(self, broker_id: int, question: Question) -> asyncio.Future[PartitionErrors]:
         asked = _Asked(question)
         coordinator = self._coordinators.setdefault(broker_id, _Coordinator())
         if _is_fenced_by(coordinator.waiting.get(question.transactional_id, ()), question):
@@ -120,12 +146,8 @@ class AddPartitionsToTxnSender:
         self._coordinators.clear()
 
     def _send(self, broker_id: int, coordinator: _Coordinator) -> None:
-        """One question of each transactional id."""
-        batch = []
-        for transactional_id, several in list(coordinator.waiting.items()):
-            batch.append(several.pop(0))
-            if not several:
-                del coordinator.waiting[transactional_id]
+        """One question of each transactional id, as many as fit; the next request begins with those that do not."""
+        batch = _take(coordinator.waiting)
 
         def give_up() -> None:
             logger.warning("Broker %d did not answer AddPartitionsToTxn in time", broker_id)
@@ -150,6 +172,40 @@ class AddPartitionsToTxnSender:
             _settle(broker_id, request.asked, response)
         if coordinator.waiting:
             self._send(broker_id, coordinator)
+
+
+def _take(waiting: dict[str, list[_Asked]]) -> list[_Asked]:
+    """Remove and return the questions of the next request. An id that has more of them goes to the back."""
+    batch: list[_Asked] = []
+    elements = id_bytes = 0
+    for transactional_id, several in list(waiting.items()):
+        elements += several[0].question.elements
+        id_bytes += len(transactional_id.encode())
+        if batch and (elements > MOST_ELEMENTS or id_bytes > MOST_ID_BYTES):
+            break
+        batch.append(several.pop(0))
+        del waiting[transactional_id]
+        if several:
+            waiting[transactional_id] = several
+    return batch
+
+
+def _all_of(parts: list[asyncio.Future[PartitionErrors]]) -> asyncio.Future[PartitionErrors]:
+    """The answers of all parts as one."""
+    whole: asyncio.Future[PartitionErrors] = asyncio.get_running_loop().create_future()
+    errors: PartitionErrors = {}
+    left = len(parts)
+
+    def take(part: asyncio.Future[PartitionErrors]) -> None:
+        nonlocal left
+        left -= 1
+        errors.update(part.result())
+        if not left and not whole.done():
+            whole.set_result(errors)
+
+    for part in parts:
+        part.add_done_callback(take)
+    return whole
 
 
 def _is_fenced_by(waiting: Iterable[_Asked], question: Question) -> bool:

@@ -2,7 +2,8 @@
 
 A prepared transaction becomes a ``PendingMarkers``: the partitions that still wait for its marker. Each goes to the
 partition's leader in a WriteTxnMarkers request. Markers for this broker go at once, without a socket, and may be done
-before ``send`` returns; those for another broker are collected until the end of the loop's turn and share one request.
+before ``send`` returns; those for another broker are collected until the end of the loop's turn and share requests. A
+request has ``MOST_PARTITIONS`` at most, so that a broker receives it whatever number of partitions a transaction has.
 
 The transaction is decided, so there is no giving up. A partition stays until its leader has acknowledged the marker or
 until it is known to be deleted; what fails is tried again with the leader of that moment, after a delay that doubles. A
@@ -16,7 +17,7 @@ in which the last partition is crossed off.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -34,6 +35,9 @@ from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+MOST_PARTITIONS: Final = 2_000
+"""In one request. Each is three array elements at most, and a broker that is set to the least accepts 7,000."""
 
 ATTEMPTS_FOR_INTERNAL_TOPICS: Final = 12
 """Some seconds with the default backoff; far longer than metadata takes to arrive."""
@@ -80,6 +84,7 @@ class PendingMarkers:
     """A decided transaction, and the partitions that do not have its marker yet."""
 
     __slots__ = (
+        "again",
         "attempts",
         "commit",
         "coordinator_epoch",
@@ -115,6 +120,8 @@ class PendingMarkers:
         self.waiting = set(partitions)
         self.on_done = on_done
         self.attempts = 0
+        self.again: list[TopicPartition] = []
+        """Partitions that the next attempt is for."""
 
     def __str__(self) -> str:
         result = "commit" if self.commit else "abort"
@@ -183,7 +190,7 @@ class MarkerSender:
         if leaderless:
             self._retry(markers, leaderless)
         if local:
-            self._send(self._broker_id, {markers: local})
+            self._send_here(markers, local)
         else:
             self._finish_if_done(markers)
 
@@ -205,12 +212,21 @@ class MarkerSender:
         self._outgoing.setdefault(broker_id, {}).setdefault(markers, []).append(partition)
 
     def _flush(self) -> None:
-        """Send what was collected in one turn of the loop: one request to each broker."""
+        """Send what was collected in one turn of the loop."""
         outgoing, self._outgoing = self._outgoing, {}
         for broker_id, batch in outgoing.items():
             current = {markers: partitions for markers, partitions in batch.items() if self._is_current(markers)}
-            if current:
-                self._send(broker_id, current)
+            for piece in _pieces(current):
+                self._send(broker_id, piece)
+
+    def _send_here(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
+        """Have markers written to partitions of this broker: a piece now, the next one in the loop's next turn."""
+        if not self._is_current(markers):
+            return
+        now, later = partitions[:MOST_PARTITIONS], partitions[MOST_PARTITIONS:]
+        if later:
+            asyncio.get_running_loop().call_soon(self._send_here, markers, later)
+        self._send(self._broker_id, {markers: now})
 
     def _send(self, broker_id: int, batch: _Batch) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(markers, batch[markers]) for markers in batch])
@@ -259,10 +275,16 @@ class MarkerSender:
         self._finish_if_done(markers)
 
     def _retry(self, markers: PendingMarkers, partitions: list[TopicPartition]) -> None:
-        def again() -> None:
-            if self._is_current(markers):
-                self._dispatch(markers, partitions)
+        """Try these partitions again. What fails until then joins the attempt, which counts once."""
 
+        def again() -> None:
+            together, markers.again = markers.again, []
+            if self._is_current(markers):
+                self._dispatch(markers, together)
+
+        markers.again += partitions
+        if len(markers.again) > len(partitions):
+            return
         markers.attempts += 1
         self._retries.add(markers.attempts, again)
 
@@ -270,6 +292,23 @@ class MarkerSender:
         if not markers.waiting and self._is_current(markers):
             del self._pending[markers.transactional_id]
             markers.on_done()
+
+
+def _pieces(batch: _Batch) -> Iterator[_Batch]:
+    """The same markers for the same partitions, at most ``MOST_PARTITIONS`` in a piece."""
+    piece: _Batch = {}
+    room = MOST_PARTITIONS
+    for markers, partitions in batch.items():
+        start = 0
+        while start < len(partitions):
+            part = piece[markers] = partitions[start : start + room]
+            start += len(part)
+            room -= len(part)
+            if not room:
+                yield piece
+                piece, room = {}, MOST_PARTITIONS
+    if piece:
+        yield piece
 
 
 def _marker(markers: PendingMarkers, partitions: list[TopicPartition]) -> WritableTxnMarker:

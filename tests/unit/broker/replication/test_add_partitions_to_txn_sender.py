@@ -4,9 +4,16 @@ import asyncio
 
 import pytest
 
-from broker.replication.add_partitions_to_txn_sender import AddPartitionsToTxnSender, PartitionErrors, Question
+from broker.replication.add_partitions_to_txn_sender import (
+    MOST_ID_BYTES,
+    MOST_PARTITIONS,
+    AddPartitionsToTxnSender,
+    PartitionErrors,
+    Question,
+)
 from coordinator.ports import OnResponse
 from coordinator.transaction.state import ProducerIdAndEpoch
+from protocol.compiler import decoder, encode
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -219,3 +226,77 @@ async def test_stopping_tells_everybody_who_waits() -> None:
     assert [only(answer) for answer in answers] == [NETWORK] * 3
     wire.answer(0)
     assert len(wire.sent) == 1
+
+
+LEAST_ELEMENTS = 7_000
+"""What a broker accepts in AddPartitionsToTxn if ``oncelog.request.max.elements`` is set to the least."""
+LEAST_BYTES = 16 << 20
+
+
+def assert_accepted(request: AddPartitionsToTxnRequest) -> None:
+    buffer = encode(request, 5)
+    assert len(buffer) <= LEAST_BYTES
+    decoder(AddPartitionsToTxnRequest, 5)(buffer, 0, LEAST_ELEMENTS)
+
+
+def answer_all(wire: Wire) -> int:
+    """Answer request after request, as long as there is another. Returns how many there were."""
+    answered = 0
+    while answered < len(wire.sent):
+        assert_accepted(wire.sent[answered][1])
+        wire.answer(answered)
+        answered += 1
+    return answered
+
+
+@in_virtual_time
+async def test_a_question_about_12000_partitions_is_asked_in_parts_and_answered_once() -> None:
+    wire, sender = world()
+    partitions = frozenset(TopicPartition(f"t{index}", 0) for index in range(12_000))
+    answer = sender.ask(COORDINATOR, Question("a", ProducerIdAndEpoch(4, 2), partitions, True))
+    assert len(wire.sent) == 1, "one request at a time"
+    assert answer_all(wire) == 12_000 // MOST_PARTITIONS
+    assert await answer == dict.fromkeys(partitions, NONE)
+
+
+@in_virtual_time
+async def test_each_part_of_a_question_has_its_own_answer() -> None:
+    wire, sender = world()
+    partitions = frozenset(TopicPartition("t", index) for index in range(MOST_PARTITIONS + 1))
+    answer = sender.ask(COORDINATOR, Question("a", ProducerIdAndEpoch(4, 2), partitions, True))
+    wire.answer(0, ErrorCode.CONCURRENT_TRANSACTIONS)
+    wire.answer(1)
+    errors = await answer
+    assert errors.keys() == partitions
+    assert errors[TopicPartition("t", 0)] is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert errors[TopicPartition("t", MOST_PARTITIONS)] is NONE
+
+
+@in_virtual_time
+async def test_questions_of_many_transactions_go_into_requests_that_fit() -> None:
+    wire, sender = world()
+    answers = [sender.ask(COORDINATOR, question(f"id-{number}")) for number in range(5_000)]
+    assert answer_all(wire) == 4
+    assert {only(answer) for answer in answers} == {NONE}
+
+
+@in_virtual_time
+async def test_long_transactional_ids_go_into_requests_that_fit() -> None:
+    wire, sender = world()
+    answers = [sender.ask(COORDINATOR, question(f"{number:032000}")) for number in range(MOST_ID_BYTES // 32_000 + 2)]
+    assert answer_all(wire) == 3
+    assert {only(answer) for answer in answers} == {NONE}
+
+
+@in_virtual_time
+async def test_an_id_that_asks_much_does_not_keep_others_from_the_next_request() -> None:
+    wire, sender = world()
+    sender.ask(COORDINATOR, question("first"))
+    many = frozenset(TopicPartition(f"t{index}", 0) for index in range(MOST_PARTITIONS))
+    greedy = [sender.ask(COORDINATOR, Question("a", ProducerIdAndEpoch(4, 2), many, False)) for _ in range(3)]
+    others = [sender.ask(COORDINATOR, question(f"id-{n}", partition=n)) for n in range(1_000)]
+    wire.answer(0)
+    wire.answer(1)
+    assert greedy[0].done()
+    wire.answer(2)
+    assert all(other.done() for other in others)

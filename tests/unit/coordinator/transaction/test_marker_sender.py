@@ -1,5 +1,6 @@
 """Markers reach every partition, whatever is in their way; nothing else is ever crossed off."""
 
+import itertools
 import logging
 from collections.abc import Iterator
 
@@ -8,13 +9,14 @@ import pytest
 from coordinator.transaction.marker_sender import (
     ATTEMPTS_FOR_INTERNAL_TOPICS,
     MARKER_OUTCOMES,
+    MOST_PARTITIONS,
     MarkerOutcome,
     MarkerSender,
     PendingMarkers,
     marker_outcome,
 )
 from coordinator.transaction.state import TransactionState
-from protocol.compiler import encode
+from protocol.compiler import decoder, encode
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from protocol.topic_partition import TopicPartition
@@ -45,6 +47,15 @@ class Sender:
         self, *partitions: TopicPartition, transactional_id: str = "id", epoch: int = 0, log_partition: int = 0
     ) -> PendingMarkers:
         """Send a commit to these partitions."""
+        markers = self.pending(*partitions, transactional_id=transactional_id, epoch=epoch, log_partition=log_partition)
+        self.world.do(lambda: self.sender.send(markers))
+        self.world.turn()
+        return markers
+
+    def pending(
+        self, *partitions: TopicPartition, transactional_id: str = "id", epoch: int = 0, log_partition: int = 0
+    ) -> PendingMarkers:
+        """A commit that is not sent yet."""
         markers = PendingMarkers(
             transactional_id=transactional_id,
             log_partition=log_partition,
@@ -56,8 +67,6 @@ class Sender:
             partitions=partitions,
             on_done=lambda: self.done.append(markers),
         )
-        self.world.do(lambda: self.sender.send(markers))
-        self.world.turn()
         return markers
 
     def deliver(self, count: int | None = None) -> None:
@@ -466,3 +475,73 @@ def test_a_leader_that_knows_no_transaction_versions_gets_its_marker_all_the_sam
     assert encode(WriteTxnMarkersRequest(markers=[marker]), version) == encode(
         WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=4000, producer_epoch=1)]), version
     )
+
+
+MANY = 12_000
+LEAST_ELEMENTS = 7_000
+"""What a broker accepts in WriteTxnMarkers if ``oncelog.request.max.elements`` is set to the least."""
+
+
+@pytest.mark.parametrize("leader", [HERE, ELSEWHERE])
+def test_a_transaction_over_12000_partitions_ends(leader: int) -> None:
+    """B12: each in a topic of its own, which makes the most elements; brokers that accept few accept each request."""
+    with world() as w:
+        topics = [f"t{index}" for index in range(MANY)]
+        for topic in topics:
+            w.cluster.add_topic(topic, leader=leader)
+        partitions = [TopicPartition(topic, 0) for topic in topics]
+        producer = w.producer()
+        w.add(producer, *partitions)
+        end = w.end(producer)
+        w.turn()
+        for sent in w.cluster.on_the_way:
+            assert elements(sent.request) <= LEAST_ELEMENTS
+        assert len(w.cluster.on_the_way) == (0 if leader == HERE else MANY // MOST_PARTITIONS)
+        w.do(w.cluster.deliver)
+        w.turn(MANY // MOST_PARTITIONS + 1)
+        assert end.wait() is ErrorCode.NONE
+        assert w.described().state is TransactionState.COMPLETE_COMMIT
+        assert all(len(w.markers(partition)) == 1 for partition in partitions)
+
+
+def elements(request: WriteTxnMarkersRequest) -> int:
+    """As a broker counts them, which refuses more than it accepts."""
+    buffer = encode(request, 1)
+    decoder(WriteTxnMarkersRequest, 1)(buffer, 0, LEAST_ELEMENTS)
+    topics = [topic for marker in request.markers for topic in marker.topics]
+    return len(request.markers) + len(topics) + sum(len(topic.partition_indexes) for topic in topics)
+
+
+def test_markers_of_many_transactions_share_requests_that_fit(sender: Sender) -> None:
+    """A transaction may lie in two of them."""
+    sender.cluster.add_topic("many", 3 * MOST_PARTITIONS, leader=ELSEWHERE)
+    partitions = [TopicPartition("many", index) for index in range(3 * MOST_PARTITIONS)]
+    cuts = [0, MOST_PARTITIONS - 1, MOST_PARTITIONS + 1, 3 * MOST_PARTITIONS]
+
+    def send() -> None:
+        for number, (start, end) in enumerate(itertools.pairwise(cuts)):
+            sender.sender.send(sender.pending(*partitions[start:end], transactional_id=f"id-{number}"))
+
+    sender.world.do(send)
+    sender.world.turn()
+    assert [elements(sent.request) for sent in sender.cluster.on_the_way] == [
+        MOST_PARTITIONS + 4,
+        MOST_PARTITIONS + 4,
+        MOST_PARTITIONS + 2,
+    ]
+    sender.deliver()
+    assert len(sender.done) == 3
+    assert not len(sender.sender)
+
+
+def test_pieces_that_are_lost_together_are_one_attempt(sender: Sender) -> None:
+    """Attempts tell how long a partition has been missing."""
+    sender.cluster.add_topic("many", 3 * MOST_PARTITIONS, leader=ELSEWHERE)
+    markers = sender.send(*(TopicPartition("many", index) for index in range(3 * MOST_PARTITIONS)))
+    for attempt in range(1, 4):
+        assert len(sender.cluster.on_the_way) == 3
+        sender.lose()
+        assert markers.attempts == attempt
+        sender.sleep()
+    sender.deliver()
+    assert sender.done == [markers]
