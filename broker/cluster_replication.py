@@ -52,6 +52,7 @@ class ClusterReplication:
             broker_epoch=lambda: controller.broker_epoch,
             replica_lag_time_max_ms=config.replica_lag_time_max_ms,
             silence_max_ms=config.oncelog_replica_silence_max_ms,
+            coordinator_silence_max_ms=config.oncelog_coordinator_silence_max_ms,
             fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
             quota=throttles.leader,
         )

@@ -192,6 +192,11 @@ class BrokerConfig:
         2_000, "One that does not fetch for so long leaves it too, if enough stay. 0: see replica.lag.time.max.ms.",
         low=0,
     )  # fmt: skip
+    oncelog_coordinator_silence_max_ms: int = long(
+        1_500, "Milliseconds without a fetch of any in-sync follower after which a coordinator no longer answers for "
+        "committed offsets and transactions. More than 2000 is not safe. 0: it always answers, as Kafka does.",
+        low=0,
+    )  # fmt: skip
     replica_fetch_max_bytes: int = integer(1 << 20, "What a follower fetches of one partition.", low=0)
     replica_fetch_response_max_bytes: int = integer(10 << 20, "What a follower fetches at once.", low=0)
     replica_fetch_min_bytes: int = integer(1, "What a follower waits for.")

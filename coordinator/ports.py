@@ -33,7 +33,8 @@ class ReplicatedLog(Protocol):
     def is_deserted(self) -> bool:
         """Whether others may lead by now without this broker knowing: none of them has been heard of lately.
 
-        What was read may be out of date then, and nothing should be answered from it.
+        What was read may be out of date then. What a successor might answer otherwise must not be answered from it,
+        unless a record must be replicated first: the members of the ISR fetch from one leader only.
         """
         ...
 

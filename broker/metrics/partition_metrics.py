@@ -34,6 +34,11 @@ def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
         ("produceridcount", "Producers that partitions here remember."),
     ):
         yield GaugeMetricFamily(f"kafka_server_replicamanager_{name}", doc, value=counts[name])
+    yield GaugeMetricFamily(
+        "oncelog_deserted_coordinator_partitions",
+        "Partitions of internal topics led here of which no in-sync follower fetches.",
+        value=sum(1 for _ in replicas.deserted_coordinators()),
+    )
 
 
 def _what_it_is(partition: Partition) -> dict[str, int]:

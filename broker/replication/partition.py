@@ -257,19 +257,18 @@ class Partition:
 
     @property
     def is_deserted(self) -> bool:
-        """Whether this leader has others in the ISR and has heard of none of them lately.
-
-        Then one of them may lead by now, and this broker not know of it yet.
-        """
+        """Whether this leader has heard none of the others in the ISR lately, so that one of them may lead by now."""
         if self._alone:
             return False
-        others = self.isr - {self._host.broker_id}
-        if not others or self._led_log is None:
-            return False
+        now_ms = self._host.now_ms()
+        return max(self.heard_in_sync().values(), default=now_ms) < now_ms - self._host.desertion_ms
+
+    def heard_in_sync(self) -> dict[int, int]:
+        """When the other members of the ISR were last heard, by the loop's clock; of none if this broker leads not."""
+        others = self.isr - {self._host.broker_id} if self._led_log is not None else ()
         sessions = [position.session for position in self._follower_watchers]
         heard = {session.replica_id: session.attended_ms for session in sessions if session.attended_ms != NEVER}
-        limit = self._host.now_ms() - self._host.desertion_ms
-        return all(heard.get(other, self.followers[other].last_fetch_ms) < limit for other in others)
+        return {other: heard.get(other, self.followers[other].last_fetch_ms) for other in others}
 
     def check_followers(self) -> None:
         """Look who has fallen behind, or is gone; for a task that does so now and then."""

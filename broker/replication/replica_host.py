@@ -40,7 +40,7 @@ class ReplicaHost:
     """Whether the controller says that nothing can be written to a broker's replica, because its disk is full, say."""
     replica_lag_time_max_ms: int = 30_000
     desertion_ms: int = 1_500
-    """After so long without a word of any follower, a leader does not answer for a coordinator any more."""
+    """After so long without a fetch of an in-sync follower, a coordinator counts as deserted."""
     propose_isr: Callable[[IsrProposal], None] = propose_to_nobody
     contacts: FollowerContacts = field(default_factory=FollowerContacts)
 

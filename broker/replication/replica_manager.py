@@ -25,6 +25,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeAlias
 
+from broker.replication import deserted_coordinators
+from broker.replication.deserted_coordinators import DesertedCoordinators, desertion_ms
 from broker.replication.fetch_session import FetchSession, FetchSessionCache
 from broker.replication.follower_contacts import WITHOUT_LIMIT
 from broker.replication.follower_state import NEVER
@@ -65,8 +67,8 @@ EPOCH_DURING_DELETE: Final = -2
 
 _ISR_RETRY_SECONDS: Final = 0.5
 _OPEN_AGAIN_SECONDS: Final = 1.0
-_DESERTION_MS: Final = 1_500
-"""Nobody passes over a broker that has been silent for a shorter time (``broker_channel``)."""
+_LATE_MS: Final = 500
+"""A look at the followers that comes so late finds fetches unread that have come meanwhile."""
 
 OnElected: TypeAlias = Callable[[TopicPartition, LeaderTerm], None]
 OnResigned: TypeAlias = Callable[[TopicPartition], None]
@@ -127,6 +129,7 @@ class ReplicaManager:
         self.orders_obeyed = 0
         """LeaderAndIsr and StopReplica requests of a current controller, so far."""
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._deserted = DesertedCoordinators()
         log_manager.on_log_failure = self._log_failed
         metadata.add_listener(self._set_strays_aside)
 
@@ -139,12 +142,14 @@ class ReplicaManager:
         replica_lag_time_max_ms: int,
         fetch_wait_max_ms: int = 500,
         silence_max_ms: int = WITHOUT_LIMIT,
+        coordinator_silence_max_ms: int = deserted_coordinators.DEFAULT_MS,
         quota: ReplicationQuota | None = None,
     ) -> None:
         """From now on there are other brokers. Before the first order of a controller.
 
         ``fetch_wait_max_ms`` is how long a follower's fetch may wait for records, ``silence_max_ms`` how long one may
-        send none until it is waited for no more; ``quota`` how much they may fetch.
+        send none until it is waited for no more, ``coordinator_silence_max_ms`` how long all may until a coordinator
+        counts as deserted; ``quota`` how much they may fetch.
         """
         self._fetchers = fetchers
         self._quota = quota
@@ -153,7 +158,7 @@ class ReplicaManager:
         host.broker_epoch = broker_epoch
         host.replica_lag_time_max_ms = replica_lag_time_max_ms
         host.contacts.limit(silence_max_ms, fetch_wait_max_ms)
-        host.desertion_ms = max(_DESERTION_MS, 2 * fetch_wait_max_ms)
+        host.desertion_ms = desertion_ms(coordinator_silence_max_ms, fetch_wait_max_ms)
         host.is_alive = lambda broker_id: broker_id in self._metadata.image.brokers
         host.is_offline = self._is_offline
         self._metadata.add_listener(self._on_metadata_change)
@@ -479,9 +484,11 @@ class ReplicaManager:
         """
         seconds, since_ms = self._host.replica_lag_time_max_ms / 2000, self._host.now_ms()
         rest, contacts = min(seconds, _ISR_RETRY_SECONDS), self._host.contacts
+        last_ms = since_ms
         while True:
             await asyncio.sleep(rest)
             now_ms = self._host.now_ms()
+            is_late, last_ms = now_ms - last_ms > rest * 1000 + _LATE_MS, now_ms
             looks = now_ms - since_ms >= seconds * 1000
             if looks:
                 since_ms = now_ms
@@ -493,8 +500,20 @@ class ReplicaManager:
                 except Exception as error:
                     error.add_note(f"with {partition.topic_partition}")
                     failure = failure or error
+            if not is_late:
+                self._look_for_deserted(now_ms)
             if failure is not None:
                 raise failure
+
+    def deserted_coordinators(self) -> Iterator[Partition]:
+        """Partitions of internal topics that are led here, and of which no in-sync follower has been heard lately."""
+        return (p for p in self._partitions.values() if p.topic_partition.topic in INTERNAL_TOPICS and p.is_deserted)
+
+    def _look_for_deserted(self, now_ms: int) -> None:
+        deserted = {partition.topic_partition: partition.heard_in_sync() for partition in self.deserted_coordinators()}
+        line = self._deserted.look(now_ms, deserted)
+        if line is not None:
+            logger.log(line.level, line.text)
 
     def _check_isr(self, partition: Partition, *, silence_changed: bool, is_lag_due: bool) -> None:
         if silence_changed or not self._host.contacts.silent.isdisjoint(partition.isr):

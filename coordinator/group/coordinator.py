@@ -4,6 +4,16 @@ A group belongs to the partition of ``__consumer_offsets`` that its id hashes to
 partition's leader. Requests are plain calls that take a ``reply``; it is called exactly once, before the call returns
 where nothing has to be waited for. A parked JoinGroup or SyncGroup is nothing but its reply, kept with its member, so a
 connection that goes away leaves no trace: the member stays until its session or the rebalance ends it.
+
+A coordinator whose followers are silent may have a successor that it does not know of (``ReplicatedLog.is_deserted``).
+It goes on with its groups all the same, because a member that is refused for a session's time has lost its session:
+
+* Heartbeats, JoinGroup, SyncGroup and LeaveGroup are answered. Membership is soft state; what is written of it is told
+  when it is replicated, so a successor's groups differ from these by nothing that a member was promised.
+* It dismisses no member and refuses none, neither by a response nor by time: the successor may know better
+  (``GroupShard.verdict``). COORDINATOR_NOT_AVAILABLE has the client ask again.
+* Commits are appended, and answered when they are replicated; under a successor they never are.
+* Committed offsets are not given out, and nothing is deleted: those answers would need no replication.
 """
 
 import asyncio
@@ -211,7 +221,7 @@ class GroupCoordinator:
             reply(JoinResult(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=joining.member_id))
             return
         if joining.member_id != UNKNOWN_MEMBER_ID and joining.group_id not in shard.groups:
-            reply(JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))
+            reply(JoinResult(error=shard.verdict(ErrorCode.UNKNOWN_MEMBER_ID), member_id=joining.member_id))
             return
         group = shard.group_or_new(joining.group_id)
         state = group.state
@@ -227,10 +237,17 @@ class GroupCoordinator:
         elif isinstance(shard, ErrorCode):
             reply(SyncResult(error=shard))
         elif group_id not in shard.groups:
-            reply(SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            reply(SyncResult(error=shard.verdict(ErrorCode.UNKNOWN_MEMBER_ID)))
         else:
-            group = shard.groups[group_id]
-            shard.carry_out(group, group.sync(request, reply, shard.now()))
+            group, open_shard = shard.groups[group_id], shard
+
+            def answer(result: SyncResult) -> None:
+                """The session begins now: a client that waits for its assignment sends no heartbeats."""
+                if result.error is ErrorCode.NONE and request.member_id in group.roster:
+                    group.keep_alive(request.member_id, open_shard.now())
+                reply(result)
+
+            shard.carry_out(group, group.sync(request, answer, shard.now()))
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         shard = self._shard_of_named_group(group_id)
@@ -240,8 +257,8 @@ class GroupCoordinator:
             return shard
         group = shard.groups.get(group_id)
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return group.heartbeat(member_id, group_instance_id, generation, shard.now())
+            return shard.verdict(ErrorCode.UNKNOWN_MEMBER_ID)
+        return shard.verdict(group.heartbeat(member_id, group_instance_id, generation, shard.now()))
 
     def leave_group(
         self, group_id: str, leavers: Sequence[LeavingMember], reply: Callable[[list[ErrorCode] | ErrorCode], None]
@@ -253,7 +270,7 @@ class GroupCoordinator:
             return
         group = shard.groups.get(group_id)
         if group is None:
-            reply([ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers))
+            reply([shard.verdict(ErrorCode.UNKNOWN_MEMBER_ID)] * len(leavers))
             return
         state = group.state
         identities = [(leaver.member_id, leaver.group_instance_id) for leaver in leavers]
@@ -261,6 +278,7 @@ class GroupCoordinator:
         for leaver, error in zip(leavers, errors, strict=True):
             if error is ErrorCode.NONE:
                 _log_rebalance(group, state, f"{leaver.member_id or leaver.group_instance_id} leaves", leaver.reason)
+        errors = [shard.verdict(error) for error in errors]
         outcome = shard.carry_out(group, step)
         if isinstance(outcome, ErrorCode):
             reply(outcome)
@@ -325,6 +343,8 @@ class GroupCoordinator:
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
             reply(shard)
+        elif shard.log.is_deserted:
+            reply(ErrorCode.NOT_COORDINATOR)  # All that consumers before 3.9 expect of a coordinator that is away.
         else:
             offset_requests.fetch(shard, group_id, partitions, reply, require_stable=require_stable)
 
@@ -337,6 +357,8 @@ class GroupCoordinator:
         shard = self._shard_of_named_group(group_id)
         if isinstance(shard, ErrorCode):
             reply(shard)
+        elif shard.log.is_deserted:
+            reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             offset_requests.delete(shard, group_id, partitions, reply)
 
@@ -358,7 +380,7 @@ class GroupCoordinator:
         if isinstance(shard, ErrorCode):
             return shard
         group = shard.groups.get(group_id)
-        return ErrorCode.GROUP_ID_NOT_FOUND if group is None else _describe(group)
+        return shard.verdict(ErrorCode.GROUP_ID_NOT_FOUND) if group is None else _describe(group)
 
     def delete_groups(self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], None]) -> None:
         """Each group gets its own error code. Groups of one shard are deleted as one batch."""
@@ -368,6 +390,8 @@ class GroupCoordinator:
             shard = self._shard_of(group_id)
             if isinstance(shard, ErrorCode):
                 errors[group_id] = shard
+            elif shard.log.is_deserted:
+                errors[group_id] = ErrorCode.COORDINATOR_NOT_AVAILABLE
             else:
                 by_shard.setdefault(shard.partition, (shard, []))[1].append(group_id)
         waiting = len(by_shard)
@@ -404,7 +428,7 @@ class GroupCoordinator:
             return ErrorCode.NOT_COORDINATOR
         if not shard.is_open:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE if shard.log.is_deserted else shard
+        return shard
 
     def _shard_of_named_group(self, group_id: str) -> GroupShard | ErrorCode:
         return self._shard_of(group_id) if group_id else ErrorCode.INVALID_GROUP_ID

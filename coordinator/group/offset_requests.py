@@ -19,7 +19,7 @@ from coordinator.group.group import Group
 from coordinator.group.log_records import OffsetCommitted
 from coordinator.group.member import CONSUMER_PROTOCOL_TYPE
 from coordinator.group.offsets import CommittedOffset, StoredOffset
-from coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
+from coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, Producer
 from coordinator.group.state import GroupState
 from coordinator.ports import TopicMetadata
 from coordinator.runtime import coordinator_error
@@ -94,6 +94,7 @@ def commit(
     else:
         error = _validate(shard, committer, transactional=producer.id != NO_PRODUCER_ID)
     if error is not ErrorCode.NONE:
+        error = shard.verdict(error)
         reply({offset.partition: error for offset in offsets})
         return
     errors = {o.partition: ErrorCode.OFFSET_METADATA_TOO_LARGE for o in offsets if len(o.metadata) > metadata_max_bytes}
@@ -109,7 +110,17 @@ def commit(
         refusal = _refusal(end)
         reply(errors | {offset.partition: refusal for offset in accepted})
         return
-    shard.when_replicated(end, lambda outcome: reply(errors | {offset.partition: outcome for offset in accepted}))
+    shard.when_replicated(
+        end,
+        lambda outcome: reply(errors | {offset.partition: outcome for offset in accepted}),
+        at_most_ms=_patience_ms(shard, committer) if producer.id == NO_PRODUCER_ID else None,
+    )
+
+
+def _patience_ms(shard: GroupShard, committer: Committer) -> int | None:
+    """How long a commit may hold up the heartbeats of its member; None if it is not a member's."""
+    member = shard.groups[committer.group_id].roster.get(committer.member_id)
+    return None if member is None else member.session_timeout_ms // SESSION_PARTS
 
 
 def _validate(shard: GroupShard, committer: Committer, *, transactional: bool) -> ErrorCode:

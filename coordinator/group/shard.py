@@ -7,12 +7,17 @@ offsets the last change of its group, a member's assignment the record that hold
 leader might not know. When the leadership ends the shard is dropped whole, and everyone who waits hears of it.
 
 Every group has at most one timer, for its nearest deadline. Heartbeats only move deadlines away, so they leave the
-timer alone; it fires too early now and then and is set again.
+timer alone; it fires too early now and then and is set again. While the log is deserted it changes nothing.
+
+Responses leave a connection in the order of their requests, so a commit that waits for replication holds up the
+heartbeats behind it, and a client ends its session by itself when none is answered. A member's commit therefore waits
+for a quarter of the member's session time-out at most.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from coordinator.group.group import Group
@@ -42,6 +47,22 @@ from protocol.records.record_batch import (
 from protocol.schema import Buffer
 
 logger = logging.getLogger(__name__)
+
+SESSION_PARTS: Final = 4
+"""A member's commit holds up its heartbeats for one of these parts of its session time-out at most."""
+_LOOK_MS: Final = 500
+"""How often such waits, and deadlines of groups whose log is deserted, are looked at again."""
+_DISMISSALS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+"""Errors after which a client gives up its membership, or ends."""
 
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 """Batches in this log are our own or another Kafka's: the bound only keeps a corrupt one from taking all memory."""
@@ -77,6 +98,7 @@ class GroupShard:
         """Group id → the end of the last record or marker that changed the group."""
         self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
         self._overdue = Deadlines(settings.offsets_commit_timeout_ms)
+        self._looks = Deadlines(_LOOK_MS)
 
     # Becoming and ceasing to be the coordinator
 
@@ -116,6 +138,7 @@ class GroupShard:
         """The leadership has ended: everyone who is parked here must find the next coordinator."""
         self.is_open = False
         self._overdue.stop()
+        self._looks.stop()
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -221,7 +244,7 @@ class GroupShard:
 
     def _answer_join(self, reply: JoinReply, result: JoinResult, end_offset: int) -> None:
         if result.error is not ErrorCode.NONE:
-            reply(result)
+            reply(replace(result, error=self.verdict(result.error)))
             return
         self.when_replicated(
             end_offset,
@@ -230,9 +253,13 @@ class GroupShard:
 
     def _answer_sync(self, reply: SyncReply, result: SyncResult, end_offset: int) -> None:
         if result.error is not ErrorCode.NONE:
-            reply(result)
+            reply(replace(result, error=self.verdict(result.error)))
             return
         self.when_replicated(end_offset, lambda error: reply(SyncResult(error=error) if error else result))
+
+    def verdict(self, error: ErrorCode) -> ErrorCode:
+        """What a member may be told. A deserted coordinator dismisses nobody: its successor may know the member."""
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if error in _DISMISSALS and self.log.is_deserted else error
 
     def _drop_if_void(self, group_id: str) -> None:
         """Forget a group of which nothing is left that a reload would find."""
@@ -270,8 +297,14 @@ class GroupShard:
             timer[1].cancel()
 
     def _on_timer(self, group: Group) -> None:
+        """Do what is due, unless the log is deserted: what becomes of the group then is not for this broker to say."""
         del self._timers[group.group_id]
-        self.carry_out(group, group.expire(self.now()))
+        if self.log.is_deserted:
+            loop = asyncio.get_running_loop()
+            due = loop.time() + _LOOK_MS / 1000
+            self._timers[group.group_id] = (due, loop.call_at(due, self._on_timer, group))
+        else:
+            self.carry_out(group, group.expire(self.now()))
 
     # Waiting for the high watermark
 
@@ -284,22 +317,35 @@ class GroupShard:
         high_watermark = self.log.high_watermark
         self._written = {group_id: end for group_id, end in self._written.items() if end > high_watermark}
 
-    def when_replicated(self, end_offset: int, outcome: OnOutcome) -> None:
+    def when_replicated(self, end_offset: int, outcome: OnOutcome, *, at_most_ms: int | None = None) -> None:
         """Call back once with NONE, or with a coordinator's error: the leadership was lost, or it takes too long.
 
-        "Too long" is no failure: the records are in the log and may become replicated yet.
+        "Too long" is no failure: the records are in the log and may become replicated yet. ``at_most_ms`` is for a
+        response that cannot wait for ``offsets.commit.timeout.ms``; the outcome is REQUEST_TIMED_OUT then: librdkafka
+        repeats the request, and keeps its coordinator, which it gives up by COORDINATOR_NOT_AVAILABLE.
         """
         if self.log.high_watermark >= end_offset:
             outcome(ErrorCode.NONE)
             return
-        waiting = True
+        deadlines, looks, too_late = self._overdue, 1, coordinator_error(ErrorCode.REQUEST_TIMED_OUT)
+        if at_most_ms is not None and at_most_ms < self._settings.offsets_commit_timeout_ms:
+            deadlines, looks, too_late = self._looks, at_most_ms // _LOOK_MS, ErrorCode.REQUEST_TIMED_OUT
+        waiting, key = True, 0
 
         def settle(error: ErrorCode) -> None:
             nonlocal waiting
             if waiting:
                 waiting = False
-                self._overdue.cancel(key)
-                outcome(coordinator_error(error))
+                deadlines.cancel(key)
+                outcome(error)
 
-        key = self._overdue.add(lambda: settle(ErrorCode.REQUEST_TIMED_OUT))
-        self.log.when_replicated(end_offset, settle)
+        def look() -> None:
+            nonlocal key, looks
+            looks -= 1
+            if looks > 0:
+                key = deadlines.add(look)
+            else:
+                settle(too_late)
+
+        key = deadlines.add(look)
+        self.log.when_replicated(end_offset, lambda error: settle(coordinator_error(error)))

@@ -115,7 +115,13 @@ class TransactionStateManager:
         return self._partitions.get(partition.index) is partition
 
     def partition_of(self, transactional_id: str) -> OwnedPartition | ErrorCode:
-        """The open partition of an id, or why its requests cannot be answered here."""
+        """The open partition of an id, or why its requests cannot be answered here.
+
+        COORDINATOR_NOT_AVAILABLE while the log is deserted: a successor may have ended the transaction that is
+        remembered as open here, or begun the next one. A batch would enter after its marker, an EndTxn would be taken
+        for one that comes again, and a producer would be fenced in the name of an epoch that is over. Clients ask
+        again within their time-outs; unlike members of groups they have no session that ends meanwhile.
+        """
         index = self.partition_for(transactional_id)
         partition = None if index is None else self._partitions.get(index)
         if partition is None:

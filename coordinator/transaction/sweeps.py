@@ -78,8 +78,13 @@ class Sweeps:
         self._timers[sweep] = loop.call_later(interval_ms / 1000, run)
 
     def abort_timed_out(self, new_producer_id: int = NO_PRODUCER_ID) -> None:
-        """Abort each transaction that was open for longer than its producer allowed."""
+        """Abort each transaction that was open for longer than its producer allowed.
+
+        A deserted coordinator has refused the producer's own EndTxn, so it lets the transaction be for the time.
+        """
         for partition in self._states.open_partitions():
+            if partition.log.is_deserted:
+                continue
             for txn in list(partition.ongoing.values()):
                 decision = self._decide_timeout(txn, new_producer_id)
                 if decision is Missing.PRODUCER_ID:

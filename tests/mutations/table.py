@@ -16,6 +16,7 @@ _COORDINATOR: Final = "coordinator/transaction/coordinator.py"
 _SWEEPS: Final = "coordinator/transaction/sweeps.py"
 _LOG_RECORDS: Final = "coordinator/transaction/log_records.py"
 _MARKERS: Final = "coordinator/transaction/marker_sender.py"
+_SHARD: Final = "coordinator/group/shard.py"
 _OFFSETS: Final = "coordinator/group/offsets.py"
 _OFFSET_REQUESTS: Final = "coordinator/group/offset_requests.py"
 _GROUP: Final = "coordinator/group/group.py"
@@ -52,6 +53,8 @@ _TEST_MARKERS: Final = "tests/unit/coordinator/transaction/test_marker_sender.py
 _TEST_GROUP: Final = "tests/unit/coordinator/group/test_group.py"
 _TEST_OFFSETS: Final = "tests/unit/coordinator/group/test_offsets.py"
 _TEST_OFFSET_REQUESTS: Final = "tests/unit/coordinator/group/test_offset_requests.py"
+_TEST_DESERTED_GROUP: Final = "tests/unit/coordinator/group/test_deserted.py"
+_TEST_DESERTED_TRANSACTION: Final = "tests/unit/coordinator/transaction/test_deserted.py"
 _TEST_MARKER_WRITE: Final = "tests/unit/broker/handlers/test_write_txn_markers.py"
 _TEST_CONTROLLER: Final = "tests/unit/coordinator/controller/test_controller.py"
 _TEST_CONTROL: Final = "tests/unit/coordinator/controller/test_control_requests.py"
@@ -1136,5 +1139,61 @@ MUTATIONS: Final = (
         "call_later(seconds, self._trust, broker_id)",
         "call_later(0, self._trust, broker_id)",
         _TEST_CUT_LINKS,
+    ),
+    Mutation(
+        "B12", _MARKERS,
+        "MOST_PARTITIONS: Final = 2_000\n",
+        "MOST_PARTITIONS: Final = 2_000_000\n",
+        f"{_TEST_MARKERS}::test_a_transaction_over_12000_partitions_ends",
+    ),
+    Mutation(
+        "B98", "coordinator/group/coordinator.py",
+        "        elif shard.log.is_deserted:\n            reply(ErrorCode.NOT_COORDINATOR)",
+        "        elif False:\n            reply(ErrorCode.NOT_COORDINATOR)",
+        f"{_TEST_DESERTED_GROUP}::test_offsets_are_not_given_out",
+    ),
+    Mutation(
+        "B98", "coordinator/group/coordinator.py",
+        "        elif shard.log.is_deserted:\n            reply(ErrorCode.NOT_COORDINATOR)",
+        "        elif False:\n            reply(ErrorCode.NOT_COORDINATOR)",
+        "tests/simulation/test_cluster_transactions.py::TestShortages",
+    ),
+    Mutation(
+        "B98", _SHARD,
+        "if error in _DISMISSALS and self.log.is_deserted else error\n",
+        "if False else error\n",
+        "tests/simulation/test_silent_followers.py::"
+        "test_a_coordinator_that_was_replaced_dismisses_no_member_of_its_successor",
+    ),
+    Mutation(
+        "B98", _SHARD,
+        "        if self.log.is_deserted:\n            loop",
+        "        if False:\n            loop",
+        f"{_TEST_DESERTED_GROUP}::test_a_silent_member_is_expelled_only_when_followers_fetch_again",
+    ),
+    Mutation(
+        "B98", _OFFSET_REQUESTS,
+        "at_most_ms=_patience_ms(shard, committer) if producer.id == NO_PRODUCER_ID else None,\n",
+        "at_most_ms=None,\n",
+        "tests/simulation/test_silent_followers.py::"
+        "test_members_keep_session_and_commits_while_both_followers_stand_still",
+    ),
+    Mutation(
+        "B98", _STATE_MANAGER,
+        "return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.log.is_deserted else partition\n",
+        "return partition\n",
+        f"{_TEST_DESERTED_TRANSACTION}::test_a_deserted_coordinator_decides_nothing",
+    ),
+    Mutation(
+        "B98", _SWEEPS,
+        "            if partition.log.is_deserted:\n",
+        "            if False:\n",
+        f"{_TEST_DESERTED_TRANSACTION}::test_a_transaction_does_not_time_out_while_its_own_end_is_refused",
+    ),
+    Mutation(
+        "B98", _PARTITION,
+        "        return max(self.heard_in_sync().values(), default=now_ms) < now_ms - self._host.desertion_ms\n",
+        "        return False\n",
+        f"{_TEST_PARTITION}::TestDesertion",
     ),
 )  # fmt: skip

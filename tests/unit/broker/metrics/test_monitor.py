@@ -15,6 +15,7 @@ from broker.metrics.exposition import write_families
 from broker.metrics.monitor import broker_families, storage_metrics, task_metrics, warnings, why_not_ready
 from broker.metrics.partition_metrics import ROWS_AT_ONCE, log_metrics, replica_metrics, topic_metrics
 from broker.metrics.transaction_metrics import verification_metrics
+from broker.replication.follower_state import NEVER
 from broker.replication.replica_manager import EPOCH_DURING_DELETE
 from broker.replication.verification_metrics import VerificationMetrics
 from broker.storage.log_config import LogConfig
@@ -77,7 +78,19 @@ async def test_partitions_that_are_not_whole_are_counted() -> None:
         manager + "underminisrpartitioncount": 1,
         manager + "atminisrpartitioncount": 4,
         manager + "produceridcount": 0,
+        "oncelog_deserted_coordinator_partitions": 0,
     }
+
+
+async def test_coordinators_without_a_follower_that_fetches_are_counted() -> None:
+    side = ReplicaSide()
+    side.lead("__consumer_offsets", count=2, replicas=(ME, OTHER), isr=(ME, OTHER))
+    side.lead("__transaction_state", replicas=(ME, OTHER), isr=(ME,))
+    side.lead("t", replicas=(ME, OTHER), isr=(ME, OTHER))
+    for partition in side.replica_manager.partitions():
+        for follower in partition.followers.values():
+            follower.last_fetch_ms = NEVER
+    assert values(replica_metrics(side.replica_manager))["oncelog_deserted_coordinator_partitions"] == 2
 
 
 async def test_logs_are_told_of_where_they_are_led() -> None:
