@@ -13,6 +13,7 @@ import click
 
 from clients.cli.commands import commands as client_commands
 from clients.cli.lazy_group import LazyGroup
+from clients.cli.standard_streams import accept_any_text, decode_arguments
 
 
 class _Commands(LazyGroup):
@@ -52,7 +53,13 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:
-    return cli.main(list(sys.argv[1:] if arguments is None else arguments), prog_name="oncelog")
+    accept_any_text()
+    try:
+        decoded = decode_arguments(sys.argv[1:] if arguments is None else arguments)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    return cli.main(decoded, prog_name="oncelog")
 
 
 if __name__ == "__main__":

@@ -1,29 +1,39 @@
 """``oncelog consume``: records to standard output."""
 
+import asyncio
 import math
+import signal
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from types import FrameType
 
 import click
 
-from clients.cli.record_writers import TABLE_HEAD, WRITERS, Writer, write_table_row
-from clients.cli.session import Session, example, wall_clock, with_session
+from clients.background_tasks import BackgroundTasks
+from clients.cli.advertised_addresses import (
+    DOCTOR_ADVICE,
+    AdvertisedUnreachable,
+    explain_silence,
+    unreachable_leaders,
+)
+from clients.cli.consumption import Consumption, GroupOffsets
+from clients.cli.record_writers import TABLE_HEAD, Writer, choose_writer
+from clients.cli.remedies import NO_ANSWER
+from clients.cli.session import Session, complain, example, wall_clock, with_session
 from clients.cluster import Cluster
-from clients.consumer import Consumer, ConsumerConfig, OffsetAndMetadata
+from clients.consumer import Consumer, ConsumerConfig
 from clients.consumer.consumer_errors import OffsetOutOfRange
 from clients.consumer.positions import BEGINNING, END, Position, parse_position, resolve_position
 from clients.errors import BrokerRefused, Refusal, error_code
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
-_POLL_SECONDS: Final = 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Consumption:
+class _Request:
     """What to read, and when to stop."""
 
     config: ConsumerConfig
@@ -33,28 +43,39 @@ class _Consumption:
     limit: int | None
     until_end: bool
     write: Writer
+    head: str | None
 
     async def run(self, cluster: Cluster) -> None:
         partitions = await self._choose(cluster)
         async with Consumer(self.config, rng=Random(), wall_clock=wall_clock) as consumer:
-            start = await self._start(cluster, consumer, partitions)
-            ends = await self._ends(cluster, partitions) if self.until_end else {}
-            delivered = dict(start)
-            if self.write is write_table_row:
-                click.echo(TABLE_HEAD)
-            consumer.assign([tp for tp, offset in start.items() if tp not in ends or offset < ends[tp]])
-            for topic_partition in consumer.assignment:
-                consumer.seek(topic_partition, start[topic_partition])
+            consumption = Consumption(
+                consumer=consumer,
+                write=self.write,
+                flush=sys.stdout.flush,
+                limit=self.limit,
+                ends=await self._resolve(cluster, partitions, END) if self.until_end else {},
+                until_end=self.until_end,
+                group=None if self.config.group_id is None else self._group(cluster, consumer),
+            )
+            if consumption.group is None:
+                await self._assign(cluster, consumption, partitions)
+            else:
+                consumer.subscribe(self.topics, consumption.group)
+            if self.head is not None:
+                click.echo(self.head)
+            tasks = BackgroundTasks("oncelog consume")
+            tasks.spawn(self._warn_of_silence(cluster, consumption), "look at silent leaders")
             try:
-                await self._deliver(consumer, ends, delivered)
+                with _stopped_by_signals(consumption.stop):
+                    await consumption.read()
+                    if consumption.group is not None:
+                        await consumption.group.commit_finally()
             except OffsetOutOfRange as error:
                 refused = Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)
                 raise BrokerRefused(f"{error.topic_partition} at {error.position}", refused) from error
             finally:
-                sys.stdout.flush()  # What is committed as printed has been.
-                moved = {tp: OffsetAndMetadata(offset) for tp, offset in delivered.items() if offset != start[tp]}
-                if self.config.group_id is not None and moved:
-                    await consumer.commit(moved)
+                await tasks.stop()
+                click.echo(f"Read {consumption.count} record{'' if consumption.count == 1 else 's'}.", err=True)
 
     async def _choose(self, cluster: Cluster) -> list[TopicPartition]:
         chosen = []
@@ -65,41 +86,70 @@ class _Consumption:
             chosen += [TopicPartition(name, index) for index in indexes]
         return chosen
 
-    async def _start(
-        self, cluster: Cluster, consumer: Consumer, partitions: Collection[TopicPartition]
+    async def _assign(self, cluster: Cluster, consumption: Consumption, partitions: Collection[TopicPartition]) -> None:
+        """Without a group: read the partitions that are not at their end."""
+        start = await self._resolve(cluster, partitions, self.position or BEGINNING)
+        ends = consumption.ends
+        unread = [tp for tp, offset in start.items() if tp not in ends or offset < ends[tp]]
+        if not unread:
+            return consumption.stop()
+        consumption.consumer.assign(unread)
+        for topic_partition in unread:
+            consumption.consumer.seek(topic_partition, start[topic_partition])
+
+    def _group(self, cluster: Cluster, consumer: Consumer) -> GroupOffsets:
+        position = self.position
+
+        async def find_start(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            assert position is not None
+            return await self._resolve(cluster, partitions, position)
+
+        return GroupOffsets(consumer=consumer, find_start=find_start if position is not None else None, warn=_warn)
+
+    async def _resolve(
+        self, cluster: Cluster, partitions: Collection[TopicPartition], position: Position
     ) -> dict[TopicPartition, int]:
-        """Where the group stands, unless a position was given; otherwise at the beginning."""
-        if self.position is not None:
-            return await resolve_position(cluster, partitions, self.position, read_committed=self._reads_committed)
-        start = await resolve_position(cluster, partitions, BEGINNING)
-        if self.config.group_id is not None:
-            start |= {tp: committed.offset for tp, committed in (await consumer.committed(partitions)).items()}
-        return start
+        read_committed = self.config.reads_committed and position != BEGINNING
+        try:
+            return await resolve_position(cluster, partitions, position, read_committed=read_committed)
+        except BrokerRefused as error:
+            if error.refusal.error not in NO_ANSWER:
+                raise
+            unreachable = await unreachable_leaders(cluster, self.topics)
+            if not unreachable:
+                raise
+            raise AdvertisedUnreachable("; ".join(unreachable)) from error
 
-    async def _ends(self, cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return await resolve_position(cluster, partitions, END, read_committed=self._reads_committed)
+    async def _warn_of_silence(self, cluster: Cluster, consumption: Consumption) -> None:
+        reason = await explain_silence(cluster, self.topics, lambda: not consumption.count)
+        if reason is not None:
+            complain(f"Warning: nothing can be read: {reason}", DOCTOR_ADVICE)
 
-    @property
-    def _reads_committed(self) -> bool:
-        return self.config.reads_committed
 
-    async def _deliver(
-        self, consumer: Consumer, ends: Mapping[TopicPartition, int], delivered: dict[TopicPartition, int]
-    ) -> None:
-        """Print, and keep in ``delivered`` the offset after what has been."""
-        count = 0
-        while count != self.limit and not (self.until_end and all(delivered[tp] >= end for tp, end in ends.items())):
-            left = self.config.max_poll_records if self.limit is None else self.limit - count
-            for record in await consumer.poll(_POLL_SECONDS, min(left, self.config.max_poll_records)):
-                topic_partition = record.topic_partition
-                if record.offset < ends.get(topic_partition, math.inf):
-                    self.write(topic_partition, record)
-                    delivered[topic_partition] = record.offset + 1
-                    count += 1
-            for topic_partition in consumer.assignment:  # Past what is never printed, too.
-                position = await consumer.position(topic_partition)
-                delivered[topic_partition] = min(position, ends.get(topic_partition, position))
-            sys.stdout.flush()
+def _warn(text: str) -> None:
+    complain(f"Warning: {text}")
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Have the first SIGINT or SIGTERM stop the reading in order; a second one ends the process."""
+    loop = asyncio.get_running_loop()
+    taken = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
+    former = {each: signal.getsignal(each) for each in taken}
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        for each in taken:
+            signal.signal(each, signal.SIG_DFL)
+        stop()
+        loop.call_soon_threadsafe(lambda: None)  # The loop looks at what is to be done.
+
+    for each in taken:
+        signal.signal(each, heed)
+    try:
+        yield
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
 
 
 @click.command(
@@ -115,7 +165,8 @@ class _Consumption:
     "--from",
     "from_",
     metavar="POSITION",
-    help="beginning, end, OFFSET, -COUNT before the end, or @TIME. Default: what --group has committed, or beginning.",
+    help="beginning, end, OFFSET, -COUNT before the end, or @TIME. Default: beginning. With --group only where "
+    "nothing is committed: a group goes on where it stands, and `oncelog group seek` moves it.",
 )
 @click.option("--number", "-n", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("--until-end", "-e", is_flag=True, help="Stop where the partitions end now, instead of waiting for more.")
@@ -126,7 +177,13 @@ class _Consumption:
     show_default=True,
     help="Whether to leave out what belongs to open and aborted transactions.",
 )
-@click.option("--group", "-g", metavar="GROUP", help="Begin where this group stands, and commit what was printed.")
+@click.option(
+    "--group",
+    "-g",
+    metavar="GROUP",
+    help="Join this group: share partitions with its members, and commit what was printed, every 5 s and at the end.",
+)
+@click.option("--raw", is_flag=True, help="Print keys and values as they are, control characters too.")
 @with_session(formats=("table", "json", "value"))
 def consume(
     session: Session,
@@ -137,8 +194,16 @@ def consume(
     until_end: bool,
     isolation: str,
     group: str | None,
+    raw: bool,
 ) -> None:
-    """Print records, of each partition in the order of their offsets."""
+    """Print records, of each partition in the order of their offsets, until Ctrl-C or SIGTERM.
+
+    How many were read is said on standard error. Control characters are escaped (\\x1b) unless --raw is given.
+    """
+    if group is not None and partitions:
+        raise click.UsageError("--group and --partition exclude each other: the group assigns the partitions")
+    if sys.stdout is None:
+        raise click.UsageError("standard output is closed: there is nowhere to print records to")
     try:
         position = None if from_ is None else parse_position(from_)
     except ValueError as error:
@@ -148,20 +213,21 @@ def consume(
         client_id="oncelog-cli",
         group_id=group,
         isolation_level="read_committed" if isolation == "read_committed" else "read_uncommitted",
-        auto_offset_reset="none",
+        auto_offset_reset="none" if group is None else "earliest",
         connect_timeout_ms=math.ceil(session.timeout_seconds * 1000),
         request_timeout_ms=math.ceil(session.timeout_seconds * 1000),
     )
-    consumption = _Consumption(
+    request = _Request(
         config=config,
         topics=topics,
         only_partitions=partitions,
         position=position,
         limit=number,
         until_end=until_end,
-        write=WRITERS[session.output],
+        write=choose_writer(session.output, raw=raw),
+        head=TABLE_HEAD if session.output == "table" else None,
     )
     try:
-        session.run(consumption.run)
+        session.run(request.run)
     except KeyboardInterrupt:  # How one stops reading what has no end.
         pass

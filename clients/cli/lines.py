@@ -24,19 +24,36 @@ class LineFormat:
         return NewRecord(now_ms, key, None if self.empty_is_null and not value else value, self.headers)
 
 
+class LineTooLong(ValueError):
+    """A line of more bytes than any record may have."""
+
+
 class LineSplitter:
-    """Cuts what was read into lines; the last one may go on in the next read."""
+    """Cuts what was read into lines; the last one may go on in the next read. Copies each byte a few times at most."""
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_longest_bytes", "_parts", "_size")
 
-    def __init__(self) -> None:
-        self._rest = b""
+    def __init__(self, longest_bytes: int) -> None:
+        self._longest_bytes = longest_bytes
+        self._parts: list[bytes] = []
+        """The beginning of a line whose end has not been read."""
+        self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        """Return the lines that are whole now, without their ends. Raises ``LineTooLong``."""
+        first, *others = data.split(b"\n")
+        self._parts.append(first)
+        self._size += len(first)
+        if self._size > self._longest_bytes:
+            raise LineTooLong(f"a line has more than {self._longest_bytes} bytes")
+        if not others:
+            return []
+        lines = [b"".join(self._parts), *others[:-1]]
+        self._parts = [others[-1]]
+        self._size = len(others[-1])
         return [line.removesuffix(b"\r") for line in lines]
 
     def finish(self) -> Iterator[bytes]:
         """The last line, if the input did not end with a line's end."""
-        if self._rest:
-            yield self._rest.removesuffix(b"\r")
+        if rest := b"".join(self._parts):
+            yield rest.removesuffix(b"\r")

@@ -1,12 +1,14 @@
 """What commands print: a table for people or JSON for programs, both made of the same rows. Pure: values in, text out.
 
 A row is a mapping from column to value. In a table a missing value is "-" and a list is joined with commas; in JSON
-both are what they are.
+both are what they are. Neither holds control characters: names and ids may be anybody's.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+from clients.cli.printable import one_line
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -51,8 +53,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)
+        return one_line(",".join(map(str, value)))
+    return one_line(str(value))
 
 
 def _is_number(cell: str) -> bool:

@@ -11,11 +11,20 @@ from typing import Final, Literal, cast
 
 import click
 
+from clients.background_tasks import BackgroundTasks
+from clients.cli.advertised_addresses import DOCTOR_ADVICE, AdvertisedUnreachable, explain_silence, unreachable_leaders
 from clients.cli.arguments import parse_assignments
-from clients.cli.lines import LineFormat, LineSplitter
-from clients.cli.session import Session, example, wall_clock, with_session
+from clients.cli.lines import LineFormat, LineSplitter, LineTooLong
+from clients.cli.session import Session, complain, example, wall_clock, with_session
 from clients.cluster import Cluster
-from clients.errors import DeliveryTimedOut, OperationTimedOut, OutcomeUnknown, RequestTimedOut
+from clients.errors import (
+    ClientError,
+    DeliveryTimedOut,
+    OperationTimedOut,
+    OutcomeUnknown,
+    RecordTooLarge,
+    RequestTimedOut,
+)
 from clients.producer import FutureRecordMetadata, Producer, ProducerConfig
 from protocol.records.compression import Compression
 
@@ -119,11 +128,29 @@ async def _until_readable(stream: BufferedReader) -> None:
 
 async def _produce_input(producer: _LineProducer) -> None:
     await producer.producer.partitions_for(producer.topic)
-    lines = LineSplitter()
+    lines = LineSplitter(_LARGEST_REQUEST)
     while data := await _read_input():
-        await producer.send(lines.feed(data))
+        try:
+            whole = lines.feed(data)
+        except LineTooLong as error:
+            raise RecordTooLarge(str(error)) from error
+        await producer.send(whole)
     await producer.send(lines.finish())
     await producer.finish()
+
+
+async def _warn_of_silence(cluster: Cluster, lines: _LineProducer) -> None:
+    reason = await explain_silence(cluster, [lines.topic], lambda: bool(lines.under_way) and not lines.progress)
+    if reason is not None:
+        complain(f"Warning: nothing is acknowledged yet: {reason}", DOCTOR_ADVICE)
+
+
+async def _explained(error: ClientError, cluster: Cluster, topic: str) -> ClientError:
+    try:
+        unreachable = await unreachable_leaders(cluster, [topic])
+    except ClientError:
+        unreachable = []
+    return AdvertisedUnreachable("; ".join([str(error), *unreachable])) if unreachable else RequestTimedOut(str(error))
 
 
 @click.command(
@@ -173,13 +200,20 @@ def produce(
         empty_is_null=empty_as_null,
     )
 
-    async def work(_: Cluster) -> dict[int, _Progress]:
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed: its lines are what is to be written")
+
+    async def work(cluster: Cluster) -> dict[int, _Progress]:
         async with Producer(_config(session, acks, compression), rng=Random(), wall_clock=wall_clock) as producer:
             lines = _LineProducer(producer=producer, topic=topic, partition=partition, format=line_format)
+            tasks = BackgroundTasks("oncelog produce")
+            tasks.spawn(_warn_of_silence(cluster, lines), "look at silent leaders")
             try:
                 await _produce_input(lines)
             except (DeliveryTimedOut, OperationTimedOut, OutcomeUnknown) as error:
-                raise RequestTimedOut(str(error)) from error
+                raise await _explained(error, cluster, topic) from error
+            finally:
+                await tasks.stop()
             return lines.progress
 
     rows = [

@@ -1,12 +1,16 @@
-"""How ``consume`` prints a record: as a row of a table, as a line of JSON, or its bare value. The caller flushes."""
+"""How ``consume`` prints a record: as a row of a table, as a line of JSON, or its bare value. The caller flushes.
+
+Control characters of keys and values are escaped, unless the raw forms are chosen; JSON always escapes them.
+"""
 
 import base64
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from clients.cli.output import format_json_line
+from clients.cli.printable import one_line, without_controls
 from clients.consumer import ConsumerRecord
 from protocol.topic_partition import TopicPartition
 
@@ -19,11 +23,19 @@ def _text(data: bytes | None) -> str:
 
 
 def write_table_row(topic_partition: TopicPartition, record: ConsumerRecord) -> None:
+    _write_row(topic_partition, record, one_line(_text(record.key)), one_line(_text(record.value)))
+
+
+def write_raw_table_row(topic_partition: TopicPartition, record: ConsumerRecord) -> None:
+    _write_row(topic_partition, record, _text(record.key), _text(record.value))
+
+
+def _write_row(topic_partition: TopicPartition, record: ConsumerRecord, key: str, value: str) -> None:
     try:
         time = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
     except (OverflowError, ValueError):
         time = str(record.timestamp_ms)
-    texts = (f"{topic_partition!s:<16}", f"{record.offset:>10}", f"{time:<24}", _text(record.key), _text(record.value))
+    texts = (f"{topic_partition!s:<16}", f"{record.offset:>10}", f"{time:<24}", key, value)
     sys.stdout.write("  ".join(texts) + "\n")
 
 
@@ -51,7 +63,17 @@ def write_json(topic_partition: TopicPartition, record: ConsumerRecord) -> None:
 
 
 def write_value(topic_partition: TopicPartition, record: ConsumerRecord) -> None:
+    sys.stdout.write(without_controls((record.value or b"").decode("utf-8", "backslashreplace")) + "\n")
+
+
+def write_raw_value(topic_partition: TopicPartition, record: ConsumerRecord) -> None:
     sys.stdout.buffer.write((record.value or b"") + b"\n")
 
 
-WRITERS: Final[Mapping[str, Writer]] = {"table": write_table_row, "json": write_json, "value": write_value}
+def choose_writer(output: str, *, raw: bool) -> Writer:
+    """Return the writer of a ``--format``; ``raw`` leaves control characters and bytes that are no text as they are."""
+    if output == "json":
+        return write_json
+    if output == "table":
+        return write_raw_table_row if raw else write_table_row
+    return write_raw_value if raw else write_value

@@ -35,7 +35,7 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is reading its log: try again",
     ErrorCode.LEADER_NOT_AVAILABLE: "no replica can lead now: see `oncelog health`",
     ErrorCode.NETWORK_EXCEPTION: "the leader could not be reached from here at the address that it advertises: "
-    "see `oncelog health` and advertised.listeners",
+    "`oncelog doctor` shows which addresses this machine can use, and what to set instead",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not do that with this topic",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this client may not do that with this group",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this client may not do that",

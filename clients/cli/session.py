@@ -4,7 +4,9 @@ Exit codes: 0 done, 1 a broker said no, 2 wrong usage (click's own), 3 no broker
 """
 
 import asyncio
+import errno
 import functools
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +15,11 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 import click
 
+from clients.cli.advertised_addresses import DOCTOR_ADVICE, AdvertisedUnreachable
 from clients.cli.output import Row, format_fields, format_json, format_table
+from clients.cli.printable import without_controls
 from clients.cli.remedies import NO_ANSWER, remedy
+from clients.cli.standard_streams import abandon_output
 from clients.cluster import Cluster, parse_bootstrap
 from clients.connection import Address
 from clients.errors import (
@@ -22,14 +27,17 @@ from clients.errors import (
     BrokerRefused,
     ClientError,
     ConnectionLost,
+    NoBrokerReachable,
     Refusal,
     RequestTimedOut,
     Unreachable,
 )
+from clients.retry import attempt_seconds
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
+_LONGEST_SECONDS: Final = 2_000_000
 REFUSED: Final = 1
 NO_BROKER: Final = 3
 
@@ -58,8 +66,10 @@ class Session:
             return asyncio.run(self._with_cluster(work))
         except BrokerRefused as error:
             self.fail({error.subject: error.refusal})
-        except (Unreachable, BadResponse) as error:
+        except (NoBrokerReachable, BadResponse) as error:
             _end(NO_BROKER, str(error), _NOBODY_THERE)
+        except (Unreachable, AdvertisedUnreachable) as error:  # A broker that others tell of.
+            _end(NO_BROKER, str(error), DOCTOR_ADVICE)
         except (ConnectionLost, RequestTimedOut) as error:
             _end(NO_BROKER, str(error), "whether it was done is unknown: look before you try again")
         except ClientError as error:
@@ -86,7 +96,7 @@ class Session:
             self.bootstrap,
             rng=Random(),
             client_id="oncelog-cli",
-            connect_seconds=self.timeout_seconds,
+            connect_seconds=attempt_seconds(self.timeout_seconds),
             operation_seconds=self.timeout_seconds,
         )
 
@@ -123,18 +133,19 @@ class Session:
     def fail(self, refusals: Mapping[str, Refusal]) -> NoReturn:
         """Explain what a broker refused, and end the command."""
         for subject, refused in refusals.items():
-            _complain(f"{subject}: {refused}", remedy(refused.error))
+            complain(f"Error: {subject}: {refused}", remedy(refused.error))
         nobody_answered = all(refused.error in NO_ANSWER for refused in refusals.values())
         raise click.exceptions.Exit(NO_BROKER if nobody_answered else REFUSED)
 
 
 def _end(code: int, message: str, advice: str | None) -> NoReturn:
-    _complain(message, advice)
+    complain(f"Error: {message}", advice)
     raise click.exceptions.Exit(code)
 
 
-def _complain(message: str, advice: str | None) -> None:
-    click.echo(f"Error: {message}", err=True)
+def complain(message: str, advice: str | None = None) -> None:
+    """Print a message on standard error, with what can be done about it on the next line."""
+    click.echo(without_controls(message), err=True)
     if advice:
         click.echo(f"  {advice}", err=True)
 
@@ -144,6 +155,21 @@ def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -
         return parse_bootstrap(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+class _Seconds(click.FloatRange):
+    """A time-out: above 0 and, since requests carry it in milliseconds of 32 bits, at most 24 days."""
+
+    name = "seconds"
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True, max=_LONGEST_SECONDS)
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        seconds = super().convert(value, parameter, context)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", parameter, context)
+        return seconds
 
 
 def with_session(
@@ -165,7 +191,7 @@ def with_session(
         )
         @click.option(
             "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
+            type=_Seconds(),
             default=30.0,
             show_default=True,
             metavar="SECONDS",
@@ -181,7 +207,13 @@ def with_session(
                 timeout_seconds=kwargs.pop("timeout"),  # type: ignore[arg-type]
                 output=kwargs.pop("output"),  # type: ignore[arg-type]
             )
-            function(session, *args, **kwargs)
+            try:
+                function(session, *args, **kwargs)
+            except OSError as error:
+                if error.errno == errno.EPIPE:
+                    raise  # As with ``| head``: click ends the command without a word.
+                abandon_output()
+                _end(REFUSED, f"standard input or output: {error.strerror or error}", None)
 
         return command
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from confluent_kafka import Producer
 from tests.command import SECONDS, Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess, free_port
 
+LOOKS = 300
+"""Of a process each, at something that comes to be by itself."""
 IS_KAFKA = os.environ.get("INTEROP_BROKER") == "kafka"
 
 
@@ -177,7 +180,7 @@ def test_a_group_is_followed_moved_and_forgotten(oncelog: Oncelog, topic: str) -
     assert oncelog(f"consume {topic} --group {group} -n 2 --format value").split() == ["4", "5"]
     described = oncelog.json(f"group describe {group}")
     assert (described["state"], described["members"], described["lag"]) == ("Empty", 0, 4)
-    assert [(p["partition"], p["committed"], p["end"]) for p in described["partitions"]] == [(0, 6, 10)]
+    assert [(p["partition"], p["committed"], p["end"]) for p in described["partitions"]] == [(0, 6, 10), (1, 0, 0)]
     assert group in {listed["group"] for listed in oncelog.json("group list --state Empty")}
 
     oncelog(f"group seek {group} --to 1 --dry-run")
@@ -296,20 +299,109 @@ def heeds_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_reading_without_end_stops_at_ctrl_c_and_commits(oncelog: Oncelog, topic: str) -> None:
-    oncelog(f"produce {topic} -p 0", "one\ntwo\n")
-    words = [sys.executable, "-u", "-m", "broker", "consume", topic, "--group", topic, "--format", "value"]
+@contextmanager
+def reading(oncelog: Oncelog, words: str) -> Iterator["subprocess.Popen[str]"]:
+    """``oncelog consume`` without an end, whose lines come as they are printed."""
     with subprocess.Popen(
-        words, stdout=subprocess.PIPE, text=True, env=oncelog.environment, preexec_fn=heeds_interrupts
+        [sys.executable, "-u", "-m", "broker", "consume", "--format", "value", *words.split()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=oncelog.environment,
+        preexec_fn=heeds_interrupts,
     ) as reader:
         try:
-            assert reader.stdout is not None
-            assert [reader.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
-            reader.send_signal(signal.SIGINT)
-            assert reader.wait(SECONDS) == 0
+            yield reader
         finally:
             reader.kill()
+
+
+def lines_of(reader: "subprocess.Popen[str]", count: int) -> list[str]:
+    assert reader.stdout is not None
+    return [reader.stdout.readline().rstrip("\n") for _ in range(count)]
+
+
+def rest_of(reader: "subprocess.Popen[str]", signal_number: int) -> tuple[list[str], str]:
+    """End it in order: the lines that it had printed, and what it says at the end."""
+    reader.send_signal(signal_number)
+    printed, said = reader.communicate(timeout=SECONDS)
+    assert reader.returncode == 0, said
+    return printed.splitlines(), said
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_reading_without_end_stops_at_a_signal_commits_and_counts(
+    oncelog: Oncelog, topic: str, signal_number: int
+) -> None:
+    oncelog(f"produce {topic} -p 0", "one\ntwo\n")
+    with reading(oncelog, f"{topic} --group {topic}") as reader:
+        assert lines_of(reader, 2) == ["one", "two"]
+        assert rest_of(reader, signal_number) == ([], "Read 2 records.\n")
     assert oncelog.json(f"group describe {topic}")["lag"] == 0
+
+
+def until_no_lag(oncelog: Oncelog, group: str) -> None:
+    for _ in range(LOOKS):
+        if not oncelog.json(f"group describe {group}")["lag"]:
+            return
+    pytest.fail(f"group {group} commits nothing")
+
+
+def until_members_have_partitions(oncelog: Oncelog, group: str, count: int) -> None:
+    for _ in range(LOOKS):
+        described = oncelog.run(f"group describe {group} --format json")
+        rows = json.loads(described.stdout)["partitions"] if described.returncode == 0 else []
+        if len({row["member_id"] for row in rows if row["member_id"]}) == count:
+            return
+    pytest.fail(f"group {group} never has {count} members with partitions")
+
+
+def test_what_was_printed_is_committed_before_a_kill(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "one\ntwo\n")
+    with reading(oncelog, f"{topic} --group {topic}") as reader:
+        assert lines_of(reader, 2) == ["one", "two"]
+        until_no_lag(oncelog, topic)
+
+
+def test_members_of_a_group_share_the_partitions_and_print_each_record_once(oncelog: Oncelog, topic: str) -> None:
+    with reading(oncelog, f"{topic} --group {topic}") as first, reading(oncelog, f"{topic} --group {topic}") as second:
+        until_members_have_partitions(oncelog, topic, 2)
+        for partition in range(2):
+            oncelog(f"produce {topic} -p {partition}", "".join(f"{partition}-{number}\n" for number in range(10)))
+        printed = [lines_of(first, 10), lines_of(second, 10)]
+        ended = [rest_of(reader, signal.SIGTERM) for reader in (first, second)]
+    assert sorted(printed[0] + printed[1]) == sorted(
+        f"{partition}-{number}" for partition in range(2) for number in range(10)
+    )
+    assert [rest for rest, _ in ended] == [[], []]
+    assert oncelog.json(f"group describe {topic}")["lag"] == 0
+
+
+def test_a_member_begins_where_it_is_told_only_where_nothing_is_committed(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "0\n1\n2\n")
+    assert oncelog(f"consume {topic} --group {topic} --from -2 -n 1 --format value").split() == ["1"]
+    oncelog(f"produce {topic} -p 1", "a\nb\n")
+    rest = oncelog(f"consume {topic} --group {topic} --from end -e --format value").split()
+    assert sorted(rest) == ["2", "a", "b"]
+
+
+def test_a_member_that_stops_at_the_end_leaves_later_records_to_its_successor(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "0\n1\n")
+    done = oncelog.run(f"consume {topic} --group {topic} -e --format value")
+    assert (done.stdout.split(), done.stderr) == (["0", "1"], "Read 2 records.\n")
+    oncelog(f"produce {topic} -p 0", "2\n")
+    assert oncelog(f"consume {topic} --group {topic} -e --format value").split() == ["2"]
+
+
+@pytest.mark.parametrize("output", ["table", "value", "json"])
+def test_control_characters_reach_the_terminal_only_when_asked_for(oncelog: Oncelog, topic: str, output: str) -> None:
+    evil = "\x1b]0;owned\x07 \x9b2J \x7f \r"
+    oncelog(["produce", topic, "-p", "0", "-K", "|"], f"{evil}|{evil}\n")
+    shown = oncelog(f"consume {topic} -e --format {output}")
+    assert not set(shown) & set("\x1b\x07\x9b\x7f\r")
+    assert "owned" in shown
+    if output == "value":
+        assert oncelog(f"consume {topic} -e --format value --raw").startswith(evil[:-1])
 
 
 def test_producing_line_by_line(oncelog: Oncelog, topic: str) -> None:

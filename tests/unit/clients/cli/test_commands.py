@@ -57,8 +57,13 @@ def test_every_verb_takes_the_common_options(path: tuple[str, ...]) -> None:
         ["group", "remove-members", "billing", "--all", "--member-id", "m-1"],
         ["config", "describe", "broker", "orders"],
         ["consume", "orders", "--from", "middle"],
+        ["consume", "orders", "--group", "billing", "--partition", "0"],
         ["produce", "orders", "--header", "novalue"],
         ["health", "--timeout", "0"],
+        ["topic", "list", "--timeout", "inf"],
+        ["topic", "list", "--timeout", "nan"],
+        ["topic", "list", "--timeout", "1e300"],
+        ["topic", "list", "--bootstrap", "a..b:9092"],
         ["txn", "list", "--state", "Prepared"],
         ["txn", "describe"],
         ["txn", "describe", "billing", "--transactional-id", "billing"],
@@ -74,7 +79,7 @@ def test_every_verb_takes_the_common_options(path: tuple[str, ...]) -> None:
 )
 def test_wrong_usage_is_refused_before_anybody_is_asked(arguments: list[str]) -> None:
     result = CliRunner().invoke(commands, arguments)
-    assert result.exit_code == 2
+    assert result.exit_code == 2, result.exception
     assert "Error: " in result.output
 
 

@@ -1,13 +1,16 @@
 """Between bytes of standard input and records, and between records and what is printed."""
 
 import json
+import time
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.cli.lines import LineFormat, LineSplitter
-from clients.cli.record_writers import write_json, write_table_row, write_value
+from clients.cli.lines import LineFormat, LineSplitter, LineTooLong
+from clients.cli.printable import one_line, without_controls
+from clients.cli.record_writers import Writer, write_json, write_raw_value, write_table_row
 from clients.consumer import ConsumerRecord, TimestampType
 from protocol.records.record_batch import NewRecord
 from protocol.topic_partition import TopicPartition
@@ -25,17 +28,36 @@ def record(
 @given(st.lists(st.binary(max_size=5).filter(lambda line: not {10, 13} & set(line))), st.integers(1, 7))
 def test_any_segmentation_gives_the_same_lines(lines: list[bytes], size: int) -> None:
     data = b"".join(line + b"\n" for line in lines)
-    splitter = LineSplitter()
+    splitter = LineSplitter(1000)
     found = [line for start in range(0, len(data), size) for line in splitter.feed(data[start : start + size])]
     assert found == lines
     assert list(splitter.finish()) == []
 
 
 def test_the_last_line_may_lack_its_end_and_lines_may_come_from_windows() -> None:
-    splitter = LineSplitter()
+    splitter = LineSplitter(1000)
     assert splitter.feed(b"one\r\ntw") == [b"one"]
     assert splitter.feed(b"o\r") == []
     assert list(splitter.finish()) == [b"two"]
+
+
+def test_a_long_line_is_not_copied_with_every_read() -> None:
+    """CPU time, so that other processes do not count: 32 MiB of reads take milliseconds, and 100 GB of copies 20 s."""
+    splitter = LineSplitter(2**26)
+    piece = bytes(4096)
+    began = time.thread_time()
+    for _ in range(8192):
+        assert splitter.feed(piece) == []
+    (line,) = splitter.feed(b"\n")
+    assert len(line) == 8192 * 4096
+    assert time.thread_time() - began < 3.0
+
+
+def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
+    splitter = LineSplitter(10)
+    assert splitter.feed(b"0123456789\n0123456789") == [b"0123456789"]
+    with pytest.raises(LineTooLong, match="10 bytes"):
+        splitter.feed(b"0")
 
 
 @pytest.mark.parametrize(
@@ -73,10 +95,28 @@ def test_json_shows_bytes_that_are_no_text_as_base64(capsys: pytest.CaptureFixtu
     }
 
 
-def test_values_are_printed_byte_for_byte(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    write_value(ORDERS, record(7, NOW, None, b"\xff\x00"))
-    write_value(ORDERS, record(8, NOW, None, None))
+def test_raw_values_are_printed_byte_for_byte(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_raw_value(ORDERS, record(7, NOW, None, b"\xff\x00"))
+    write_raw_value(ORDERS, record(8, NOW, None, None))
     assert capsysbinary.readouterr().out == b"\xff\x00\n\n"
+
+
+@given(st.text())
+def test_no_control_character_is_printed_and_other_text_is_as_it_was(text: str) -> None:
+    for escaped, kept in ((one_line(text), ""), (without_controls(text), "\n\t")):
+        assert not [each for each in escaped if unicodedata.category(each) == "Cc" and each not in kept]
+    harmless = "".join(each for each in text if unicodedata.category(each) != "Cc")
+    assert one_line(harmless) == without_controls(harmless) == harmless
+
+
+@pytest.mark.parametrize("write", [write_table_row, write_json])
+def test_a_record_that_is_printed_as_one_line_cannot_forge_another(
+    write: Writer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(ORDERS, record(7, NOW, b"k\r", b"v\norders-3 8 forged\x1b[2J\x9b"))
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert "\x1b" not in printed
 
 
 @pytest.mark.parametrize(

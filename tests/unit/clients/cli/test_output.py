@@ -38,3 +38,10 @@ def test_json_keeps_what_a_table_flattens() -> None:
         "id": "00000000-0000-0000-0000-000000000001",
         "partitions": [1, 2],
     }
+
+
+def test_names_of_others_bring_no_control_characters_to_the_terminal() -> None:
+    rows = [{"client_id": "\x1b]0;owned\x07", "partitions": ["a\nb"]}]
+    for text in (format_table(rows, ("client_id", "partitions")), format_fields(rows[0])):
+        assert not set(text) & set("\x1b\x07")
+        assert "a\\nb" in text
