@@ -7,10 +7,12 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from random import Random
 from typing import Any, Final
 
 from spark_connector.process_client import ClientSettings, ProcessClient, process_client
+from spark_connector.pulled_rows import PulledRows
 from spark_connector.sink.batch_commit import (
     abort_batch,
     abort_late_tasks,
@@ -109,8 +111,12 @@ class SinkSession:
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
         """A task in a transaction of its own."""
-        filled = (each for each in rows if each.num_rows)
-        return self._client.run(write_rows(self._broker, permit, self._memory.slots, query, batch, filled))
+
+        async def steps() -> TaskOutcome:
+            with closing(PulledRows(each for each in rows if each.num_rows)) as pulled:
+                return await write_rows(self._broker, permit, self._memory.slots, query, batch, pulled)
+
+        return self._client.run(steps())
 
     def write_plainly(self, rows: Iterable[Any]) -> Written:
         """A task without a transaction: at least once."""
@@ -118,8 +124,9 @@ class SinkSession:
         async def steps() -> Written:
             writer = await self._open_writer(None)
             try:
-                for each in rows:
-                    await writer.write(each)
+                with closing(PulledRows(iter(rows))) as pulled:
+                    async for each in pulled:
+                        await writer.write(each)
                 written = await writer.finish()
                 await writer.leave()
                 return written

@@ -4,8 +4,7 @@ Order, numbering, retries, versions of the transaction protocol and splitting ar
 every producer. Three things differ: batches come whole, connections are the process's, and what was begun stays open
 when the producer is done with: its transaction is for somebody else to end.
 
-It works whenever the process's loop runs. While a task waits for rows from Spark the loop stands still, and answers
-collect in the sockets.
+It works whenever the process's loop runs, which it also does while a task waits for rows from Spark (``pulled_rows``).
 """
 
 import asyncio

@@ -7,7 +7,7 @@ the batch has been decided meanwhile, without it (it lost a race of speculative 
 transaction, and it aborts that itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,20 +57,20 @@ class SlotPool:
 
 
 async def write_rows(
-    broker: SinkBroker, permit: Permit, slots: SlotPool, query: str, batch: int, rows: Iterator[Any]
+    broker: SinkBroker, permit: Permit, slots: SlotPool, query: str, batch: int, rows: AsyncIterator[Any]
 ) -> TaskOutcome:
     """Write the rows that ``rows`` yields, none of them empty. Whatever it raises, Spark tries the task again."""
     if permit.is_behind(query, batch):
         until = f", up to {permit.decided_until}" if permit.decided_until else ""
         raise CheckpointRewound(permit.sink, query, batch, f"batch {permit.decided_batch} is decided already{until}")
-    first = None if permit.is_decided(query, batch) else next(rows, None)
+    first = None if permit.is_decided(query, batch) else await anext(rows, None)
     if first is None:
         skipped = permit.is_decided(query, batch)
         return TaskOutcome(permit=permit, query=query, batch=batch, skipped=skipped)
     writer = await _begin(broker, permit, slots, batch)
     try:
         await writer.write(first)
-        for more in rows:
+        async for more in rows:
             await writer.write(more)
         written = await writer.finish()
         state = await broker.read_state(permit.sink, permit.state_position) if permit.may_decide else None

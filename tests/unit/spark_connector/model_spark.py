@@ -6,7 +6,7 @@ attempts at once, of which one message arrives. A commit that raises is followed
 driver that is believed dead may go on later. Rows of a batch do not change, which tasks they are in does.
 """
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from random import Random
 from typing import Any
 
@@ -149,7 +149,7 @@ class World:
         return None
 
     def _attempt(self, permit: Permit, batch: int, share: list[int], number: int) -> Actor:
-        def rows() -> Iterator[list[int]]:
+        async def rows() -> AsyncIterator[list[int]]:
             for row in share:
                 yield [row]
 

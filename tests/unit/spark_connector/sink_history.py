@@ -4,7 +4,7 @@ Unlike ``model_spark`` nothing happens by chance, and what a batch is planned fr
 says which rows it has, and one that is gone is planned anew.
 """
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -99,8 +99,9 @@ class Run:
         permit = run(begin_batch(broker, self.sink, self.memory, self.former))
         slots = SlotPool(self.name)
 
-        def share(number: int) -> Iterator[list[int]]:
-            yield from ([row] for row in rows[number::tasks])
+        async def share(number: int) -> AsyncIterator[list[int]]:
+            for row in rows[number::tasks]:
+                yield [row]
 
         query = self.checkpoint.query
         return [run(write_rows(broker, permit, slots, query, batch, share(number))) for number in range(tasks)]

@@ -200,8 +200,8 @@ SAFEGUARDS: Final = (
     Safeguard(
         "a batch that is decided is skipped",
         "task", "write_rows",
-        "first = None if permit.is_decided(query, batch) else next(rows, None)",
-        "first = next(rows, None)",
+        "first = None if permit.is_decided(query, batch) else await anext(rows, None)",
+        "first = await anext(rows, None)",
     ),
     Safeguard(
         "a batch that is decided is not decided again",
