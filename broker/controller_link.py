@@ -24,6 +24,7 @@ from coordinator.controller.controller_loss import ControllerContact, may_take_o
 from coordinator.metadata_store.store import MetadataStore, StoreUnavailable
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -134,9 +135,16 @@ class ControllerLink:
                 await self._read_configs(request)
             if self._metadata.image is not known:
                 return  # The controller has spoken meanwhile, of something newer.
-            self._local.send(self._broker_id, request, _discard)
-            known = self._metadata.image  # Carried out by now, also what was read of the metadata.
+            await self._carry_out(request)
+            if isinstance(request, UpdateMetadataRequest):
+                known = self._metadata.image
             await asyncio.sleep(0)
+
+    async def _carry_out(self, request: Message) -> None:
+        """What cannot be done is tried again with the next reading."""
+        done = asyncio.Event()
+        self._local.send(self._broker_id, request, lambda response: done.set())
+        await done.wait()
 
     async def _read_configs(self, request: LeaderAndIsrRequest) -> None:
         """Read what new logs will be run by: a log is created with its topic's configuration."""
@@ -152,7 +160,3 @@ def contact_of(number: int) -> ControllerContact:
 
 def _ignore() -> None:
     """Nobody waits for brokers to come or go."""
-
-
-def _discard(response: Message | None) -> None:
-    """What could not be carried out is tried again with the next reading."""

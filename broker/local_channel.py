@@ -1,12 +1,16 @@
 """Requests from this broker's controller, coordinators and replicas to brokers: to itself, by a plain call.
 
+Two kinds of orders take longer than the call. The files of new logs are made off the loop, and the metadata of very
+many partitions is taken in the next turn of the loop.
+
 A broker that is alone has nothing else. Whoever sends to another broker is told that the connection was lost; the
 channel of a cluster's member reaches the others and leaves only this broker to this one.
 """
 
+import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from broker.replication.partition import Spawn
 from broker.replication.replica_manager import ReplicaManager
@@ -22,6 +26,8 @@ from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from protocol.schema import Message
 
 logger = logging.getLogger(__name__)
+
+_MANY_PARTITIONS: Final = 1_000
 
 
 class LocalChannel:
@@ -56,8 +62,13 @@ class LocalChannel:
         match request:
             case WriteTxnMarkersRequest():
                 replicas.write_txn_markers(request, on_response)
+            case UpdateMetadataRequest() if _partition_count(request) > _MANY_PARTITIONS:
+                # To build the request took the controller a part of this turn already.
+                asyncio.get_running_loop().call_soon(self._update_metadata, request, on_response)
             case UpdateMetadataRequest():
-                on_response(UpdateMetadataResponse(error_code=self._metadata.apply_update_metadata(request)))
+                self._update_metadata(request, on_response)
+            case LeaderAndIsrRequest() if replicas.topics_without_log(request):
+                replicas.spawn(_answer(replicas.create_and_apply(request), on_response), "create logs")
             case LeaderAndIsrRequest():
                 on_response(replicas.apply_leader_and_isr(request))
             case StopReplicaRequest():
@@ -69,15 +80,22 @@ class LocalChannel:
             case _:
                 raise AssertionError(f"{type(request).__name__} is not a request of a broker to itself")
 
+    def _update_metadata(self, request: UpdateMetadataRequest, on_response: OnResponse) -> None:
+        on_response(UpdateMetadataResponse(error_code=self._metadata.apply_update_metadata(request)))
+
     def _ask(self, question: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
         """Put a question to the controller, which takes its time. It is asked in a task of the broker's."""
         assert self._spawn is not None, "the controller is served"
+        self._spawn(_answer(question, on_response), "ask the controller")
 
-        async def ask() -> None:
-            response = None
-            try:
-                response = await question
-            finally:
-                on_response(response)
 
-        self._spawn(ask(), "ask the controller")
+def _partition_count(request: UpdateMetadataRequest) -> int:
+    return sum(len(topic.partition_states) for topic in request.topic_states)
+
+
+async def _answer(work: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
+    response = None
+    try:
+        response = await work
+    finally:
+        on_response(response)

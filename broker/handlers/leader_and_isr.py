@@ -4,9 +4,9 @@ The work is in ``broker.replication.replica_manager``: every order is carried ou
 as that nobody is served under the former leadership any more.
 
 A log is created with its topic's configuration, which is read from the metadata store first, in one bulk read for the
-whole request. Partitions that have a log here do not wait for that. If the store does not answer in time, the response
-is REQUEST_TIMED_OUT: the controller sends the request again. So it is if the read was overtaken by another order, which
-may have deleted what this one would create.
+whole request. Its directory and files are then made off the loop: a busy disk takes any time for them. Partitions that
+have a log here wait for neither. If the store is not heard in time, the response is REQUEST_TIMED_OUT; the controller
+sends the request again. So it is if another order came meanwhile, which may have deleted what this one would create.
 
 Versions: 2 is for one life of the broker (STALE_BROKER_EPOCH) and groups by topic; 5 names topics by id in the answer.
 """
@@ -52,7 +52,8 @@ async def _apply_and_create(
     if response.error_code:
         return response
     orders = replicas.orders_obeyed
-    if not await _read_configs(broker, without_log) or replicas.orders_obeyed != orders:
+    is_ready = await _read_configs(broker, without_log) and replicas.orders_obeyed == orders
+    if not is_ready or not await replicas.prepare_logs(_part(request, lambda topic: topic in without_log)):
         response.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
     error = why_disobey(broker, context, request.broker_epoch)

@@ -212,19 +212,38 @@ class ReplicaManager:
 
     def topics_without_log(self, request: LeaderAndIsrRequest) -> set[str]:
         """The topics of which logs must be created to obey the request."""
+        return {topic_partition.topic for topic_partition, _ in self._without_log(request)}
+
+    def _without_log(self, request: LeaderAndIsrRequest) -> Iterator[tuple[TopicPartition, bytes]]:
+        """The partitions that have no log, or only that of a former topic of this name; with their topic ids."""
         states = [(ZERO_UUID, state.topic_name, state) for state in request.ungrouped_partition_states]
         states += [(t.topic_id, t.topic_name, state) for t in request.topic_states for state in t.partition_states]
-        return {
-            topic
-            for topic_id, topic, state in states
-            if self._broker_id in state.replicas
-            and self._lacks_log(TopicPartition(topic, state.partition_index), topic_id)
-        }
+        for topic_id, topic, state in states:
+            if self._broker_id in state.replicas:
+                topic_partition = TopicPartition(topic, state.partition_index)
+                log = self._log_manager.get(topic_partition)
+                if log is None or is_of_another_topic(log.topic_id, topic_id):
+                    yield topic_partition, topic_id
 
-    def _lacks_log(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
-        """Whether there is no log, or only that of a former topic of this name."""
-        log = self._log_manager.get(topic_partition)
-        return log is None or is_of_another_topic(log.topic_id, topic_id)
+    async def prepare_logs(self, request: LeaderAndIsrRequest) -> bool:
+        """Make the files of new logs off the loop. False if another order was obeyed meanwhile.
+
+        That one may have deleted what this one would create, so this one is to be asked for again.
+        """
+        orders = self.orders_obeyed
+        await self._log_manager.prepare(
+            (topic_partition, None if topic_id == ZERO_UUID else topic_id)
+            for topic_partition, topic_id in self._without_log(request)
+            if self._log_config(topic_partition.topic) is not None
+        )
+        return self.orders_obeyed == orders
+
+    async def create_and_apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Obey a request that creates logs; REQUEST_TIMED_OUT if another one came between."""
+        is_current = request.controller_epoch >= self._metadata.controller_epoch
+        if is_current and not await self.prepare_logs(request):
+            return LeaderAndIsrResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+        return self.apply_leader_and_isr(request)
 
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         if not self._metadata.obey(request, "LeaderAndIsr"):

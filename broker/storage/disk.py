@@ -19,7 +19,7 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from aiofiles.os import wrap
@@ -32,6 +32,8 @@ _REFUSED: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
 
 OpenFile: TypeAlias = Callable[[str, int, int], int]
 """What ``os.open`` is: path, flags and mode to a descriptor."""
+Directories: TypeAlias = Mapping[str, Mapping[str, bytes]]
+"""By path, the contents of small files by name."""
 
 
 class AlreadyLocked(Exception):
@@ -101,6 +103,12 @@ class Disk(Protocol):
 
     def make_dirs(self, path: str) -> None:
         """Make a directory and its parents unless they exist."""
+
+    async def make_dirs_off_loop(self, directories: "Directories") -> None:
+        """Make directories, and in each the files that it lacks. What is there stays as it is; nothing is synced.
+
+        After an ``OSError`` some of them are there.
+        """
 
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
@@ -319,6 +327,24 @@ class LocalDisk:
 
     def make_dirs(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
+
+    async def make_dirs_off_loop(self, directories: Directories) -> None:
+        await wrap(self._make_dirs)(directories)
+
+    def _make_dirs(self, directories: Directories) -> None:
+        for directory, files in directories.items():
+            os.makedirs(directory, exist_ok=True)
+            for name, data in files.items():
+                self._make_file(f"{directory}/{name}", data)
+
+    def _make_file(self, path: str, data: bytes) -> None:
+        try:
+            descriptor = _Descriptor(self._spares.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        except FileExistsError:
+            return
+        if data and os.write(descriptor.fd, data) < len(data):
+            os.unlink(path)
+            raise OSError(errno.ENOSPC, f"short write to {path}")
 
     def list_dir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -25,8 +25,12 @@ STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 _MAX_NAME: Final = 255
 
 
+def offset_file_name(offset: int, suffix: str) -> str:
+    return f"{offset:020}{suffix}"
+
+
 def offset_file(directory: str, offset: int, suffix: str) -> str:
-    return f"{directory}/{offset:020}{suffix}"
+    return f"{directory}/{offset_file_name(offset, suffix)}"
 
 
 def offset_of(name: str) -> int | None:

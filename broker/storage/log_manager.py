@@ -18,7 +18,7 @@ is, of a checkpoint, is ``on_directory_failure``. A full disk is neither (``spac
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from logging import getLogger
@@ -41,10 +41,12 @@ from broker.storage.disk_space import DiskSpace
 from broker.storage.log_config import NO_LIMIT, LogConfig
 from broker.storage.log_files import (
     DELETE_DIRECTORY_SUFFIX,
+    LOG_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
     TEMPORARY_SUFFIX,
     delete_directory_name,
     directory_name,
+    offset_file_name,
     parse_directory_name,
     stray_directory_name,
 )
@@ -56,6 +58,8 @@ from broker.storage.meta_properties import (
     write_meta_properties,
 )
 from broker.storage.partition_log import PartitionLog
+from broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
+from broker.storage.partition_metadata import encode_topic_id
 from broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from broker.storage.readable_log import ReadableLog
 from protocol.topic_partition import TopicPartition
@@ -125,6 +129,10 @@ class LogManager:
         self._cleaner_offsets = OffsetCheckpoint(disk, log_dir, CLEANER_CHECKPOINT)
         self._written: dict[OffsetCheckpoint, dict[TopicPartition, int]] = {}
         """What each checkpoint file says; absent while that is not certain."""
+        self._either: dict[OffsetCheckpoint, tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = {}
+        """What a checkpoint file says if that is not certain: one of two."""
+        self._prepared: dict[TopicPartition, OSError | None] = {}
+        """Logs that have a directory, or are about to, and are not created; and what went wrong."""
         self.space = DiskSpace(disk, log_dir, wall_clock)
         """Whether the directory is full."""
         self._cleaner = LogCleanerManager(self.__iter__, LogCleaner(disk, wall_clock=wall_clock), wall_clock)
@@ -256,16 +264,38 @@ class LogManager:
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(topic_partition)
 
+    async def prepare(self, wanted: Iterable[tuple[TopicPartition, bytes | None]]) -> None:
+        """Make the directories and files of logs, by their topic ids, that ``create`` is about to make, off the loop.
+
+        What the disk has no room for now, ``create`` tries again; any other error is raised there.
+        """
+        new = {partition: topic_id for partition, topic_id in wanted if partition not in self._logs}
+        self._prepared.update(dict.fromkeys(new))
+        try:
+            await self._disk.make_dirs_off_loop(
+                {self._directory(partition): _first_files(topic_id) for partition, topic_id in new.items()}
+            )
+        except OSError as error:
+            if not is_passing(error):
+                self._prepared.update(dict.fromkeys(new, error))
+
     def create(self, topic_partition: TopicPartition, config: LogConfig, topic_id: bytes | None) -> PartitionLog:
         """Make an empty log. Raises ``OSError``."""
         assert topic_partition not in self._logs, topic_partition
         self._forget_checkpoints(topic_partition)
-        directory = f"{self.log_dir}/{directory_name(topic_partition)}"
-        self._disk.make_dirs(directory)
+        error = self._prepared.pop(topic_partition, None)
+        if error is not None:
+            raise error
+        directory = self._directory(topic_partition)
+        if not self._disk.is_dir(directory):
+            self._disk.make_dirs(directory)
         log = self._add(topic_partition, 0, 0, clean_shutdown=False, config=config)
         if topic_id is not None:
             log.set_topic_id(topic_id)
         return log
+
+    def _directory(self, topic_partition: TopicPartition) -> str:
+        return f"{self.log_dir}/{directory_name(topic_partition)}"
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a log away; its files go later. Raises ``OSError``."""
@@ -273,6 +303,13 @@ class LogManager:
         if log is not None:
             target = self._rename_away(log, delete_directory_name)
             self._garbage.append(_Garbage(self._wall_clock() + log.config.file_delete_delay_ms, target, True))
+        elif topic_partition in self._prepared:
+            del self._prepared[topic_partition]
+            source = self._directory(topic_partition)
+            if self._disk.is_dir(source):
+                target = f"{self.log_dir}/{delete_directory_name(topic_partition, self._unique_id())}"
+                self._disk.rename(source, target)
+                self._garbage.append(_Garbage(self._wall_clock(), target, True))
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
         """Take a log away and keep its files; return the path of its directory then. Raises ``OSError``."""
@@ -281,10 +318,13 @@ class LogManager:
 
     def _rename_away(self, log: PartitionLog, new_name: Callable[[TopicPartition, str], str]) -> str:
         log.release()
-        target = f"{self.log_dir}/{new_name(log.topic_partition, f'{self._rng.getrandbits(128):032x}')}"
+        target = f"{self.log_dir}/{new_name(log.topic_partition, self._unique_id())}"
         self._disk.rename(log.directory, target)
         del self._logs[log.topic_partition]
         return target
+
+    def _unique_id(self) -> str:
+        return f"{self._rng.getrandbits(128):032x}"
 
     def reconfigure(self, config: LogManagerConfig) -> None:
         """Go by other settings from now on. How often things are repeated is up to the caller of ``background``."""
@@ -311,7 +351,7 @@ class LogManager:
     ) -> PartitionLog:
         log = PartitionLog.open(
             self._disk,
-            f"{self.log_dir}/{directory_name(topic_partition)}",
+            self._directory(topic_partition),
             topic_partition,
             config,
             wall_clock=self._wall_clock,
@@ -355,7 +395,10 @@ class LogManager:
     async def _write_off_loop(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
         if offsets == self._written.get(checkpoint):
             return
-        self._written.pop(checkpoint, None)
+        written = self._written.pop(checkpoint, None)
+        self._either.pop(checkpoint, None)
+        if written is not None:
+            self._either[checkpoint] = written, offsets
         # What may be in the file from now on counts as being there, so that a truncation below rewrites it.
         self._note_recovery_points(checkpoint, offsets)
         await checkpoint.write_off_loop(offsets)
@@ -388,7 +431,8 @@ class LogManager:
         )
         for checkpoint, offsets in current:
             written = self._written.get(checkpoint)
-            if written is None or topic_partition in written:
+            said = self._either.get(checkpoint, ()) if written is None else (written,)
+            if not said or any(topic_partition in each for each in said):
                 self._write(checkpoint, offsets())
 
     def _recovery_point_offsets(self) -> dict[TopicPartition, int]:
@@ -533,6 +577,12 @@ class LogManager:
     def uncleanable_count(self) -> int:
         """How many logs the cleaner has set aside."""
         return sum(log.uncleanable for log in self._logs.values())
+
+
+def _first_files(topic_id: bytes | None) -> dict[str, bytes]:
+    """The files of a new log, and what is in them."""
+    files = {offset_file_name(0, LOG_SUFFIX): b""}
+    return files if topic_id is None else {PARTITION_METADATA: encode_topic_id(topic_id), **files}
 
 
 async def _settle(logs: Iterator[PartitionLog]) -> None:

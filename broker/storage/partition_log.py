@@ -146,7 +146,7 @@ class PartitionLog(ReadableLog):
     def set_topic_id(self, topic_id: bytes) -> None:
         """Write ``partition.metadata``."""
         try:
-            self.flush_state.written(write_topic_id(self._disk, self.directory, topic_id, sync=False))
+            self.flush_state.written(write_topic_id(self._disk, self.directory, topic_id, known=self.topic_id))
         except OSError as error:
             self.note_error(error)
         self.topic_id = topic_id

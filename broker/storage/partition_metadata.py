@@ -45,8 +45,14 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
         return None
 
 
-def write_topic_id(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> str:
-    """Returns the file's path."""
+def write_topic_id(disk: Disk, directory: str, topic_id: bytes, *, known: bytes | None) -> str:
+    """Write the file, unsynced, unless it is known to say this. Return its path."""
     path = f"{directory}/{FILE_NAME}"
-    disk.write_atomic(path, f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode(), sync=sync)
+    if topic_id != known:
+        disk.write_atomic(path, encode_topic_id(topic_id), sync=False)
     return path
+
+
+def encode_topic_id(topic_id: bytes) -> bytes:
+    """Return the content of the file."""
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()

@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from broker.storage.disk import AlreadyLocked
+from broker.storage.disk import AlreadyLocked, Directories
 from protocol.schema import Buffer
 
 SECTOR: Final = 512
@@ -389,6 +389,16 @@ class SimDisk:
             if not isinstance(node, _Directory):
                 raise FileExistsError(errno.EEXIST, path)
             directory = node
+
+    async def make_dirs_off_loop(self, directories: Directories) -> None:
+        for directory, files in directories.items():
+            await self.off_loop()
+            self.make_dirs(directory)
+            for name, data in files.items():
+                path = f"{directory}/{name}"
+                if self._find(path) is None and self.open(path, create=True).append((data,)) < len(data):
+                    self.remove(path)
+                    raise OSError(errno.ENOSPC, path)
 
     def list_dir(self, path: str) -> list[str]:
         self.enter("list_dir", path)

@@ -122,7 +122,7 @@ def test_meta_properties_that_are_not_ours(disk: SimDisk, data: bytes) -> None:
 
 def test_partition_metadata(disk: SimDisk) -> None:
     assert read_topic_id(disk, "/data") is None
-    write_topic_id(disk, "/data", UUID, sync=True)
+    write_topic_id(disk, "/data", UUID, known=None)
     assert disk.read("/data/partition.metadata") == b"version: 0\ntopic_id: vmhv5Iu5S2iNnc1b0LwGug"
     assert read_topic_id(disk, "/data") == UUID
 
