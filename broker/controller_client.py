@@ -6,6 +6,7 @@ better than the last that it heard who the controller is, so any question may co
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from broker.config import BrokerConfig
 from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
@@ -31,16 +32,17 @@ class ControllerClient:
         self._channel = channel
         self._request_timeout_ms = config.request_timeout_ms
 
-    async def create_topic(self, topic: NewTopic) -> ApiError:
-        """Create a topic whose replicas the controller places."""
+    async def create_topics(self, topics: Sequence[NewTopic]) -> list[ApiError]:
+        """Create topics whose replicas the controller places; the errors are in the order of the topics."""
         if self._controller.is_active:
-            (result,) = await self._controller.create_topics([topic])
-            return NO_ERROR if isinstance(result, TopicPlan) else result
-        response = await self.ask(_creation(topic, self._request_timeout_ms))
+            results = await self._controller.create_topics(topics)
+            return [NO_ERROR if isinstance(result, TopicPlan) else result for result in results]
+        response = await self.ask(_creation(topics, self._request_timeout_ms))
         if not isinstance(response, CreateTopicsResponse):
-            return NOT_CONTROLLER if self._controller.controller_id == NO_CONTROLLER else _NOT_ANSWERED
-        (told,) = response.topics
-        return ApiError(error_of(told.error_code), told.error_message)
+            unanswered = NOT_CONTROLLER if self._controller.controller_id == NO_CONTROLLER else _NOT_ANSWERED
+            return [unanswered for _ in topics]
+        told = {topic.name: ApiError(error_of(topic.error_code), topic.error_message) for topic in response.topics}
+        return [told.get(topic.name, _NOT_ANSWERED) for topic in topics]
 
     async def ask(self, request: Message) -> Message | None:
         """The answer of the broker that reigns, as far as is known; None if there is none."""
@@ -59,7 +61,7 @@ class ControllerClient:
 _NOT_ANSWERED = ApiError(ErrorCode.NETWORK_EXCEPTION, "The controller did not answer.")
 
 
-def _creation(topic: NewTopic, timeout_ms: int) -> CreateTopicsRequest:
+def _creation(topics: Sequence[NewTopic], timeout_ms: int) -> CreateTopicsRequest:
     return CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -68,6 +70,7 @@ def _creation(topic: NewTopic, timeout_ms: int) -> CreateTopicsRequest:
                 replication_factor=topic.replication_factor,
                 configs=[CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()],
             )
+            for topic in topics
         ],
         timeout_ms=timeout_ms,
     )

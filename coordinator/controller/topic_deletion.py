@@ -55,14 +55,27 @@ class TopicDeletions:
         topics = list(topics)
         if not topics:
             return
-        requests = self._reign.requests()
-        for topic in topics:
-            undeleted = self._undeleted.setdefault(topic, set(self._replicas(topic)))
-            for broker_id, partition in sorted(undeleted):
-                requests.stop_replica(partition, [broker_id], delete=True)
-        requests.tell_metadata(self._reign.state.partitions(topics), self._reign.state.brokers)
-        self._reign.send(requests)
+        for portion in chunks(list(self._reign.state.partitions(topics)), PARTITIONS_PER_PASS):
+            requests = self._reign.requests()
+            requests.tell_metadata(portion, self._reign.state.brokers)
+            self._reign.send(requests)
+            await asyncio.sleep(0)  # Between portions the loop has its turn.
+        undeleted = [
+            replica
+            for topic in topics
+            for replica in sorted(self._undeleted.setdefault(topic, set(self._replicas(topic))))
+        ]
+        for replicas in chunks(undeleted, PARTITIONS_PER_PASS):
+            self._stop(replicas)
+            await asyncio.sleep(0)
         await self.finish_what_is_deleted()
+
+    def _stop(self, replicas: Iterable[tuple[int, TopicPartition]]) -> None:
+        requests = self._reign.requests()
+        for broker_id, partition in replicas:
+            if partition.topic in self._reign.state.topics:
+                requests.stop_replica(partition, [broker_id], delete=True)
+        self._reign.send(requests)
 
     def _replicas(self, topic: str) -> Iterator[tuple[int, TopicPartition]]:
         for partition in self._reign.state.partitions([topic]):
