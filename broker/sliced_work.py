@@ -7,7 +7,7 @@ coroutine:
 
 * In one turn of the loop one slice is done, of one request; requests take turns. So however many do long work, the loop
   is back after some milliseconds.
-* At most ``_PLACES`` requests are under way, since each may hold a decompressor's window. Others wait for a place.
+* At most ``_PLACES`` requests are under way that may hold a decompressor's window. Others wait for a place.
 * Work for a connection that is lost ends before its next slice.
 
 A generator yields None to pause, or a ``ReadRequest`` for bytes of a file, which are read off the loop unless they are
@@ -17,6 +17,7 @@ in memory.
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Generator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, TypeAlias, TypeVar
 
 from broker.dispatch import CloseConnection, ConnectionInfo
@@ -47,23 +48,35 @@ class SlicedWork:
         """Requests whose next slice is due, in order."""
         self._has_turns = False
 
-    def start(self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo) -> T | Coroutine[Any, Any, T]:
-        """Do what the budget allows now. Returns the result, or a coroutine that does the rest."""
+    def start(
+        self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, *, needs_place: bool = True
+    ) -> T | Coroutine[Any, Any, T]:
+        """Do what the budget allows now. Returns the result, or a coroutine that does the rest.
+
+        ``needs_place``: whether it may hold a decompressor's window.
+        """
         try:
             request = _advance(steps, None, budget)
         except StopIteration as stop:
             result: T = stop.value
             return result
-        return self._go_on(steps, budget, connection, request)
+        return self._go_on(steps, budget, connection, request, self._places if needs_place else nullcontext())
 
-    async def run(self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo) -> T:
+    async def run(
+        self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, *, needs_place: bool = True
+    ) -> T:
         """Do all of the work in later turns of the loop. Raises CloseConnection if its connection is lost meanwhile."""
-        return await self._go_on(steps, budget, connection, None)
+        return await self._go_on(steps, budget, connection, None, self._places if needs_place else nullcontext())
 
     async def _go_on(
-        self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, request: ReadRequest | None
+        self,
+        steps: Steps[T],
+        budget: WorkBudget,
+        connection: ConnectionInfo,
+        request: ReadRequest | None,
+        place: AbstractAsyncContextManager[None],
     ) -> T:
-        async with self._places:
+        async with place:
             try:
                 while True:
                     data = None if request is None else await _read_off_loop(request)

@@ -7,6 +7,8 @@ for a bounded time, which saves every first produce a back-off.
 A member of a cluster that has just started answers when a controller has told it of the cluster. In Kafka it answers at
 once, from nothing.
 
+A response of many topics is made in slices, of one image of the cluster.
+
 Addresses are those of the listener by which the client came. A partition whose leader is not alive is
 LEADER_NOT_AVAILABLE; one whose leader lacks the listener is LISTENER_NOT_FOUND (LEADER_NOT_AVAILABLE below version 6).
 
@@ -17,11 +19,12 @@ and answers REPLICA_NOT_AVAILABLE then. 1 adds racks, the controller and ``is_in
 """
 
 import asyncio
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
+from broker.sliced_work import Steps, new_budget
 from coordinator.controller import topic_name
 from coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
 from protocol.api_keys import ApiKey
@@ -33,6 +36,7 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 
 _FIRST_WORD_SECONDS: Final = 10.0
 _NO_LEADER: Final = -1
+_UNITS_PER_TOPIC: Final = 8
+_UNITS_PER_PARTITION: Final = 4
 _FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
 _FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
 _CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
@@ -64,7 +70,7 @@ def handle_metadata(broker: "Broker", context: RequestContext, request: Metadata
     missing = _to_create(broker, context, request)
     if missing:
         return _create_and_answer(broker, context, request, missing)
-    return _Answer(broker, context, request).build({})
+    return _Answer(broker, context, request).start({})
 
 
 async def _answer_when_told(broker: "Broker", context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -110,7 +116,8 @@ async def _create_and_answer(
     broker: "Broker", context: RequestContext, request: MetadataRequest, missing: Collection[str]
 ) -> MetadataResponse:
     errors = await broker.auto_topics.create(missing) if missing else {}
-    return _Answer(broker, context, request).build(errors)
+    response = _Answer(broker, context, request).start(errors)
+    return response if isinstance(response, MetadataResponse) else await response
 
 
 class _Answer:
@@ -124,13 +131,25 @@ class _Answer:
         self._listener = context.connection.listener_name
         self._version = context.api_version
 
-    def build(self, creation_errors: dict[str, ErrorCode]) -> MetadataResponse:
+    def start(self, creation_errors: dict[str, ErrorCode]) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+        """Return the response, or a coroutine that goes on with it in slices: there may be many topics."""
+        budget = new_budget()
+        steps = self._build(creation_errors, budget)
+        return self._broker.sliced_work.start(steps, budget, self._context.connection, needs_place=False)
+
+    def _build(self, creation_errors: dict[str, ErrorCode], budget: WorkBudget) -> Steps[MetadataResponse]:
         image = self._image
+        topics: list[MetadataResponseTopic] = []
+        for topic in self._topics(creation_errors):
+            topics.append(topic)
+            budget.left -= _UNITS_PER_TOPIC + _UNITS_PER_PARTITION * len(topic.partitions)
+            if budget.left <= 0:
+                yield None
         return MetadataResponse(
             brokers=self._brokers(),
             cluster_id=self._broker.cluster_id,
             controller_id=image.controller_id if image.controller_id in image.brokers else -1,
-            topics=self._topics(creation_errors),
+            topics=topics,
             cluster_authorized_operations=self._cluster_operations(),
         )
 
@@ -152,15 +171,15 @@ class _Answer:
             return 0
         return authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def _topics(self, creation_errors: dict[str, ErrorCode]) -> list[MetadataResponseTopic]:
+    def _topics(self, creation_errors: dict[str, ErrorCode]) -> Iterator[MetadataResponseTopic]:
         requested = self._request.topics
         if requested is None or (not requested and self._version < _FIRST_VERSION_WITH_NULL_FOR_ALL):
-            return [self._known(topic) for topic in self._described(self._image.topics.values())]
+            return (self._known(topic) for topic in self._described(self._image.topics.values()))
         ids = [topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID]
         if ids:
-            return [self._by_id(topic_id) for topic_id in dict.fromkeys(ids)]
+            return (self._by_id(topic_id) for topic_id in dict.fromkeys(ids))
         names = dict.fromkeys(topic.name for topic in requested if topic.name is not None)
-        return [self._by_name(name, creation_errors) for name in names]
+        return (self._by_name(name, creation_errors) for name in names)
 
     def _described(self, topics: Iterable[TopicImage]) -> Iterable[TopicImage]:
         return (topic for topic in topics if self._may_describe(topic.name))

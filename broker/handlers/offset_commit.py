@@ -4,12 +4,22 @@ Versions 2-4 may bring their own retention, 6 a leader epoch, 7 a static member'
 group that does not exist is told so; before, that its generation is not the group's. Version 10 names topics by id.
 """
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import new_budget
 from coordinator.controller.cluster_image import TopicImage
-from coordinator.group.offset_requests import Committer, OffsetToCommit, PartitionErrors
+from coordinator.group.offset_requests import (
+    MANY_OFFSETS,
+    Committer,
+    EncodedCommit,
+    OffsetToCommit,
+    OnPartitionErrors,
+    PartitionErrors,
+)
 from coordinator.runtime import Reply
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -43,7 +53,21 @@ def handle_offset_commit(broker: "Broker", context: RequestContext, request: Off
     offsets = [offset for topic in topics for offset in topic.offsets()]
     if not offsets:
         return _response(topics, {})
+    if len(offsets) > MANY_OFFSETS:
+        return _commit_in_slices(broker, context, request, topics, offsets)
     reply: Reply[OffsetCommitResponse] = Reply()
+    _commit(broker, version, request, offsets, lambda errors: reply(_response(topics, errors)))
+    return reply.answer()
+
+
+def _commit(
+    broker: "Broker",
+    version: int,
+    request: OffsetCommitRequest,
+    offsets: Sequence[OffsetToCommit],
+    reply: OnPartitionErrors,
+    encoded: EncodedCommit | None = None,
+) -> None:
     committer = Committer(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
@@ -51,11 +75,31 @@ def handle_offset_commit(broker: "Broker", context: RequestContext, request: Off
     broker.group_coordinator.commit_offsets(
         committer,
         offsets,
-        lambda errors: reply(_response(topics, errors)),
+        reply,
         retention_ms=request.retention_time_ms,
         unknown_group=ErrorCode.GROUP_ID_NOT_FOUND if can_say_unknown else ErrorCode.ILLEGAL_GENERATION,
+        encoded=encoded,
     )
-    return reply.answer()
+
+
+async def _commit_in_slices(
+    broker: "Broker",
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    topics: list["_TopicCommit"],
+    offsets: Sequence[OffsetToCommit],
+) -> OffsetCommitResponse:
+    """Encode the records in slices, commit them all in one step, and respond in another turn of the loop."""
+    budget, reply = new_budget(), Reply[PartitionErrors]()
+    steps = broker.group_coordinator.encode_commit(
+        request.group_id, offsets, budget, retention_ms=request.retention_time_ms
+    )
+    encoded = await broker.sliced_work.run(steps, budget, context.connection, needs_place=False)
+    _commit(broker, context.api_version, request, offsets, reply, encoded)
+    answer = reply.answer()
+    errors = await answer if isinstance(answer, asyncio.Future) else answer
+    await asyncio.sleep(0)
+    return _response(topics, errors)
 
 
 class _TopicCommit:

@@ -12,13 +12,15 @@ those before 4 TRANSACTION_ABORTABLE. Clients of version 5 do not say beforehand
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.replication.transaction_verification import Errors, Pending
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import new_budget
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
-from coordinator.group.offset_requests import Committer, OffsetToCommit, PartitionErrors
+from coordinator.group.offset_requests import MANY_OFFSETS, Committer, EncodedCommit, OffsetToCommit, PartitionErrors
 from coordinator.group.shard import Producer
 from coordinator.runtime import Reply
 from coordinator.transaction.state import ProducerIdAndEpoch
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_THAT_KNOWS_LOADING = 2
+
+_Outcome: TypeAlias = TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]
 
 
 def refuse_txn_offset_commit(
@@ -65,8 +69,27 @@ def handle_txn_offset_commit(broker: "Broker", context: RequestContext, request:
         _judge_topic(broker, context, topic, offsets, refused)
     if not offsets:
         return _response(request, version, refused)
-    groups = broker.group_coordinator
     commit = _Commit(broker, version, request, offsets, refused)
+    if len(offsets) > MANY_OFFSETS:
+        return _append_in_slices(broker, context, request, commit)
+    return _append(broker, version, request, commit)
+
+
+async def _append_in_slices(
+    broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest, commit: "_Commit"
+) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+    """Encode the records in slices, and only then ask for the verdict."""
+    budget = new_budget()
+    steps = broker.group_coordinator.encode_commit(request.group_id, commit.offsets, budget)
+    commit.encoded = await broker.sliced_work.run(steps, budget, context.connection, needs_place=False)
+    outcome = _append(broker, context.api_version, request, commit)
+    return await outcome if isinstance(outcome, Coroutine) else outcome
+
+
+def _append(
+    broker: "Broker", version: int, request: TxnOffsetCommitRequest, commit: "_Commit"
+) -> _Outcome | Coroutine[Any, Any, _Outcome]:
+    groups = broker.group_coordinator
     index = groups.partition_for(request.group_id)
     if index is None or groups.availability(request.group_id):
         return commit.append({})  # The group's coordinator has its own answer.
@@ -82,7 +105,7 @@ def handle_txn_offset_commit(broker: "Broker", context: RequestContext, request:
 class _Commit:
     """The part of a request that may be committed, if its transaction is open."""
 
-    __slots__ = ("_broker", "_offsets", "_refused", "_request", "_version")
+    __slots__ = ("_broker", "_refused", "_request", "_version", "encoded", "offsets")
 
     def __init__(
         self,
@@ -95,7 +118,8 @@ class _Commit:
         self._broker = broker
         self._version = version
         self._request = request
-        self._offsets = offsets
+        self.offsets = offsets
+        self.encoded: EncodedCommit | None = None
         self._refused = refused
 
     async def append_when_verified(
@@ -108,12 +132,13 @@ class _Commit:
         """In the same step as the verdict."""
         request, reply = self._request, Reply[TxnOffsetCommitResponse]()
         for error in unverified.values():
-            return self._answer(dict.fromkeys((offset.partition for offset in self._offsets), error))
+            return self._answer(dict.fromkeys((offset.partition for offset in self.offsets), error))
         self._broker.group_coordinator.txn_commit_offsets(
             Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id),
             Producer(request.producer_id, request.producer_epoch),
-            self._offsets,
+            self.offsets,
             lambda errors: reply(self._answer(errors)),
+            encoded=self.encoded,
         )
         return reply.answer()
 

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +40,7 @@ from coordinator.group.member import (
 from coordinator.group.offset_requests import (
     DEFAULT_RETENTION,
     Committer,
+    EncodedCommit,
     OffsetToCommit,
     OnFetchedOffsets,
     OnPartitionErrors,
@@ -52,6 +53,7 @@ from coordinator.ports import ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from coordinator.runtime import batch_by_batch, load, partition_for
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import NO_PRODUCER_ID, CorruptRecord
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 
@@ -295,6 +297,7 @@ class GroupCoordinator:
         *,
         retention_ms: int = DEFAULT_RETENTION,
         unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
+        encoded: EncodedCommit | None = None,
     ) -> None:
         shard = self._shard_of(committer.group_id)
         if isinstance(shard, ErrorCode):
@@ -309,10 +312,42 @@ class GroupCoordinator:
             metadata_max_bytes=self._settings.offset_metadata_max_bytes,
             retention_ms=retention_ms,
             unknown_group=unknown_group,
+            encoded=encoded,
+        )
+
+    def encode_commit(
+        self,
+        group_id: str,
+        offsets: Sequence[OffsetToCommit],
+        budget: WorkBudget,
+        *,
+        retention_ms: int = DEFAULT_RETENTION,
+    ) -> Generator[None, object, EncodedCommit | None]:
+        """Encode in slices what will be committed by one request with many offsets; None if that will be refused."""
+        shard = self._shard_of(group_id)
+        if isinstance(shard, ErrorCode):
+            return None
+        maximum = self._settings.offset_metadata_max_bytes
+        return (
+            yield from offset_requests.encode_commit(
+                shard,
+                self._metadata,
+                group_id,
+                offsets,
+                budget,
+                metadata_max_bytes=maximum,
+                retention_ms=retention_ms,
+            )
         )
 
     def txn_commit_offsets(
-        self, committer: Committer, producer: Producer, offsets: Sequence[OffsetToCommit], reply: OnPartitionErrors
+        self,
+        committer: Committer,
+        producer: Producer,
+        offsets: Sequence[OffsetToCommit],
+        reply: OnPartitionErrors,
+        *,
+        encoded: EncodedCommit | None = None,
     ) -> None:
         """Commit offsets in a producer's transaction: they count when its commit marker comes."""
         shard = self._shard_of_named_group(committer.group_id)
@@ -329,6 +364,7 @@ class GroupCoordinator:
             reply,
             metadata_max_bytes=self._settings.offset_metadata_max_bytes,
             producer=producer,
+            encoded=encoded,
         )
 
     def fetch_offsets(

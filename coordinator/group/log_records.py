@@ -56,6 +56,8 @@ class GroupChanged(NamedTuple):
 
 
 GroupRecord: TypeAlias = OffsetCommitted | GroupChanged
+EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
+"""Key and value."""
 
 
 def encode_offset_commit(

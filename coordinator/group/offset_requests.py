@@ -12,11 +12,11 @@ Positions after an abort: the group's committed offset is what it was before the
 took part in it has in memory is its own affair; it must go back to the committed offset itself.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from coordinator.group.group import Group
-from coordinator.group.log_records import OffsetCommitted
+from coordinator.group.log_records import EncodedRecord, OffsetCommitted, encode_offset_commit
 from coordinator.group.member import CONSUMER_PROTOCOL_TYPE
 from coordinator.group.offsets import CommittedOffset, StoredOffset
 from coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, Producer
@@ -25,6 +25,7 @@ from coordinator.ports import TopicMetadata
 from coordinator.runtime import coordinator_error
 from protocol.errors import ErrorCode
 from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 
@@ -32,6 +33,9 @@ INVALID_OFFSET: Final = -1
 DEFAULT_RETENTION: Final = -1
 _NEVER_MS: Final = 2**63 - 1
 """The latest time that a record can say."""
+MANY_OFFSETS: Final = 1_000
+"""A commit of more is encoded in slices."""
+_UNITS_PER_OFFSET: Final = 15
 MAX_TOMBSTONES: Final = 1000
 """How many tombstones go into one batch when offsets expire."""
 
@@ -73,6 +77,58 @@ _NO_OFFSET: Final = FetchedOffset()
 _UNSTABLE: Final = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
+class EncodedCommit(NamedTuple):
+    """The accepted offsets of a large commit, encoded in slices before they are committed in one step."""
+
+    now_ms: int
+    expire_ms: int | None
+    changes: list[OffsetCommitted]
+    records: list[EncodedRecord]
+
+
+def encode_commit(
+    shard: GroupShard,
+    metadata: TopicMetadata,
+    group_id: str,
+    offsets: Sequence[OffsetToCommit],
+    budget: WorkBudget,
+    *,
+    metadata_max_bytes: int,
+    retention_ms: int = DEFAULT_RETENTION,
+) -> Generator[None, object, EncodedCommit]:
+    """Encode what ``commit`` will write of a request with many offsets; yields when the budget is used up."""
+    now_ms = shard.now().wall_ms
+    encoded = EncodedCommit(now_ms, _expiry(now_ms, retention_ms), [], [])
+    for offset in offsets:
+        if len(offset.metadata) <= metadata_max_bytes:
+            change = _change(shard, metadata, group_id, offset, now_ms, encoded.expire_ms)
+            encoded.changes.append(change)
+            encoded.records.append(encode_offset_commit(*change))
+            budget.left -= _UNITS_PER_OFFSET
+            if budget.left <= 0:
+                yield None
+    return encoded
+
+
+def _encode_again(
+    encoded: EncodedCommit,
+    shard: GroupShard,
+    metadata: TopicMetadata,
+    group_id: str,
+    accepted: Sequence[OffsetToCommit],
+) -> None:
+    """Encode those anew whose leader epoch the broker chose, and would choose otherwise by now."""
+    for slot, offset in enumerate(accepted):
+        if offset.leader_epoch == NO_PARTITION_LEADER_EPOCH:
+            change = _change(shard, metadata, group_id, offset, encoded.now_ms, encoded.expire_ms)
+            if change != encoded.changes[slot]:
+                encoded.changes[slot], encoded.records[slot] = change, encode_offset_commit(*change)
+
+
+def _expiry(now_ms: int, retention_ms: int) -> int | None:
+    return None if retention_ms == DEFAULT_RETENTION else min(now_ms + retention_ms, _NEVER_MS)
+
+
 def commit(
     shard: GroupShard,
     metadata: TopicMetadata,
@@ -84,10 +140,12 @@ def commit(
     retention_ms: int = DEFAULT_RETENTION,
     producer: Producer = NO_PRODUCER,
     unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
+    encoded: EncodedCommit | None = None,
 ) -> None:
     """Commit what the group's rules allow; ``producer`` makes it part of that producer's transaction.
 
     ``unknown_group`` is for members of a group that does not exist; anybody else's commit creates the group.
+    ``encoded`` is what ``encode_commit`` made of the same offsets.
     """
     if committer.group_id not in shard.groups:
         error = ErrorCode.NONE if committer.generation < 0 else unknown_group
@@ -102,10 +160,14 @@ def commit(
     if not accepted:
         reply(errors)
         return
-    now_ms = shard.now().wall_ms
-    expire_ms = None if retention_ms == DEFAULT_RETENTION else min(now_ms + retention_ms, _NEVER_MS)
-    changes = [_change(shard, metadata, committer.group_id, offset, now_ms, expire_ms) for offset in accepted]
-    end = shard.write_offsets(changes, producer)
+    if encoded is None:
+        now_ms = shard.now().wall_ms
+        expire_ms = _expiry(now_ms, retention_ms)
+        changes = [_change(shard, metadata, committer.group_id, offset, now_ms, expire_ms) for offset in accepted]
+        end = shard.write_offsets(changes, producer)
+    else:
+        _encode_again(encoded, shard, metadata, committer.group_id, accepted)
+        end = shard.write_offsets(encoded.changes, producer, encoded.records)
     if isinstance(end, ErrorCode):
         refusal = _refusal(end)
         reply(errors | {offset.partition: refusal for offset in accepted})

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from coordinator.group.group import Group
 from coordinator.group.log_records import (
+    EncodedRecord,
     GroupRecord,
     OffsetCommitted,
     decode_record,
@@ -148,9 +149,7 @@ class GroupShard:
 
     # Writing
 
-    def append(
-        self, records: Iterable[tuple[bytes, bytes | None]], producer: Producer = NO_PRODUCER
-    ) -> int | ErrorCode:
+    def append(self, records: Iterable[EncodedRecord], producer: Producer = NO_PRODUCER) -> int | ErrorCode:
         """The end of what was appended, or the log's refusal. A producer's batch has no sequence of its own."""
         now_ms = self._wall_clock()
         batch = build_batch(
@@ -162,9 +161,16 @@ class GroupShard:
         )
         return self.log.append(batch)
 
-    def write_offsets(self, changes: Sequence[OffsetCommitted], producer: Producer = NO_PRODUCER) -> int | ErrorCode:
-        """Write commits and tombstones of offsets as one batch, and apply them."""
-        end = self.append([encode_offset_commit(*change) for change in changes], producer)
+    def write_offsets(
+        self,
+        changes: Sequence[OffsetCommitted],
+        producer: Producer = NO_PRODUCER,
+        records: Sequence[EncodedRecord] | None = None,
+    ) -> int | ErrorCode:
+        """Write commits and tombstones of offsets as one batch, and apply them. ``records``: the changes, encoded."""
+        if records is None:
+            records = [encode_offset_commit(*change) for change in changes]
+        end = self.append(records, producer)
         if isinstance(end, ErrorCode):
             return end
         for record_offset, change in enumerate(changes, end - len(changes)):

@@ -1,21 +1,36 @@
 """Requests for thousands of topics or partitions do not keep the event loop: their work is divided, or off the loop."""
 
+import asyncio
 import errno
+from dataclasses import replace
 
 import pytest
 
 from broker.auto_topics import TOPICS_AT_ONCE
+from broker.dispatch import ConnectionInfo, RequestContext
 from broker.handlers.create_topics import handle_create_topics
 from broker.handlers.delete_topics import handle_delete_topics
+from broker.handlers.metadata import handle_metadata
+from broker.handlers.offset_commit import handle_offset_commit
+from broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from broker.server import Broker
 from broker.storage.disk import Directories
-from coordinator.controller.cluster_image import MetadataChange
+from coordinator.controller.cluster_image import MetadataChange, PartitionImage, TopicImage
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from tests.simulation.sim_disk import SimDisk
-from tests.unit.broker.handlers.administration import ask, new_disk
+from tests.unit.broker.handlers.administration import ask, new_disk, settle
 from tests.unit.broker.test_server import create, start
+from tests.unit.broker.turns import longest_turn
 
 
 class WatchedDisk(SimDisk):
@@ -101,4 +116,85 @@ async def test_deletion_of_many_partitions_is_told_in_portions() -> None:
     assert sum(told) == 1_000
     assert max(told) <= 400
     assert len(list(broker.log_manager)) == 0
+    await broker.stop()
+
+
+def show(broker: Broker, topics: int, partitions: int) -> None:
+    """Let the broker know topics ``s0``, ``s1``… that the controller does not know."""
+    image = broker.metadata.image
+    partition = PartitionImage(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+    all_partitions = dict.fromkeys(range(partitions), partition)
+    shown = {
+        f"s{number}": TopicImage(name=f"s{number}", topic_id=number.to_bytes(16, "big"), partitions=all_partitions)
+        for number in range(1, topics + 1)
+    }
+    names = {topic.topic_id: name for name, topic in shown.items()}
+    broker.metadata.image = replace(image, topics={**image.topics, **shown}, topic_names={**image.topic_names, **names})
+
+
+async def test_metadata_of_many_topics_is_made_in_slices_of_one_image() -> None:
+    broker = await start(new_disk())
+    show(broker, 3_000, 1)
+
+    async def change_meanwhile() -> MetadataResponse:
+        async with asyncio.TaskGroup() as group:
+            asking = ask(broker, handle_metadata, MetadataRequest(topics=None), MetadataResponse)
+            task = group.create_task(asking)
+            await asyncio.sleep(0)
+            broker.metadata.image = replace(broker.metadata.image, topics={})
+        return task.result()
+
+    response, lines = await longest_turn(change_meanwhile)
+    assert [topic.name for topic in response.topics] == [f"s{number}" for number in range(1, 3_001)]
+    assert lines < 20_000  # At once it would be 90,000.
+    await broker.stop()
+
+
+def commit_of(count: int, *, transactional: bool) -> OffsetCommitRequest | TxnOffsetCommitRequest:
+    if transactional:
+        txn_offsets = [TxnOffsetCommitRequestPartition(partition_index=index) for index in range(count)]
+        txn_topics = [TxnOffsetCommitRequestTopic(name="s1", partitions=txn_offsets)]
+        return TxnOffsetCommitRequest(
+            transactional_id="x", group_id="g", producer_id=7, producer_epoch=0, topics=txn_topics
+        )
+    offsets = [OffsetCommitRequestPartition(partition_index=index, committed_offset=index) for index in range(count)]
+    return OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="s1", partitions=offsets)])
+
+
+@pytest.mark.parametrize(("count", "error"), [(5_000, ErrorCode.NONE), (20_000, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)])
+async def test_commit_of_many_offsets_is_encoded_in_slices(count: int, error: ErrorCode) -> None:
+    """It is one batch in the log, so more than ``max.message.bytes`` are refused, as by Apache Kafka."""
+    broker = await start(new_disk(), "offsets.topic.num.partitions=1")
+    await create(broker, "__consumer_offsets")
+    await settle()
+    show(broker, 1, count)
+    request = commit_of(count, transactional=False)
+    context = RequestContext(8, 1, "c", ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT"))
+    outcome = handle_offset_commit(broker, context, request)  # type: ignore[arg-type]
+    assert asyncio.iscoroutine(outcome)
+    turns = 0
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(outcome)
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns > count / 200
+    assert {partition.error_code for partition in task.result().topics[0].partitions} == {error}
+    shard = broker.group_coordinator._shards[0]
+    committed = shard.offsets.committed("g")
+    assert {partition.partition: stored.committed.offset for partition, stored in committed.items()} == (
+        {} if error else {index: index for index in range(count)}
+    )
+    await broker.stop()
+
+
+async def test_transactional_commit_of_many_offsets_is_encoded_before_it_is_verified() -> None:
+    broker = await start(new_disk(), "offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
+    await create(broker, "__consumer_offsets", "__transaction_state")
+    await settle()
+    show(broker, 1, 3_000)
+    request = commit_of(3_000, transactional=True)
+    response = await ask(broker, handle_txn_offset_commit, request, TxnOffsetCommitResponse, version=3)
+    errors = {partition.error_code for partition in response.topics[0].partitions}
+    assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}  # There is no such transaction.
     await broker.stop()
