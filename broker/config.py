@@ -102,7 +102,9 @@ class BrokerConfig:
         10_000, "Array elements and tagged fields of one request; some APIs may have a multiple.", low=1_000
     )
     oncelog_responses_max_bytes: int = long(
-        256 << 20, "Bytes held for all clients that do not read; near it fetches are answered in small parts.", low=1
+        256 << 20,
+        "Bytes held for clients that do not read, all together; then the most silent of them are disconnected.",
+        low=1,
     )
     oncelog_http_listener: str | None = string(
         None, "host:port of the pages /metrics and /ready; not opened if not set."

@@ -16,8 +16,8 @@ What a client can make the broker hold is bounded:
   begun.
 * A request whose response may be large (``in_turn`` in ``broker.dispatch``: a fetch) is begun when it is the first that
   is not answered. So a connection holds one such response, however many were asked for, and ``ResponseMemory`` bounds
-  what all connections hold of them. Replica fetchers are excepted: a partition that comes to a follower is asked for
-  at once, by a fetch that overtakes the one that waits.
+  what all connections hold of them, if need be by disconnecting clients that do not read. Replica fetchers are
+  excepted: a partition that comes to a follower is asked for at once, by a fetch that overtakes the one that waits.
 
 A malformed request ends the connection with one log line, when its turn comes: the requests before it are done, and
 their responses leave.
@@ -94,10 +94,12 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_blocked",
+        "_buffered",
         "_bytes",
         "_closing",
         "_dispatcher",
         "_frames",
+        "_large",
         "_limits",
         "_listener_name",
         "_loop",
@@ -108,7 +110,6 @@ class Connection(asyncio.BufferedProtocol):
         "_resting",
         "_slice",
         "_slots",
-        "_stalled_bytes",
         "_supervisor",
         "_transport",
         "_writing_paused",
@@ -117,6 +118,8 @@ class Connection(asyncio.BufferedProtocol):
         "descriptor",
         "info",
         "last_activity",
+        "unread_bytes",
+        "unread_since",
     )
 
     _transport: asyncio.Transport
@@ -156,8 +159,14 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = False
         self._reading_paused = False
         self._writing_paused = False
-        self._stalled_bytes = 0
-        """What the transport holds for a client that does not read, as it was last looked at."""
+        self._large = 0
+        """The size of the large responses of which the transport has a part: it keeps them whole until all is sent."""
+        self._buffered = 0
+        """Bytes that the transport had still to send when it was last looked at; 0 unless it is full."""
+        self.unread_bytes = 0
+        """What is kept in memory for a client that does not read."""
+        self.unread_since = 0.0
+        """When that client last read something."""
         self.last_activity = self._loop.time()
         self.bytes_in = 0
         self.bytes_out = 0
@@ -183,7 +192,8 @@ class Connection(asyncio.BufferedProtocol):
             if slot.later is not None:
                 slot.later.cancel()
         self._slots.clear()
-        self._count_stalled(0)
+        self._owner.response_memory.remove_slow(self)
+        self._count_unread(0)
         self._owner.connection_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -202,27 +212,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writing_paused = True
-        self._count_stalled(self._transport.get_write_buffer_size())
+        self.unread_since = self._loop.time()
+        self._look()
+        if not self.info.is_replica_fetcher:
+            self._owner.response_memory.add_slow(self)
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        self._count_stalled(0)
+        self._owner.response_memory.remove_slow(self)
+        self._end_large()
+        self._count_unread(0)
         self.last_activity = self._loop.time()
         self._process()
 
     def note_reading(self) -> None:
         """Look how far a client is that has not read its responses; to read some of them is activity."""
         if self._writing_paused:
-            size = self._transport.get_write_buffer_size()
-            if size != self._stalled_bytes:
-                self._count_stalled(size)
-                self.last_activity = self._loop.time()
+            before = self._buffered
+            self._look()
+            if self._buffered < before:
+                self.unread_since = self.last_activity = self._loop.time()
 
-    def _count_stalled(self, size: int) -> None:
+    def _look(self) -> None:
+        self._buffered = self._transport.get_write_buffer_size()
+        self._count_unread(max(self._buffered, self._large))
+
+    def _count_unread(self, size: int) -> None:
         memory = self._owner.response_memory
-        memory.release(self._stalled_bytes)
         memory.hold(size)
-        self._stalled_bytes = size
+        memory.release(self.unread_bytes)
+        self.unread_bytes = size
 
     # Requests and answers
 
@@ -340,12 +359,26 @@ class Connection(asyncio.BufferedProtocol):
             return
         size = sum(map(len, out))
         self.bytes_out += size
+        if size > _WRITE_HIGH_WATER:
+            self._begin_large(size)
         if len(out) == 1:
             self._transport.write(out[0])
         elif size <= _JOIN_BELOW:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
+        if self._large and not self._writing_paused:
+            self._end_large()
+
+    def _begin_large(self, size: int) -> None:
+        """Have the transport count as full until all of a large response is sent: so long all of it is in memory."""
+        self._large += size
+        self._transport.set_write_buffer_limits(high=0)
+
+    def _end_large(self) -> None:
+        if self._large:
+            self._large = 0
+            self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
 
     def _pace_reading(self) -> None:
         if self._closing:

@@ -6,8 +6,8 @@ the session, the session tells the fetch. Waking is deferred to the end of the l
 turn are one answer, and no producer pays for the reads of those who wait for its records.
 
 A response gets what ``ResponseMemory`` grants at the moment when it is read, and is counted there until it has been
-handed to its connection. A fetch that comes, or is woken, when others have read much in this turn of the loop reads in
-the next turn.
+handed to its connection. A fetch that comes, or is woken, when others have read much in this turn of the loop, or when
+nothing is left of that memory, reads later.
 
 Bytes are counted, not read, while waiting. An append that became visible adds its size; any other move of the visible
 end (a transaction that ended, a follower that caught up) counts anew, by the log's index. Each partition counts at most
@@ -88,8 +88,7 @@ class DelayedFetch:
     def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         """Return the response, or a future of it."""
         self._context.session.waiting = self
-        if self._memory.turn_is_spent:
-            self._loop.call_soon(self._begin_late)
+        if self._is_postponed(self._begin_late):
             return self._promise()
         try:
             attempt = self._read()
@@ -110,14 +109,14 @@ class DelayedFetch:
         self._future.add_done_callback(self._settled)
         return self._future
 
+    def _is_postponed(self, read: Callable[[], None]) -> bool:
+        return self._memory.postpone(read, for_follower=self._context.session.privileged)
+
     def _begin_late(self) -> None:
         """Read for the first time, in a later turn than the request came."""
         future = self._future
         assert future is not None
         if future.done() or self._woken:  # Cancelled, or `_wake` is scheduled.
-            return
-        if self._memory.turn_is_spent:
-            self._loop.call_soon(self._begin_late)
             return
         try:
             attempt = self._read()
@@ -215,11 +214,13 @@ class DelayedFetch:
 
     def _wake(self) -> None:
         self._unpark()
+        if not self._is_postponed(self._read_again):
+            self._read_again()
+
+    def _read_again(self) -> None:
+        """Answer with what is there now."""
         future = self._future
         if future is None or future.done():
-            return
-        if self._memory.turn_is_spent:
-            self._loop.call_soon(self._wake)
             return
         try:
             attempt = Attempt() if self._context.overtaken else self._read()

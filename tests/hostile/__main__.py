@@ -10,7 +10,7 @@ in vain.
 import argparse
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -80,6 +80,16 @@ def problems_of(stage: Stage) -> list[str]:
     return beyond
 
 
+def summary(measured: Sequence[Measured]) -> str:
+    """The greatest figures of all attacks, and what they may be."""
+    pause = max((attack.pause_ms for attack in measured), default=0.0)
+    growth = max((attack.growth_mib for attack in measured), default=0)
+    return (
+        f"longest pause {pause:.0f} ms (limit: {MOST_PAUSE_MS:.0f} ms)\n"
+        f"most memory above the start {growth} MiB (limit: {MOST_GROWTH_MIB} MiB)"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile")
     parser.add_argument("--frames", type=int, default=FRAMES, help="malformed frames to send; 0: none")
@@ -89,6 +99,7 @@ def main() -> int:
     options = parser.parse_args()
     scale = SMALL if options.small else FULL
     problems: list[str] = []
+    measured: list[Measured] = []
     print(f"{'attack':38} {'inputs':>8} {'pause ms':>9} {'machine':>9} {'MiB':>7} {'harms':>5}  what became of it")
     with tempfile.TemporaryDirectory(prefix="oncelog-hostile-") as directory:
         if options.frames:
@@ -97,14 +108,15 @@ def main() -> int:
                 stage.finish()
                 print_bystander(stage)
                 problems += problems_of(stage)
-                inputs = sum(measured.inputs for measured in stage.measured)
+                measured += stage.measured
         with Stage(Path(directory, "defaults"), ()) as stage:
             attack_defaults(stage, scale, options.seed, print_row, options.attack)
             stage.finish()
             print_bystander(stage)
             problems += problems_of(stage)
-            inputs = sum(measured.inputs for measured in stage.measured) + (inputs if options.frames else 0)
-    print(f"{inputs} inputs")
+            measured += stage.measured
+    print(f"{sum(attack.inputs for attack in measured)} inputs")
+    print(summary(measured))
     print("\n".join(problems) if problems else "nothing was lost, nothing was harmed")
     return 1 if problems else 0
 

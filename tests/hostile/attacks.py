@@ -71,6 +71,8 @@ class Scale:
     """Of one CreateTopics."""
     connections: int
     """That crawl; ten times as many come and go."""
+    non_readers: int
+    """Connections that read no response."""
     pipelined: int
     """Requests sent in one piece."""
     bomb_bytes: int
@@ -84,13 +86,21 @@ FULL: Final = Scale(
     megabytes=10,
     partitions=10_000,
     connections=500,
+    non_readers=1_000,
     pipelined=100_000,
     bomb_bytes=40_000_000,
     repetitions=10,
     sessions=40,
 )
 SMALL: Final = Scale(
-    megabytes=1, partitions=300, connections=40, pipelined=2_000, bomb_bytes=2_000_000, repetitions=1, sessions=3
+    megabytes=1,
+    partitions=300,
+    connections=40,
+    non_readers=40,
+    pipelined=2_000,
+    bomb_bytes=2_000_000,
+    repetitions=1,
+    sessions=3,
 )
 """For every run of the tests."""
 
@@ -241,7 +251,7 @@ async def never_reads(attacker: Attacker) -> None:
     for _ in range(records):
         await attacker.produce(LARGE, made.incompressible_batch(attacker.rng, 1_000_000))
     data = made.long_poll_and_fetches(LARGE, records, 60)
-    connections = [await RawConnection.open(attacker.port) for _ in range(10 * attacker.scale.repetitions)]
+    connections = [await RawConnection.open(attacker.port) for _ in range(attacker.scale.non_readers)]
     for connection in connections:
         connection.stop_reading()
         connection.send(data)
