@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-kills spark-smoke bench-spark demo-spark peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -88,7 +88,10 @@ mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 	$(BIN)/python -m tests.mutations
 
 spark-test: $(SPARK) .peers/kafka-4/.installed .peers/spark-kafka/.installed  ## Spark itself, reading and writing (needs Java 17 or later)
-	$(BIN)/python -m pytest -q tests/spark -m "not kills"
+	$(BIN)/python -m pytest -q tests/spark -m "not kills and not comparisons"
+
+spark-comparison: $(SPARK) .peers/spark-kafka/.installed  ## 500 drawn topics and option sets, read by our source and by Spark's own (an hour; needs Java 17 or later)
+	$(BIN)/python -m pytest -q tests/spark/test_random_reads.py
 
 spark-kills: $(SPARK)  ## kill -9 of Spark between every two steps of the exactly-once sink (needs Java 17 or later)
 	$(BIN)/python -m pytest -q tests/spark/test_sink_processes.py tests/spark/test_sink_kills.py tests/spark/test_sink_speculation.py

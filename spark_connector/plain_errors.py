@@ -15,8 +15,17 @@ from spark_connector.columns import SchemaRefused
 from spark_connector.offset_bounds import BoundInvalid
 from spark_connector.offset_lookup import NothingToRead
 from spark_connector.options import OptionsInvalid
+from spark_connector.spark_version import UnsupportedSpark
 
-_PLAIN: Final = (OptionsInvalid, SchemaRefused, BoundInvalid, NothingToRead, NoBrokerReachable, TlsFailed)
+_PLAIN: Final = (
+    UnsupportedSpark,
+    OptionsInvalid,
+    SchemaRefused,
+    BoundInvalid,
+    NothingToRead,
+    NoBrokerReachable,
+    TlsFailed,
+)
 
 
 @contextmanager

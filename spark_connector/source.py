@@ -4,7 +4,6 @@ An instance lives in a planner process of the driver and is pickled to others, s
 stands behind a door is imported when it is opened: a batch read never loads the streaming sink.
 """
 
-from inspect import signature
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -15,6 +14,8 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
+
+from spark_connector.spark_version import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -33,6 +34,7 @@ class OncelogDataSource(DataSource):
         from spark_connector.spark_schema import spark_schema
 
         with plain_errors():
+            require_spark(pyspark.__version__)
             columns = read_columns(self.options)
         if "provider" in self.options:  # Only the catalog says it.
             from spark_connector.catalog_table import table_schema
@@ -47,6 +49,7 @@ class OncelogDataSource(DataSource):
         from spark_connector.reader import SPARK_KEEPS_PLANS_APART, OncelogFilteringReader, OncelogReader
 
         with plain_errors():
+            require_spark(pyspark.__version__)
             options = read_options(
                 table_options(schema, self.options), streaming=False, spark_keeps_plans_apart=SPARK_KEEPS_PLANS_APART
             )
@@ -54,14 +57,13 @@ class OncelogDataSource(DataSource):
         return OncelogFilteringReader(options) if options.push_filters else OncelogReader(options)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
-        if "start" not in signature(DataSourceStreamReader.latestOffset).parameters:
-            raise NotImplementedError(f"streams are read with pyspark 4.2 or later; this is {pyspark.__version__}")
         from spark_connector.catalog_table import table_options
         from spark_connector.plain_errors import plain_errors
         from spark_connector.read_options import read_options
         from spark_connector.stream_reader import OncelogStreamReader
 
         with plain_errors():
+            require_spark(pyspark.__version__)
             options = read_options(table_options(schema, self.options), streaming=True)
             options.columns.check(_fields(schema))
         return OncelogStreamReader(options)
@@ -71,6 +73,7 @@ class OncelogDataSource(DataSource):
         from spark_connector.writer import make_writer
 
         with plain_errors():
+            require_spark(pyspark.__version__)
             writer = make_writer(self.options, schema, overwrite)
             writer.session()  # Connects here: Spark shows an error of pickling as a PicklingError.
         return writer
@@ -80,6 +83,7 @@ class OncelogDataSource(DataSource):
         from spark_connector.stream_writer import make_stream_writer
 
         with plain_errors():
+            require_spark(pyspark.__version__)
             writer = make_stream_writer(self.options, schema, overwrite)
             writer.session()
         return writer
