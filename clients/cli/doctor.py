@@ -16,6 +16,7 @@ from clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidate
 from clients.cli.directories import failed_directories
 from clients.cli.metadata_store import store_answers
 from clients.cli.output import format_json
+from clients.cli.printable import without_controls
 from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
 from clients.connection import Address, Connection, connect
 from clients.errors import ClientError
@@ -164,7 +165,7 @@ def _show(session: Session, examination: _Examination, view: View) -> None:
         return
     session.show_record(fields, "brokers", rows, _COLUMNS)
     for finding in examination.findings:
-        click.echo("\n" + "\n".join(_lines(finding)))
+        click.echo(without_controls("\n" + "\n".join(_lines(finding))))
 
 
 def _found(findings: list[Finding]) -> str:

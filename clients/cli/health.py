@@ -9,6 +9,7 @@ from clients.cli.cluster_health import PARTITION_COLUMNS, SHOWN_PARTITIONS, Clus
 from clients.cli.directories import about_directory, failed_directories
 from clients.cli.metadata_store import store_answers
 from clients.cli.output import format_json, format_table
+from clients.cli.printable import without_controls
 from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
 from clients.cluster import Cluster
 from clients.errors import BrokerRefused, Refusal, Unreachable
@@ -45,7 +46,7 @@ def _print(session: Session, found: ClusterHealth) -> None:
     if hidden > 0:
         click.echo(f"… and {hidden} more: --format json names them all")
     for problem in found.problems:
-        click.echo(f"\nProblem: {problem}")
+        click.echo(without_controls(f"\nProblem: {problem}"))
 
 
 async def _require_ready(cluster: Cluster) -> None:

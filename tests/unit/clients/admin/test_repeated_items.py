@@ -1,0 +1,93 @@
+"""What a second request holds: the items that the first one did not settle, and no others."""
+
+from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs, replace_configs
+from clients.admin.features import FeatureUpdate, update_features
+from clients.admin.group_offsets import commit_offsets
+from clients.errors import Refusal
+from protocol.errors import ErrorCode
+from protocol.messages import alter_configs as legacy
+from protocol.messages import incremental_alter_configs as incremental
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from protocol.schema import Message
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.admin.coordinator_scripts import coordinated_by
+from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker
+from tests.unit.clients.scripted_cluster import cluster_of, in_turn
+
+A, B = (Resource(type=ResourceType.TOPIC, name=name) for name in "ab")
+CHANGE = ConfigChange(name="retention.ms", operation=Operation.SET, value="1")
+
+
+@in_virtual_time
+async def test_only_the_partition_that_was_not_committed_is_committed_again() -> None:
+    """The group may have members by then, and would refuse what it has taken."""
+
+    def answer(request: Message) -> OffsetCommitResponse:
+        assert isinstance(request, OffsetCommitRequest)
+        partitions = [partition.partition_index for partition in request.topics[0].partitions]
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partitions == [0, 1] else ErrorCode.NONE
+        errors = {0: ErrorCode.NONE if partitions == [0, 1] else ErrorCode.UNKNOWN_MEMBER_ID, 1: error}
+        told = [OffsetCommitResponsePartition(partition_index=each, error_code=errors[each]) for each in partitions]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=told)])
+
+    broker = ScriptedBroker({OffsetCommitRequest: answer})
+    broker.script[FindCoordinatorRequest] = lambda request: coordinated_by(broker)(request)
+    offsets = {TopicPartition("orders", index): 7 for index in (0, 1)}
+    async with cluster_of(broker) as cluster:
+        assert await commit_offsets(cluster, "billing", offsets) == dict.fromkeys(offsets)
+    assert len(broker.seen(OffsetCommitRequest)) == 2
+
+
+@in_virtual_time
+async def test_only_the_configuration_that_was_not_changed_is_changed_again() -> None:
+    asked: list[list[str]] = []
+
+    def answer(request: Message) -> Message:
+        assert isinstance(request, incremental.IncrementalAlterConfigsRequest | legacy.AlterConfigsRequest)
+        names = [resource.resource_name for resource in request.resources]
+        asked.append(names)
+        errors = {"a": ErrorCode.NONE, "b": ErrorCode.NOT_CONTROLLER if len(names) == 2 else ErrorCode.INVALID_CONFIG}
+        if isinstance(request, legacy.AlterConfigsRequest):
+            return legacy.AlterConfigsResponse(
+                responses=[
+                    legacy.AlterConfigsResourceResponse(resource_type=2, resource_name=name, error_code=errors[name])
+                    for name in names
+                ]
+            )
+        return incremental.IncrementalAlterConfigsResponse(
+            responses=[
+                incremental.AlterConfigsResourceResponse(resource_type=2, resource_name=name, error_code=errors[name])
+                for name in names
+            ]
+        )
+
+    broker = ScriptedBroker({incremental.IncrementalAlterConfigsRequest: answer, legacy.AlterConfigsRequest: answer})
+    async with cluster_of(broker) as cluster:
+        for outcomes in (
+            await alter_configs(cluster, {A: [CHANGE], B: [CHANGE]}),
+            await replace_configs(cluster, {A: {}, B: {"retention.ms": "x"}}),
+        ):
+            assert outcomes[A] is None
+            assert isinstance(outcomes[B], Refusal)
+            assert outcomes[B].error is ErrorCode.INVALID_CONFIG
+    assert asked == [["a", "b"], ["b"]] * 2
+
+
+@in_virtual_time
+async def test_a_level_that_a_lost_request_has_finalised_is_a_success() -> None:
+    refused = UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION)
+    for finalised, outcome in ((2, None), (1, ErrorCode.INVALID_UPDATE_VERSION)):
+        broker = ScriptedBroker({UpdateFeaturesRequest: in_turn(Reaction.CLOSE, refused)})
+        broker.transaction_version = finalised
+        async with cluster_of(broker) as cluster:
+            outcomes = await update_features(cluster, {"transaction.version": FeatureUpdate(2)})
+        (told,) = outcomes.values()
+        assert (told and told.error) == outcome
