@@ -21,14 +21,15 @@ from spark_connector.sink.batch_commit import (
     commit_unnamed,
 )
 from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings, StateReaders
-from spark_connector.sink.prelude import DriverMemory, Permit, begin_batch
+from spark_connector.sink.prelude import Permit, begin_batch
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
 from spark_connector.sink.sink_transactions import NO_DRIVER
+from spark_connector.sink.slot_pool import SlotPool
 from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned
-from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
-from spark_connector.write_options import WriteOptions
+from spark_connector.sink.task import TaskOutcome, write_rows
+from spark_connector.slot_file import claim_slot_file, new_name
+from spark_connector.write_options import WriteOptions, digest
 
-_PROCESS_BITS: Final = 64
 _LATE_LOOKS: Final = 12
 _LATE_PAUSE_SECONDS: Final = 0.5
 """Spark looks every 2 s whether a task has to be killed, and kills its Python ``spark.python.task.killTimeout`` (2 s)
@@ -43,9 +44,12 @@ def wall_clock() -> int:
 class ProcessMemory:
     """What this process remembers between the batches of the sinks of one cluster."""
 
-    def __init__(self, rng: Random) -> None:
-        self.slots = SlotPool(f"{rng.getrandbits(_PROCESS_BITS):016x}")
-        self.drivers: dict[str, DriverMemory] = {}
+    def __init__(self, settings: ClientSettings, rng: Random) -> None:
+        self._slot_file = claim_slot_file(digest(settings.bootstrap), rng)
+        file = self._slot_file
+        self.slots = SlotPool(new_name(rng)) if file is None else SlotPool(file.process, file.kept, file.keep)
+        self.unnamed_slots = SlotPool(new_name(rng))
+        """Of batches that are tried once: the name of their sink is not used again, so nobody needs to remember."""
         self.readers: StateReaders = {}
 
 
@@ -58,7 +62,7 @@ def process_memory(client: ProcessClient) -> ProcessMemory:
     key = (os.getpid(), client.settings)
     memory = _memories.get(key)
     if memory is None:
-        memory = _memories[key] = ProcessMemory(client.rng)
+        memory = _memories[key] = ProcessMemory(client.settings, client.rng)
     return memory
 
 
@@ -95,26 +99,25 @@ class SinkSession:
 
     def begin(self, sink: str) -> Permit:
         """The prelude of a batch."""
-        memory = self._memory.drivers.setdefault(sink, DriverMemory())
 
         async def steps() -> Permit:
             await self.make_cluster_broker().require_support()
-            return await begin_batch(self._broker, sink, memory, self._options.former)
+            return await begin_batch(self._broker, sink, self._options.former)
 
         return self._client.run(steps())
 
     def begin_unnamed(self) -> Permit:
         """The permit of a batch that is tried once: its sink has a name that nobody else will have."""
         self._client.run(self.make_cluster_broker().require_support())
-        name = f"{self._client.rng.getrandbits(_PROCESS_BITS):016x}"
-        return Permit(sink=name, generation=0, driver=NO_DRIVER)
+        return Permit(sink=new_name(self._client.rng), generation=0, driver=NO_DRIVER)
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
         """A task in a transaction of its own."""
 
         async def steps() -> TaskOutcome:
+            slots = self._memory.slots if permit.may_decide else self._memory.unnamed_slots
             with closing(PulledRows(each for each in rows if each.num_rows)) as pulled:
-                return await write_rows(self._broker, permit, self._memory.slots, query, batch, pulled)
+                return await write_rows(self._broker, permit, slots, query, batch, pulled)
 
         return self._client.run(steps())
 

@@ -55,6 +55,8 @@ async def commit_batch(
             raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
         await _validate(broker, transactions, f"batch {batch}")
         state = decision(state, permit.driver, query, batch, transactions, planned)
+        if not transactions:
+            state = state.when_settled(driver, await broker.transaction_version())
         driver = await write_state(broker, driver, state)
     await _carry_out(broker, state, fail_on_loss)
     await _clean_up(broker, state, permit.generation, driver)
@@ -152,9 +154,11 @@ async def _clean_up(broker: SinkBroker, state: StateRecord, generation: int, dri
     """
     try:
         leftovers = await find_strays(broker, state, generation, await broker.open_transactions(f"{state.sink}."))
-        settled = state.when_settled()
+        settled = state
+        if not state.settled:
+            settled = state.when_settled(driver, await broker.transaction_version())
         if any(each.version < 2 for each in leftovers):  # Their names must not be used again.
-            settled = settled.in_next_generation()
+            settled = settled.when_settled(driver, 1).in_next_generation()
         if settled != state:
             await write_state(broker, driver, settled)
         await abort_all(broker, leftovers)

@@ -42,30 +42,7 @@ class Permit:
         return self.decided_query == query and self.decided_batch > batch
 
 
-class DriverMemory:
-    """What one process remembers of a sink from one prelude to the next."""
-
-    def __init__(self) -> None:
-        self._last: Permit | None = None
-
-    def continues(self, state: StateRecord) -> bool:
-        """Whether the newest decision was made with the last permit from here: then its generation may go on.
-
-        The batch of that permit is over. Otherwise tasks and drivers of it may still be at work, or this process is new
-        and cannot know.
-        """
-        last = self._last
-        return (
-            last is not None
-            and state.generation == last.generation
-            and state.decided_by == (last.driver.producer_id, last.driver.epoch)
-        )
-
-    def remember(self, permit: Permit) -> None:
-        self._last = permit
-
-
-async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory, former: Former | None = None) -> Permit:
+async def begin_batch(broker: SinkBroker, sink: str, former: Former | None = None) -> Permit:
     """Fence, complete, clean up; then give out the permit. Raises ``SinkFenced`` if another driver does the same."""
     driver = await take_over(broker, sink)
     state = await broker.read_state(sink)
@@ -77,10 +54,10 @@ async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory, forme
     await end_all(broker, decided_and_open(state, opened), commit=True)  # The batch's own commit is who judges.
     leftovers = await find_strays(broker, state, state.generation, opened)
     await abort_all(broker, leftovers)
-    if leftovers or not memory.continues(state):
+    if leftovers or not state.is_followed_by(driver):
         state = state.in_next_generation()
         driver = await write_state(broker, driver, state)
-    permit = Permit(
+    return Permit(
         sink=sink,
         generation=state.generation,
         driver=driver,
@@ -89,5 +66,3 @@ async def begin_batch(broker: SinkBroker, sink: str, memory: DriverMemory, forme
         decided_until=state.planned.offsets,
         state_position=position,
     )
-    memory.remember(permit)
-    return permit

@@ -4,16 +4,19 @@ The topic is compacted; the key is the sink's name, the value JSON (compressed w
 
     {"v": 1, "generation": 3, "query": "<query id>", "batch": 41, "driver": [producer id, epoch],
      "transactions": [["<what follows the sink's name in the id>", producer id, epoch, protocol version], …],
-     "settled": true, "topic": "orders", "offsets": "<lines of Spark's offset log>"}
+     "settled": [producer id, epoch, protocol version], "topic": "orders", "offsets": "<lines of Spark's offset log>"}
 
 In a transaction that was begun under a former name of the sink, the first text is empty and a fifth is the whole id
 (``former_names``). The last three fields may be missing; former releases neither write nor read them. With ``settled``
 all transactions of the batch were committed, and none is listed: coordinators forget ids that are not used for a week,
-so nobody could tell later. ``topic`` and ``offsets`` say what the batch was planned from (``Planned``).
+so nobody could tell later. It names the driver that has written this, and so tells the next one whether there was
+another in between (``is_followed_by``). ``topic`` and ``offsets`` say what the batch was planned from (``Planned``).
 
 ``batch`` counts within ``query``: a checkpoint that was deleted makes a new query, for which nothing is decided yet.
 ``generation`` grows with every driver that cannot know that it is the only one left of its generation, so whatever has
 an older generation in its name can only be a leftover. (Epochs cannot serve: they begin anew with each producer id.)
+It stays where nothing of the last driver can be at work: brokers forget the transactional ids of a generation only
+after a week, so a query that is started for each batch must not have another one each time.
 """
 
 import json
@@ -57,8 +60,8 @@ class StateRecord:
     batch: int = NO_BATCH
     decided_by: tuple[int, int] = (-1, -1)
     transactions: tuple[TaskTransaction, ...] = ()
-    settled: bool = False
-    """Whether every transaction of the batch was committed."""
+    settled_by: tuple[int, int, int] | None = None
+    """(producer id, epoch, protocol version) of the driver that wrote that every transaction was committed, if so."""
     planned: Planned = UNKNOWN_PLAN
 
     def decides(self, query: str, batch: int) -> bool:
@@ -69,12 +72,28 @@ class StateRecord:
         """Whether a later batch of this query is decided."""
         return self.query == query and self.batch > batch
 
+    @property
+    def settled(self) -> bool:
+        """Whether every transaction of the batch was committed."""
+        return self.settled_by is not None
+
+    def is_followed_by(self, driver: Driver) -> bool:
+        """Whether nobody has taken over since this was written but ``driver``, in the very next epoch.
+
+        Then every permit that was given out is of a batch that is over. An end with version 2 of the protocol takes an
+        epoch, too; where a producer id was replaced this is not known.
+        """
+        if self.settled_by is None:
+            return False
+        producer_id, epoch, version = self.settled_by
+        return (driver.producer_id, driver.epoch) == (producer_id, epoch + (2 if version >= 2 else 1))
+
     def in_next_generation(self) -> "StateRecord":
         return replace(self, generation=self.generation + 1)
 
-    def when_settled(self) -> "StateRecord":
-        """The record that says that all transactions of the batch were committed."""
-        return replace(self, settled=True, transactions=())
+    def when_settled(self, driver: Driver, version: int) -> "StateRecord":
+        """The record in which ``driver`` says that all transactions of the batch were committed."""
+        return replace(self, settled_by=(driver.producer_id, driver.epoch, version), transactions=())
 
     def encode(self) -> bytes:
         """The record's value."""
@@ -87,10 +106,17 @@ class StateRecord:
             "driver": self.decided_by,
             "transactions": transactions,
         }
-        if self.settled:
-            fields["settled"] = True
+        if self.settled_by is not None:
+            fields["settled"] = self.settled_by
         fields |= {name: text for name, text in self.planned._asdict().items() if text}
         return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _decoded_settled(field: list[int] | None) -> tuple[int, int, int] | None:
+    if field is None:
+        return None
+    producer_id, epoch, version = field
+    return int(producer_id), int(epoch), int(version)
 
 
 def _encoded(sink: str, transaction: TaskTransaction) -> list[str | int]:
@@ -117,7 +143,7 @@ def decode_state(sink: str, value: bytes) -> StateRecord:
                 TaskTransaction(str(*whole) or sink + str(rest), int(producer), int(epoch), int(version))
                 for rest, producer, epoch, version, *whole in fields["transactions"]
             ),
-            settled=bool(fields.get("settled", False)),
+            settled_by=_decoded_settled(fields.get("settled")),
             planned=Planned(str(fields.get("topic", "")), str(fields.get("offsets", ""))),
         )
     except (ValueError, KeyError, TypeError) as error:
@@ -139,6 +165,6 @@ def decision(
         batch=batch,
         decided_by=(driver.producer_id, driver.epoch),
         transactions=tuple(of),
-        settled=not of,
+        settled_by=None,
         planned=planned,
     )

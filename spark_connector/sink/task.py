@@ -15,6 +15,7 @@ from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
 from spark_connector.sink.sink_errors import AnswerLost, CheckpointRewound, SupersededTask
 from spark_connector.sink.sink_transactions import TaskTransaction, task_id
+from spark_connector.sink.slot_pool import SlotPool
 
 NOTHING = Written(0, 0)
 
@@ -31,31 +32,6 @@ class TaskOutcome:
     skipped: bool = False
 
 
-class SlotPool:
-    """One process's slots, for each sink: which are used by the batch at work. ``process`` names this process alone."""
-
-    def __init__(self, process: str) -> None:
-        self.process = process
-        self._batches: dict[str, tuple[tuple[int, int], int]] = {}
-        self._abandoned: set[tuple[str, int, int]] = set()
-
-    def take(self, sink: str, generation: int, batch: int) -> int:
-        """A slot that no transaction of this batch has. Raises ``SupersededTask`` for a batch before the last one."""
-        now = (generation, batch)
-        last, used = self._batches.get(sink, (now, 0))
-        if now < last:
-            raise SupersededTask(f"batch {batch} of sink {sink} is over: batch {last[1]} is being written")
-        slot = used if now == last else 0
-        while (sink, generation, slot) in self._abandoned:
-            slot += 1
-        self._batches[sink] = (now, slot + 1)
-        return slot
-
-    def abandon(self, sink: str, generation: int, slot: int) -> None:
-        """Never take it again: a request that somebody may still carry out would abort what is written there."""
-        self._abandoned.add((sink, generation, slot))
-
-
 async def write_rows(
     broker: SinkBroker, permit: Permit, slots: SlotPool, query: str, batch: int, rows: AsyncIterator[Any]
 ) -> TaskOutcome:
@@ -67,7 +43,7 @@ async def write_rows(
     if first is None:
         skipped = permit.is_decided(query, batch)
         return TaskOutcome(permit=permit, query=query, batch=batch, skipped=skipped)
-    writer = await _begin(broker, permit, slots, batch)
+    writer = await _begin(broker, permit, slots, query, batch)
     try:
         await writer.write(first)
         async for more in rows:
@@ -83,11 +59,13 @@ async def write_rows(
     return TaskOutcome(permit=permit, query=query, batch=batch, transaction=writer.transaction, written=written)
 
 
-async def _begin(broker: SinkBroker, permit: Permit, slots: SlotPool, batch: int) -> RowWriter:
+async def _begin(broker: SinkBroker, permit: Permit, slots: SlotPool, query: str, batch: int) -> RowWriter:
     """An id whose InitProducerId was not answered is left alone: a late one would abort what was begun since."""
     while True:
-        slot = slots.take(permit.sink, permit.generation, batch)
+        slot = slots.take(permit.sink, permit.generation, query, batch)
         try:
-            return await broker.open_writer(task_id(permit.sink, permit.generation, slots.process, slot))
+            writer = await broker.open_writer(task_id(permit.sink, permit.generation, slots.process, slot))
         except AnswerLost:
-            slots.abandon(permit.sink, permit.generation, slot)
+            continue
+        slots.begun(permit.sink, permit.generation, slot)
+        return writer

@@ -30,6 +30,8 @@ from tests.spark.other_end import OtherEnd
 
 BATCHES: Final = 3
 ROWS_IN_BATCH: Final = 40
+MOST_TASKS: Final = 5
+"""Of a batch."""
 QUERY: Final = "a query"
 _CALLS: Final = {
     "prelude": ("init_producer_id", "read_state", "open_transactions", "append_state", "end_driver"),
@@ -142,7 +144,7 @@ class Query:
             raise
 
     def layout(self, batch: int) -> list[list[int]]:
-        shares: list[list[int]] = [[] for _ in range(self.rng.randint(2, 5))]
+        shares: list[list[int]] = [[] for _ in range(self.rng.randint(2, MOST_TASKS))]
         for row in range(batch * ROWS_IN_BATCH, (batch + 1) * ROWS_IN_BATCH):
             self.rng.choice(shares).append(row)
         return shares
@@ -227,6 +229,21 @@ def test_a_process_is_killed(make_query: Callable[[str, str, int], Query], point
     assert query.crashed.exists()
     query.recover()
     query.check()
+
+
+def test_every_batch_has_the_transactional_ids_of_the_one_before(
+    make_query: Callable[[str, str, int], Query],
+) -> None:
+    """Each step is in a process of its own here, as with Spark where a trigger is longer than a minute."""
+    query = make_query("never", "raise", 7)
+    query.recover()
+    query.check()
+    listed = query.end.client.run(query.end.client.admin.list_transactions())
+    prefix = f"{query.options.sink}."
+    ids = {each.transactional_id.removeprefix(prefix) for each in listed if each.transactional_id.startswith(prefix)}
+    tasks = {tuple(each.split(".")) for each in ids - {"driver"}}
+    assert {generation for generation, _, _ in tasks} == {"1"}
+    assert len(tasks) <= MOST_TASKS, tasks
 
 
 @pytest.mark.kills

@@ -11,9 +11,10 @@ from random import Random
 from typing import Any
 
 from spark_connector.sink.batch_commit import abort_batch, commit_batch
-from spark_connector.sink.prelude import DriverMemory, Permit, begin_batch
+from spark_connector.sink.prelude import Permit, begin_batch
 from spark_connector.sink.sink_errors import SinkError
-from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
+from spark_connector.sink.slot_pool import SlotPool
+from spark_connector.sink.task import TaskOutcome, write_rows
 from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker, Turn
 
 SINK = "s"
@@ -75,7 +76,6 @@ class World:
         self.run = 0
         self.actors: list[Actor] = []
         self.driver: Actor | None = None
-        self.memory = DriverMemory()
         self.slots = [SlotPool("p0"), SlotPool("p1")]
         self.failures: list[Exception] = []
 
@@ -95,7 +95,6 @@ class World:
         """Start the query again. The processes of the planner and the executors may be those of the run before."""
         self.run += 1
         if not same_processes:
-            self.memory = DriverMemory()
             self.slots = [SlotPool(f"p{self.run}x{number}") for number in range(2)]
         self.driver = self.add(f"driver {self.run}", self._run(self.run))
 
@@ -105,10 +104,10 @@ class World:
         return actor
 
     async def _run(self, run: int) -> None:
-        broker, memory = self.broker(), self.memory
+        broker = self.broker()
         while self.committed < self.batches - 1:
             batch = self.committed + 1
-            permit = await begin_batch(broker, SINK, memory)
+            permit = await begin_batch(broker, SINK)
             outcomes = await self._run_tasks(permit, batch)
             try:
                 if None in outcomes:
@@ -210,7 +209,7 @@ class World:
 
     def clean_up(self) -> None:
         """What the next batch would begin with."""
-        actor = self.add("prelude", begin_batch(self.broker(), SINK, DriverMemory()))
+        actor = self.add("prelude", begin_batch(self.broker(), SINK))
         while not actor.is_done:
             actor.step()
 

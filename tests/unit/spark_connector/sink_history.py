@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from spark_connector.sink.batch_commit import commit_batch
 from spark_connector.sink.former_names import Former
-from spark_connector.sink.prelude import DriverMemory, begin_batch
+from spark_connector.sink.prelude import begin_batch
+from spark_connector.sink.slot_pool import SlotPool
 from spark_connector.sink.state_record import Planned
-from spark_connector.sink.task import SlotPool, TaskOutcome, write_rows
+from spark_connector.sink.task import TaskOutcome, write_rows
 from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker
 
 T = TypeVar("T")
@@ -75,7 +76,6 @@ class Run:
     sink: str = "s"
     topic: str = "t"
     former: Former | None = None
-    memory: DriverMemory = field(default_factory=DriverMemory)
 
     def run_batch(self, available: int, *, tasks: int = 2, calls: int | None = None, log: bool = True) -> None:
         """Plan a batch of all rows up to ``available``, unless it is planned; run it, and log that it is committed.
@@ -96,7 +96,7 @@ class Run:
 
     def run_tasks(self, batch: int, rows: Sequence[int], tasks: int) -> list[TaskOutcome]:
         broker = broker_of(self.cluster)
-        permit = run(begin_batch(broker, self.sink, self.memory, self.former))
+        permit = run(begin_batch(broker, self.sink, self.former))
         slots = SlotPool(self.name)
 
         async def share(number: int) -> AsyncIterator[list[int]]:

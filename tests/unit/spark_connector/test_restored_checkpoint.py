@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from spark_connector.sink.sink_errors import CheckpointRewound, TransactionsLost
+from spark_connector.sink.sink_transactions import Driver
 from spark_connector.sink.state_record import StateRecord, decode_state
 from tests.unit.spark_connector.model_cluster import Cluster
 from tests.unit.spark_connector.sink_history import Checkpoint, Run
@@ -98,5 +99,6 @@ def test_records_of_the_former_format_are_read() -> None:
     state = decode_state("s", value)
     assert (state.batch, state.settled, state.planned.topic) == (41, False, "")
     assert state.encode() == value
-    assert decode_state("s", state.when_settled().encode()) == state.when_settled()
+    settled = state.when_settled(Driver(5, 7), 2)
+    assert decode_state("s", settled.encode()) == settled
     assert StateRecord(sink="s").decides("q", 0) is False

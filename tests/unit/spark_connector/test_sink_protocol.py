@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from spark_connector.sink.endings import abort_all
-from spark_connector.sink.sink_errors import SinkError, SupersededTask
+from spark_connector.sink.prelude import begin_batch
+from spark_connector.sink.sink_errors import SinkError
 from spark_connector.sink.sink_transactions import driver_id, generation_of, task_id
-from spark_connector.sink.task import SlotPool
 from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker
 from tests.unit.spark_connector.model_spark import World, simulate
+from tests.unit.spark_connector.sink_history import Checkpoint, Run, broker_of
 
 T = TypeVar("T")
 
@@ -174,7 +175,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         "the generation goes on where others may be at work",
         "prelude", "begin_batch",
-        "if leftovers or not memory.continues(state):",
+        "if leftovers or not state.is_followed_by(driver):",
         "if state.generation == 0:",
     ),
     Safeguard(
@@ -212,8 +213,8 @@ SAFEGUARDS: Final = (
     Safeguard(
         "an id whose InitProducerId was not answered is left alone",
         "task", "_begin",
-        "slots.abandon(permit.sink, permit.generation, slot)",
-        "slots._batches[permit.sink] = ((permit.generation, batch), slot)",
+        "continue",
+        "slots._unanswered.clear(); slots._uses.clear()",
         first=700,
     ),
     Safeguard(
@@ -303,27 +304,24 @@ def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(version: i
     assert not cluster.open_ids
 
 
-def test_a_slot_is_used_once_for_each_batch_and_then_again() -> None:
-    slots = SlotPool("p")
-    assert [slots.take("s", 1, batch) for batch in (0, 0, 1, 1, 1)] == [0, 1, 0, 1, 2]
-    assert slots.take("other", 1, 0) == 0
-    assert slots.take("s", 2, 1) == 0
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_query_that_is_started_for_each_batch_keeps_its_generation(version: int) -> None:
+    """Spark ends Python processes that have nothing to do for a minute; ids must not grow with each batch then."""
+    cluster, checkpoint = Cluster(version), Checkpoint()
+    for batch in range(20):
+        Run(cluster, checkpoint, "p").run_batch((batch + 1) * 10)
+    assert cluster.ids.keys() == {"s.driver", "s.1.p.0", "s.1.p.1"}
+    assert sorted(cluster.visible) == list(range(200))
 
 
-def test_a_task_of_a_batch_before_the_last_one_takes_no_slot() -> None:
-    slots = SlotPool("p")
-    slots.take("s", 1, 5)
-    with pytest.raises(SupersededTask, match="batch 4 of sink s is over"):
-        slots.take("s", 1, 4)
-    slots.take("s", 2, 4)
-    with pytest.raises(SupersededTask):
-        slots.take("s", 1, 5)
-
-
-def test_an_abandoned_slot_is_never_taken_again() -> None:
-    slots = SlotPool("p")
-    slots.abandon("s", 1, slots.take("s", 1, 0))
-    assert [slots.take("s", 1, batch) for batch in (0, 1, 1, 2)] == [1, 1, 2, 1]
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_generation_goes_on_after_a_permit_that_was_not_used(version: int) -> None:
+    """Tasks of it may be at work."""
+    cluster, checkpoint = Cluster(version), Checkpoint()
+    Run(cluster, checkpoint, "p").run_batch(10)
+    unused = _run(begin_batch(broker_of(cluster), "s"))
+    assert unused.generation == 1
+    assert _run(begin_batch(broker_of(cluster), "s")).generation == 2
 
 
 def test_ids_tell_their_generation() -> None:
