@@ -99,11 +99,13 @@ class PositionLookup:
             self._begin(initializing, self._look_up_committed(initializing), "committed offsets")
         resets = self._subscription.in_phase(Phase.AWAITING_RESET, now)
         for node_id, partitions in self._by_leader(resets, self._leader_of).items():
-            self._begin(partitions, self._look_up_offsets(node_id, partitions), "offsets to reset to")
+            policies = {tp: partition.reset_policy for tp, partition in partitions.items()}
+            self._begin(partitions, self._look_up_offsets(node_id, policies), "offsets to reset to")
         unvalidated = self._subscription.in_phase(Phase.AWAITING_VALIDATION, now)
         leaders = {tp: partition.position.leader for tp, partition in unvalidated.items()}
         for node_id, partitions in self._by_leader(unvalidated, leaders.__getitem__).items():
-            self._begin(partitions, self._validate(node_id, partitions), "ends of leader epochs")
+            positions = {tp: partition.position for tp, partition in partitions.items()}
+            self._begin(partitions, self._validate(node_id, positions), "ends of leader epochs")
 
     def _by_leader(
         self, partitions: Mapping[TopicPartition, AssignedPartition], leader_of: Callable[[TopicPartition], Leader]
@@ -132,13 +134,17 @@ class PositionLookup:
 
     async def _guard(self, partitions: Collection[TopicPartition], question: Awaitable[None]) -> None:
         """Have errors raised by the next poll, and whatever has changed looked at."""
+        is_answered = False
         try:
             await question
+            is_answered = True
         except ClientError as error:
             if not error.is_retriable:
                 self._failure = error
-            self._ask_later(partitions)
-        self._found()
+        finally:
+            if not is_answered:
+                self._ask_later(partitions)
+            self._found()
 
     def _ask_later(self, partitions: Collection[TopicPartition]) -> None:
         """Nothing was learned of these. Perhaps there are new leaders."""
@@ -164,8 +170,8 @@ class PositionLookup:
 
     # Offsets by time
 
-    async def _look_up_offsets(self, node_id: int, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
-        policies = {tp: partition.reset_policy for tp, partition in partitions.items()}
+    async def _look_up_offsets(self, node_id: int, policies: Mapping[TopicPartition, ResetPolicy]) -> None:
+        """Find the offsets that reset policies mean; ``policies`` is as of now: a seek may change it meanwhile."""
         asked = by_topic((tp, self._by_time(tp, policy)) for tp, policy in policies.items())
         request = ListOffsetsRequest(
             replica_id=_CONSUMER,
@@ -174,8 +180,8 @@ class PositionLookup:
         )
         seconds = self._config.request_timeout_ms / 1000
         answers = await self._cluster.ask_each({node_id: request}, ListOffsetsResponse, None, seconds)
-        errors = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
-        for topic_partition, error, offset in _offsets(answers[node_id], partitions):
+        errors = dict.fromkeys(policies, ErrorCode.UNKNOWN_SERVER_ERROR)
+        for topic_partition, error, offset in _offsets(answers[node_id], policies):
             if error is ErrorCode.NONE and offset == NO_OFFSET:  # No record is as young as that yet.
                 error = ErrorCode.OFFSET_NOT_AVAILABLE
             errors[topic_partition] = error
@@ -194,8 +200,7 @@ class PositionLookup:
 
     # Ends of epochs
 
-    async def _validate(self, node_id: int, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
-        positions = {tp: partition.position for tp, partition in partitions.items()}
+    async def _validate(self, node_id: int, positions: Mapping[TopicPartition, FetchPosition]) -> None:
         asked = by_topic((tp, _end_of_epoch(tp, position)) for tp, position in positions.items())
         request = OffsetForLeaderEpochRequest(
             topics=[OffsetForLeaderTopic(topic=name, partitions=of_topic) for name, of_topic in asked.items()],
@@ -208,9 +213,9 @@ class PositionLookup:
             for topic_partition, position in positions.items():
                 self._subscription.complete_validation(topic_partition, position, 0, position.offset)
             return
-        errors = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+        errors = dict.fromkeys(positions, ErrorCode.UNKNOWN_SERVER_ERROR)
         truncated: list[ClientError] = []
-        for topic_partition, error, end_epoch, end_offset in _ends(answer, partitions):
+        for topic_partition, error, end_epoch, end_offset in _ends(answer, positions):
             errors[topic_partition] = error
             if error is ErrorCode.NONE:
                 try:
