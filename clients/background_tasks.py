@@ -1,8 +1,8 @@
-"""The owner of a client's tasks: what it spawns it also stops, and no failure of theirs goes unnoticed."""
+"""The owner of a client's tasks: it stops what it spawned, and reports each failure to the client."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 _log = logging.getLogger(__name__)
@@ -10,13 +10,16 @@ T = TypeVar("T")
 
 _PATIENCE_SECONDS: Final = 1.0
 """A task that has not ended by then is cancelled again."""
+_RESTART_SECONDS: Final = 1.0
+"""The pause before a task that failed is started again."""
 
 
 class BackgroundTasks:
-    """Spawns tasks and stops them all. A failure is logged when it happens; who wants it awaits the task, too."""
+    """Spawns tasks and stops them all. A failure is logged when it happens, and reported to ``on_failure``."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, on_failure: Callable[[BaseException], None] | None = None) -> None:
         self._owner = owner
+        self._on_failure = on_failure
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -32,8 +35,29 @@ class BackgroundTasks:
         task = asyncio.get_running_loop().create_task(coroutine, name=f"{self._owner}: {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(_report if log_failure else _look_at)
+        task.add_done_callback(self._look_at if log_failure else _ignore)
         return task
+
+    def keep_running(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> "asyncio.Task[None]":
+        """Run a coroutine function in a task until it returns. A failure is reported, and the function run again."""
+        return self.spawn(self._repeat(run, name), name)
+
+    async def _repeat(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        while True:
+            try:
+                return await run()
+            except Exception as error:  # Without this task the client stands still, whatever the error is.
+                self._report(f"{self._owner}: {name}", error)
+            await asyncio.sleep(_RESTART_SECONDS)
+
+    def _look_at(self, task: "asyncio.Task[Any]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._report(task.get_name(), error)
+
+    def _report(self, name: str, error: BaseException) -> None:
+        _log.error("%s failed", name, exc_info=error)
+        if self._on_failure is not None:
+            self._on_failure(error)
 
     async def stop(self) -> None:
         """Cancel every task and wait until all have ended. Nothing can be spawned afterwards."""
@@ -44,12 +68,7 @@ class BackgroundTasks:
             await asyncio.wait(list(self._tasks), timeout=_PATIENCE_SECONDS)
 
 
-def _look_at(task: "asyncio.Task[Any]") -> None:
-    """What nobody takes because the client was closed meanwhile is not worth a complaint."""
+def _ignore(task: "asyncio.Task[Any]") -> None:
+    """Ignore a failure that no caller takes because the client was closed meanwhile."""
     if not task.cancelled():
         task.exception()
-
-
-def _report(task: "asyncio.Task[Any]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("%s failed", task.get_name(), exc_info=error)

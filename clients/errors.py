@@ -159,6 +159,12 @@ class OperationTimedOut(ClientError):
     remedy = Remedy.RETRY
 
 
+class BackgroundTaskFailed(ClientError):
+    """A background task of this client failed, for the reason in ``__cause__``. The client has started it again."""
+
+    remedy = Remedy.RETRY
+
+
 class ProducerError(ClientError):
     """What only a producer raises."""
 

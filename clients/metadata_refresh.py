@@ -81,7 +81,7 @@ class MetadataRefresh:
     async def _ask(self) -> bool:
         """Whether all that was asked for is known."""
         self._requested.clear()
-        waiting, self._waiting = self._waiting, []
+        asked = len(self._waiting)
         names = self._topics()
         try:
             response = await self._cluster.refresh(names, create=self._creates_topics and names is not None)
@@ -90,11 +90,11 @@ class MetadataRefresh:
                 _log.info("no metadata: %s", error)
             else:  # Memory that is not there, an address that cannot be one: whatever it is, it may pass.
                 _log.exception("asking for metadata failed")
-            self._waiting = waiting + self._waiting
             return False
         errors = {topic.name: error_code(topic.error_code) for topic in response.topics if topic.error_code}
         self.errors = {name: error for name, error in errors.items() if name and error not in RETRIABLE}
         self._on_update(response)
+        waiting, self._waiting = self._waiting[:asked], self._waiting[asked:]
         for answered in waiting:
             if not answered.done():
                 answered.set_result(None)

@@ -59,7 +59,7 @@ from clients.consumer.subscription_state import (
     ResetPolicy,
     SubscriptionState,
 )
-from clients.errors import BrokerRefused, IllegalState, OperationTimedOut, Refusal
+from clients.errors import BackgroundTaskFailed, BrokerRefused, IllegalState, OperationTimedOut, Refusal
 from clients.metadata_refresh import MetadataRefresh
 from clients.retry import Backoff
 from protocol.messages.metadata import MetadataResponse
@@ -82,7 +82,7 @@ class Consumer:
         self._config = config
         self._rng = rng
         self._backoff = Backoff(rng=rng)
-        self._tasks = BackgroundTasks(f"consumer {config.client_id}")
+        self._tasks = BackgroundTasks(f"consumer {config.client_id}", self._task_failed)
         self._subscription = SubscriptionState(config.reset_policy)
         self._buffer = FetchBuffer(self._subscription)
         self._cluster = self._new_cluster()
@@ -134,6 +134,8 @@ class Consumer:
         self._news = asyncio.Event()
         """Set when poll should look at everything again."""
         self._sleepers: set[asyncio.Future[None]] = set()
+        self._task_failure: BaseException | None = None
+        """What a background task died of, until a call has raised it."""
         self._is_started = self._is_polling = False
         self._is_closing = self._is_closed = False
         """While it is closing, its listener can still commit; nothing can be polled."""
@@ -147,7 +149,7 @@ class Consumer:
             return
         await self._cluster.refresh(())
         self._is_started = True
-        self._tasks.spawn(self._refresh.run(), "metadata")
+        self._tasks.keep_running(self._refresh.run, "metadata")
         self._wake()
 
     async def __aenter__(self) -> Self:
@@ -308,9 +310,10 @@ class Consumer:
                 raise ConsumerClosed("the consumer is being closed")
             if self._group is not None:
                 if self._group.is_due:
-                    await self._rebalance(self._group, deadline)
+                    await self._rebalance(self._group)
                 self._group.commit_if_due(loop.time())
             if self._news.is_set():
+                self._raise_failures()
                 self._news.clear()
                 self._look_around()
             records = self._buffer.take(limit)
@@ -319,21 +322,31 @@ class Consumer:
                 return records
             await self._sleep_until(deadline)
 
-    async def _rebalance(self, group: GroupConsumption, deadline: float) -> None:
+    async def _rebalance(self, group: GroupConsumption) -> None:
         before = self._subscription.assignment
         try:
-            await group.rebalance(deadline)
+            await group.rebalance()
         finally:
             if self._subscription.assignment != before:
                 self._buffer.drop_unassigned()
                 self._wake()
 
-    def _look_around(self) -> None:
-        """See to positions and fetches. Raises what the application must hear of."""
+    def _raise_failures(self) -> None:
+        """Raise, once, what background tasks found that the application must hear of."""
+        failure, self._task_failure = self._task_failure, None
+        if failure is not None:
+            raise BackgroundTaskFailed(f"a background task of the consumer failed: {failure!r}") from failure
         errors, self._refresh.errors = self._refresh.errors, {}
         for topic, error in errors.items():
             raise BrokerRefused(f"topic {topic}", Refusal(error=error))
         self._lookup.raise_failure()
+
+    def _task_failed(self, failure: BaseException) -> None:
+        self._task_failure = failure
+        self._wake()
+
+    def _look_around(self) -> None:
+        """Begin the position lookups and fetches that can be begun now."""
         if not self._subscription.has_all_positions:
             self._lookup.look_up()
         self._fetcher.find_sources()
@@ -396,6 +409,7 @@ class Consumer:
         async with self._within(timeout_seconds):
             while (partition := self._subscription[topic_partition]).phase is not Phase.FETCHING:
                 self._raise_unless_open()
+                self._raise_failures()
                 self._look_around()
                 await self._sleep_once()
         return partition.position.offset

@@ -5,15 +5,19 @@ answer behind it) and a fetch session. One request is under way at a time; the n
 here, from where that answer ends: the broker works while the application does. When more than ``max_buffered_bytes``
 have come and not been polled, nothing more is asked for until some have.
 
-Errors that pass lead to new metadata, or bring it (KIP-951), and to another attempt. Those that the application must
-hear of, or that need its reset policy, wait in the buffer for their turn, behind the records that came before them.
+Errors that pass lead to new metadata, or bring it (KIP-951), and to another attempt. Each partition has a pause of its
+own before that: the others of its broker are fetched meanwhile. Errors that the application must hear of, or that need
+its reset policy, wait in the buffer for their turn, behind the records that came before them.
 
 The rules are those of Kafka's ``AbstractFetch.java``.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from clients.background_tasks import BackgroundTasks
@@ -23,7 +27,7 @@ from clients.consumer.completed_fetch import CompletedFetch
 from clients.consumer.consumer_config import ConsumerConfig
 from clients.consumer.fetch_buffer import FetchBuffer
 from clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
-from clients.consumer.subscription_state import NO_NODE, SubscriptionState
+from clients.consumer.subscription_state import NO_NODE, TIMER_SLACK, SubscriptionState
 from clients.errors import ClientError, Unreachable, error_code
 from clients.retry import Backoff
 from protocol.errors import RETRIABLE, ErrorCode
@@ -45,13 +49,27 @@ Connect = Callable[[Address], Awaitable[Connection]]
 class _Source:
     """One broker that is read from."""
 
-    __slots__ = ("connection", "has_work", "node_id", "session")
+    __slots__ = ("connection", "has_work", "node_id", "pauses", "session")
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.session = FetchSession()
         self.connection: Connection | None = None
         self.has_work = asyncio.Event()
+        self.pauses: dict[TopicPartition, _Pause] = {}
+        """Of the partitions that failed here last."""
+
+    def next_retry_at(self, now: float) -> float:
+        """When the first of the partitions that are left out now is fetched again; never if none is left out."""
+        return min((pause.until for pause in self.pauses.values() if pause.until > now), default=math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """How often in a row a partition has failed, and until when (on the loop's clock) it is left out."""
+
+    failures: int
+    until: float
 
 
 class Fetcher:
@@ -94,7 +112,7 @@ class Fetcher:
                     self._request_metadata()
                 elif node_id not in self._sources:
                     source = self._sources[node_id] = _Source(node_id)
-                    self._tasks.spawn(self._fetch_from(source), f"fetches from broker {node_id}")
+                    self._tasks.keep_running(partial(self._fetch_from, source), f"fetches from broker {node_id}")
         self.go_on()
 
     def go_on(self) -> None:
@@ -115,12 +133,12 @@ class Fetcher:
     # One broker
 
     async def _fetch_from(self, source: _Source) -> None:
+        source.session.fail()  # This may be a second beginning: what the broker remembers is uncertain then.
         failures = 0
         while True:
-            wanted = self._wanted_from(source.node_id)
+            wanted = self._wanted_from(source)
             if not wanted:
-                source.has_work.clear()
-                await source.has_work.wait()
+                await self._wait_for_work(source)
                 continue
             try:
                 if source.connection is None or not source.connection.is_open:
@@ -135,7 +153,16 @@ class Fetcher:
             if failures:
                 await asyncio.sleep(self._backoff.pause_seconds(failures - 1))
 
-    def _wanted_from(self, node_id: int) -> dict[TopicPartition, Wanted]:
+    async def _wait_for_work(self, source: _Source) -> None:
+        source.has_work.clear()
+        retry_at = source.next_retry_at(asyncio.get_running_loop().time())
+        try:
+            async with asyncio.timeout_at(None if retry_at == math.inf else retry_at):
+                await source.has_work.wait()
+        except TimeoutError:
+            pass
+
+    def _wanted_from(self, source: _Source) -> dict[TopicPartition, Wanted]:
         """All that can be fetched from a broker; nothing while too much waits to be polled."""
         if self._buffer.size >= self._config.max_buffered_bytes:
             return {}
@@ -143,7 +170,12 @@ class Fetcher:
         metadata = self._cluster.metadata
         wanted = {}
         for topic_partition, partition in self._subscription.items():
-            if not self._subscription.is_fetchable(topic_partition) or self._source_of(topic_partition, now) != node_id:
+            if not self._subscription.is_fetchable(topic_partition):
+                continue
+            if self._source_of(topic_partition, now) != source.node_id:
+                continue
+            pause = source.pauses.get(topic_partition)
+            if pause is not None and pause.until > now + TIMER_SLACK:
                 continue
             offset = self._buffer.next_offset(topic_partition)
             if offset is not None:
@@ -165,7 +197,7 @@ class Fetcher:
         """One request and its answer; whether there is nothing to wait for before the next one."""
         session_request = source.session.next_request(wanted)
         response = await connection.send(
-            self._request(session_request),
+            self._request(session_request, self._max_wait_ms(source)),
             FetchResponse,
             at_most=session_request.at_most,
             timeout=(self._config.request_timeout_ms + self._config.fetch_max_wait_ms) / 1000,
@@ -175,12 +207,18 @@ class Fetcher:
             await asyncio.sleep(response.throttle_time_ms / 1000)
         return is_well
 
-    def _request(self, session: SessionRequest) -> FetchRequest:
+    def _max_wait_ms(self, source: _Source) -> int:
+        """A fetch that waits for records must not hold up a partition whose pause ends meanwhile."""
+        now = asyncio.get_running_loop().time()
+        left_ms = (source.next_retry_at(now) - now) * 1000
+        return int(min(self._config.fetch_max_wait_ms, left_ms))
+
+    def _request(self, session: SessionRequest, max_wait_ms: int = 0) -> FetchRequest:
         config = self._config
         room = max(config.max_buffered_bytes - self._buffer.size, 1)
         return FetchRequest(
             replica_id=_CONSUMER,
-            max_wait_ms=config.fetch_max_wait_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=config.fetch_min_bytes,
             max_bytes=min(config.fetch_max_bytes, room),
             isolation_level=_READ_COMMITTED if config.reads_committed else _READ_UNCOMMITTED,
@@ -210,9 +248,20 @@ class Fetcher:
             self._request_metadata()
             return False
         self._learn_leaders(response, answered)
-        outcomes = [self._take(tp, wanted.get(tp), data) for tp, data in answered.items()]
+        failed = [tp for tp, data in answered.items() if not self._take(tp, wanted.get(tp), data)]
+        self._pause(source, wanted, failed)
         self._wake()
-        return all(outcomes)
+        return True
+
+    def _pause(self, source: _Source, wanted: Collection[TopicPartition], failed: Collection[TopicPartition]) -> None:
+        """Leave what failed out for a while, longer each time in a row. What was wanted and did not fail is well."""
+        if not failed and not source.pauses:
+            return
+        now = asyncio.get_running_loop().time()
+        failures = {tp: source.pauses[tp].failures if tp in source.pauses else 0 for tp in failed}
+        kept = {tp: pause for tp, pause in source.pauses.items() if tp not in wanted and tp in self._subscription}
+        failing = {tp: _Pause(count + 1, now + self._backoff.pause_seconds(count)) for tp, count in failures.items()}
+        source.pauses = kept | failing
 
     def _take(self, topic_partition: TopicPartition, asked: Wanted | None, data: PartitionData) -> bool:
         """Keep what came of a partition; False for an error that passes."""

@@ -54,8 +54,6 @@ class GroupConsumption:
         self._membership = self._rebalances.membership
         self.next_commit_at = math.inf
         """When ``commit_if_due`` has something to do, on the loop's clock."""
-        self._committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
-        """What was last committed automatically."""
         self._committing: asyncio.Task[None] | None = None
         """One automatic commit at a time."""
 
@@ -65,7 +63,7 @@ class GroupConsumption:
         return self._rebalances.group_metadata
 
     def listen(self, listener: RebalanceListener | None) -> None:
-        self._rebalances.listener = listener or RebalanceListener()
+        self._rebalances.listen(listener or RebalanceListener())
 
     # Polling
 
@@ -81,10 +79,10 @@ class GroupConsumption:
         """Whether there is anything for ``rebalance`` to do."""
         return self._subscription.shares_with_group and self._rebalances.is_due
 
-    async def rebalance(self, deadline: float) -> None:
+    async def rebalance(self) -> None:
         """Do what the group asks of this member now. Raises what the application must hear of."""
         try:
-            await self._rebalances.proceed(deadline)
+            await self._rebalances.proceed()
         finally:
             self.restart_commits()
 
@@ -123,17 +121,20 @@ class GroupConsumption:
         self.commit_soon()
 
     def commit_soon(self) -> None:
-        """Commit what polls have returned, without waiting for it, where the consumer is to do that by itself."""
+        """Commit what polls have returned, without waiting for it, where the consumer is to do that by itself.
+
+        Also positions that have not moved since the last commit: a group without members keeps a committed offset for
+        ``offsets.retention.minutes`` after its last commit only.
+        """
         if not self._config.enable_auto_commit or (self._committing is not None and not self._committing.done()):
             return
         offsets = self._subscription.consumed()
-        if offsets and offsets != self._committed:
+        if offsets:
             self._committing = self._tasks.spawn(self._commit_automatically(offsets), "automatic commit")
 
     async def _commit_automatically(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         try:
             await self.commit(offsets, self._config.request_timeout_ms / 1000)
-            self._committed = offsets
         except ClientError as error:
             _log.info("group %s: no automatic commit: %s", self._link.group_id, error)
             if error.is_retriable:

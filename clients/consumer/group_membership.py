@@ -293,7 +293,7 @@ class GroupMembership:
 
     def _keep_alive(self) -> None:
         if self._heartbeats is None or self._heartbeats.done():
-            self._heartbeats = self._tasks.spawn(self._beat(), "heartbeats")
+            self._heartbeats = self._tasks.keep_running(self._beat, "heartbeats")
 
     async def _beat(self) -> None:
         """For as long as this is a member."""
@@ -327,11 +327,10 @@ class GroupMembership:
         """Whether the coordinator has heard of this member. What the application must mend is kept for it."""
         try:
             return await self._heartbeat()
-        except NO_ANSWER:
-            pass
         except ClientError as error:
-            self.failure = error
-            self._wake()
+            if not error.is_retriable:
+                self.failure = error
+                self._wake()
         return False
 
     async def _heartbeat(self) -> bool:

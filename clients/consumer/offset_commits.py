@@ -114,6 +114,10 @@ class OffsetCommits:
             answer = await self._link.ask(request, OffsetCommitResponse, at_most=_NEWEST_WITH_TOPIC_NAMES)
         except NO_ANSWER:
             return dict.fromkeys(offsets, ErrorCode.NETWORK_EXCEPTION)
+        except BrokerRefused as refused:  # To say who coordinates the group.
+            if not refused.is_retriable:
+                raise
+            return dict.fromkeys(offsets, refused.refusal.error)
         failed = {
             TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
             for topic in answer.topics

@@ -9,7 +9,8 @@ class RebalanceListener:
     """Override what matters. Everything is called inside ``poll`` (or ``close``, ``unsubscribe``), which waits for it.
 
     The rules are those of Kafka's ``ConsumerRebalanceListener``; an exception comes out of ``poll`` when the rebalance
-    is complete.
+    is complete. A method that does not return within ``max_poll_interval_ms`` costs the membership. If ``poll`` is
+    cancelled while a method runs, the next ``poll`` calls it again.
     """
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:

@@ -17,6 +17,8 @@ The rules are those of Kafka's ``ConsumerCoordinator.java``.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from clients.background_tasks import BackgroundTasks
 from clients.cluster_metadata import ClusterMetadata
@@ -33,11 +35,9 @@ from clients.consumer.embedded_protocol import (
 )
 from clients.consumer.group_membership import GroupMembership, Joined
 from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.consumer.offset_commits import OffsetCommits
 from clients.consumer.rebalance_listener import RebalanceListener
 from clients.consumer.subscription_state import SubscriptionState
-from clients.errors import ClientError
 from clients.metadata_refresh import MetadataRefresh
 from clients.retry import Backoff
 from protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
@@ -45,8 +45,19 @@ from protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 
+_LEAVE_SECONDS: Final = 1.0
+"""For the coordinator's answer, where the listener failed or the time for closing is up."""
 
-Tell = Callable[[Collection[TopicPartition]], Awaitable[None]]
+Listen = Callable[[Collection[TopicPartition]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Takeover:
+    """A new assignment that the application has not heard of in full: polls go on with it where one was cancelled."""
+
+    assigned: Sequence[TopicPartition]
+    added: Sequence[TopicPartition]
+    revoked: frozenset[TopicPartition]
 
 
 class Rebalances:
@@ -70,6 +81,7 @@ class Rebalances:
         self._refresh = refresh
         self._commits = commits
         self._tasks = tasks
+        self._wake = wake
         self.membership = GroupMembership(
             link, config, tasks, backoff, offers=self.offers, share_out=self.share_out, wake=wake
         )
@@ -83,6 +95,14 @@ class Rebalances:
         """Where this member leads: the topics' sizes that the assignment was made for."""
         self._commit: asyncio.Task[None] | None = None
         """What is being committed before partitions are given up."""
+        self._matching: asyncio.Task[None] | None = None
+        """The metadata request for a pattern's topics."""
+        self._takeover: _Takeover | None = None
+
+    def listen(self, listener: RebalanceListener) -> None:
+        """The subscription has changed, and this is its listener."""
+        self.listener = listener
+        self._forget_matching()
 
     # In poll
 
@@ -92,27 +112,35 @@ class Rebalances:
         membership = self.membership
         if membership.failure is not None or membership.rejoin_needed or membership.is_joining:
             return True
-        return self._joined_topics != self._subscription.topics
+        return self._takeover is not None or self._joined_topics != self._subscription.topics
 
-    async def proceed(self, deadline: float) -> None:
+    async def proceed(self) -> None:
         """Do what can be done now. Raises what the application must hear of, also from its listener.
 
-        ``deadline`` (of the loop's clock) bounds only the commit before partitions are given up.
+        Waits for nothing but the listener: what else takes time goes on between polls, and wakes the next one.
         """
         membership = self.membership
         membership.raise_failure()
         if self._joined_topics is not None and self._joined_topics != self._subscription.topics:
             membership.request_rejoin("the subscription has changed")
-        while membership.rejoin_needed or membership.is_joining:
-            if not membership.is_joining:
-                if membership.needs_prepare and not await self._prepare(deadline):
+        while True:
+            if membership.generation.is_lost:
+                await self._lose_partitions()
+            if self._takeover is not None:
+                if not await self._take_over(self._takeover):
                     return
+            elif membership.is_joining:
+                joined = membership.take_joined()
+                if joined is not None:
+                    self._begin_takeover(joined)
+                elif membership.is_joining:
+                    return
+            elif not membership.rejoin_needed:
+                return
+            elif not membership.needs_prepare:
                 membership.start_joining()
                 return
-            joined = membership.take_joined()
-            if joined is not None:
-                await self._complete(joined)
-            elif membership.is_joining:
+            elif not await self._prepare():
                 return
 
     def topics_changed(self) -> None:
@@ -167,77 +195,139 @@ class Rebalances:
 
     # What becomes of partitions
 
-    async def _prepare(self, deadline: float) -> bool:
+    async def _lose_partitions(self) -> None:
+        """The generation is over: what is owned may be others' already, and nothing of it is returned any more."""
+        self._takeover = None
+        self._stop_commit()
+        await self._give_up(self._subscription.assignment, self.listener.on_partitions_lost)
+
+    async def _prepare(self) -> bool:
         """Settle what is owned; False if that is not done yet."""
-        membership = self.membership
-        if self._subscription.pattern is not None and not await self._match_again(deadline):
+        membership, generation = self.membership, self.membership.generation
+        if self._subscription.pattern is not None and not self._has_matched():
             return False
-        if not membership.generation.is_lost and not await self._commit_first(deadline):
+        owned = self._subscription.assignment
+        leaves_out = () if self._config.is_cooperative else owned
+        seconds = self._config.max_poll_interval_ms / 1000
+        if not generation.is_lost and not self._has_committed(owned, leaves_out, seconds):
             return False
-        membership.needs_prepare = False
-        self._commit = None
+        self._forget_matching()
         self._subscription.group_topics = frozenset()
         self._assigned_sizes = None
-        owned = self._subscription.assignment
-        if membership.generation.is_lost:
-            await self._give_up(owned, self.listener.on_partitions_lost)
-        elif not self._config.is_cooperative:
-            await self._give_up(owned, self.listener.on_partitions_revoked)
-        else:
-            unwanted = frozenset(tp for tp in owned if tp.topic not in self._subscription.topics)
-            await self._give_up(unwanted, self.listener.on_partitions_revoked)
-        return True
-
-    async def _match_again(self, deadline: float) -> bool:
-        """All members look for topics before they join, so that one new topic is one rebalance."""
+        unwanted = frozenset(tp for tp in owned if tp.topic not in self._subscription.topics)
+        membership.needs_prepare = False
         try:
-            async with asyncio.timeout_at(deadline):
-                await self._refresh.fresh()
-        except TimeoutError:
-            return False
+            await self._give_up(unwanted if self._config.is_cooperative else owned, self.listener.on_partitions_revoked)
+        except asyncio.CancelledError:
+            membership.needs_prepare = True
+            raise
         return True
 
-    async def _commit_first(self, deadline: float) -> bool:
-        """Where the consumer commits by itself: do so before others may begin where it ends."""
+    def _has_matched(self) -> bool:
+        """All members look for topics before they join, so that one new topic is one rebalance."""
+        if self._matching is None:
+            self._matching = self._tasks.spawn(self._refresh.fresh(), "topics of a pattern")
+            self._matching.add_done_callback(lambda _: self._wake())
+        return self._matching.done()
+
+    def _forget_matching(self) -> None:
+        if self._matching is not None:
+            self._matching.cancel()
+            self._matching = None
+
+    def _has_committed(
+        self, partitions: Collection[TopicPartition], given_up: Collection[TopicPartition], seconds: float
+    ) -> bool:
+        """Where the consumer commits by itself: do so before others may begin where it ends. False until that is done.
+
+        ``given_up`` are those of the partitions of which nothing is returned after this commit.
+        """
         if not self._config.enable_auto_commit:
             return True
         if self._commit is None:
-            if not self._config.is_cooperative:
-                self._subscription.mark_pending_revocation()
-            seconds = self._config.max_poll_interval_ms / 1000
-            committing = self._commits.commit(self._subscription.consumed(), self.membership, seconds)
-            self._commit = self._tasks.spawn(committing, "commit before a rebalance", log_failure=False)
-        now = asyncio.get_running_loop().time()
-        await asyncio.wait({self._commit}, timeout=max(0.0, deadline - now))
+            self._subscription.mark_pending_revocation(given_up)
+            consumed = {tp: offset for tp, offset in self._subscription.consumed().items() if tp in partitions}
+            committing = self._commits.commit(consumed, self.membership, seconds)
+            self._commit = self._tasks.spawn(committing, "commit before partitions are given up", log_failure=False)
+            self._commit.add_done_callback(lambda _: self._wake())
         if not self._commit.done():
             return False
         task, self._commit = self._commit, None
         if (error := task.exception()) is not None:
-            _log.warning("records will be read again: before the rebalance nothing was committed: %s", error)
+            _log.warning("records will be read again: before partitions were given up nothing was committed: %s", error)
         return True
 
-    async def _give_up(self, partitions: frozenset[TopicPartition], tell: Tell) -> None:
-        """Tell the application while it can still commit; then read them no more."""
+    def _stop_commit(self) -> None:
+        if self._commit is not None:
+            self._commit.cancel()
+            self._commit = None
+
+    async def _tell(self, listen: Listen, partitions: Collection[TopicPartition]) -> None:
+        """Call the listener. It counts as being away from poll: one that does not return must not keep partitions."""
+        membership = self.membership
+        before = membership.poll_deadline
+        now = asyncio.get_running_loop().time()
+        membership.poll_deadline = now + self._config.max_poll_interval_ms / 1000
+        try:
+            await listen(partitions)
+        finally:
+            membership.poll_deadline = before
+
+    async def _give_up(self, partitions: frozenset[TopicPartition], listen: Listen) -> None:
+        """Tell the application while it can still commit; then read them no more.
+
+        If it is cancelled, the listener has not done its work: the partitions stay, and the next poll calls it again.
+        """
         if not partitions:
             return
         try:
-            await tell(sorted(partitions))
-        finally:
-            self._subscription.assign_from_group([tp for tp in self._subscription if tp not in partitions])
+            await self._tell(listen, sorted(partitions))
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._drop(partitions)
+            raise
+        self._drop(partitions)
 
-    async def _complete(self, joined: Joined) -> None:
-        """Take over a new assignment."""
+    def _drop(self, partitions: frozenset[TopicPartition]) -> None:
+        self._subscription.assign_from_group([tp for tp in self._subscription if tp not in partitions])
+
+    # A new assignment
+
+    def _begin_takeover(self, joined: Joined) -> None:
+        """What is to become another member's is given up; then comes the rebalance in which it becomes that."""
         assigned = sorted(decode_assignment(joined.assignment))
         if not self._subscription.accepts(assigned):
             self.membership.request_rejoin("the assignment does not match the subscription")
             return
         self._take_identity(joined, assigned)
         owned = self._subscription.assignment
+        added = [tp for tp in assigned if tp not in owned]
+        self._takeover = _Takeover(assigned, added, owned.difference(assigned))
+        if self._takeover.revoked:
+            self.membership.request_rejoin("partitions have been given up")
+
+    async def _take_over(self, takeover: "_Takeover") -> bool:
+        """Give up and take over what a rebalance says; False if that is not done yet."""
+        revoked = takeover.revoked & self._subscription.assignment
+        seconds = self._config.request_timeout_ms / 1000
+        if revoked and not self._has_committed(revoked, revoked, seconds):
+            return False
         try:
-            await self._revoke(owned.difference(assigned))
+            await self._give_up(revoked, self.listener.on_partitions_revoked)
         finally:
-            self._subscription.assign_from_group(assigned)
-            await self.listener.on_partitions_assigned([tp for tp in assigned if tp not in owned])
+            if self._subscription.assignment.isdisjoint(takeover.revoked):
+                await self._add(takeover)
+        return True
+
+    async def _add(self, takeover: "_Takeover") -> None:
+        self._subscription.assign_from_group(takeover.assigned)
+        self._takeover = None
+        try:
+            await self._tell(self.listener.on_partitions_assigned, takeover.added)
+        except asyncio.CancelledError:
+            self._takeover = takeover  # The next poll calls the listener again.
+            raise
 
     def _take_identity(self, joined: Joined, assigned: Sequence[TopicPartition]) -> None:
         self.group_metadata = ConsumerGroupMetadata(
@@ -252,30 +342,20 @@ class Rebalances:
             self._subscription.topics |= {topic for topic, _ in assigned}
             self._joined_topics = self._subscription.topics
 
-    async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
-        """Give up what is to be another member's, and make the rebalance in which it becomes that."""
-        if not partitions:
-            return
-        self.membership.request_rejoin("partitions have been given up")
-        if self._config.enable_auto_commit:
-            consumed = self._subscription.consumed()
-            await self._commit_revoked({tp: offset for tp, offset in consumed.items() if tp in partitions})
-        await self._give_up(partitions, self.listener.on_partitions_revoked)
-
-    async def _commit_revoked(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        try:
-            await self._commits.commit(offsets, self.membership, self._config.request_timeout_ms / 1000)
-        except ClientError as error:
-            _log.warning("records will be read again: before giving partitions up nothing was committed: %s", error)
-
     async def leave(self, reason: str) -> None:
         """Give everything up, and leave the group."""
         membership = self.membership
+        self._takeover = None
+        self._stop_commit()
+        self._forget_matching()
         is_late = membership.generation.is_lost or membership.is_rebalancing
-        tell = self.listener.on_partitions_lost if is_late else self.listener.on_partitions_revoked
+        listen = self.listener.on_partitions_lost if is_late else self.listener.on_partitions_revoked
+        patience: float | None = _LEAVE_SECONDS
         try:
-            await self._give_up(self._subscription.assignment, tell)
+            await self._give_up(self._subscription.assignment, listen)
+            patience = None
         finally:
             self._joined_topics = None
             self._assigned_sizes = None
-            await membership.leave(reason)
+            leaving = self._tasks.spawn(membership.leave(reason), "leaving the group")
+            await asyncio.wait({leaving}, timeout=patience)

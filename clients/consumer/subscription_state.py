@@ -256,7 +256,7 @@ class SubscriptionState:
         partition = self._assigned.get(topic_partition)
         if partition is None or not partition.is_fetchable:
             return False
-        return self._kind is not _Kind.TOPICS or topic_partition.topic in self.topics
+        return not self.shares_with_group or topic_partition.topic in self.topics
 
     def in_phase(self, phase: Phase, now: float) -> dict[TopicPartition, AssignedPartition]:
         """The partitions that wait for this, and may be asked about now."""
@@ -286,9 +286,10 @@ class SubscriptionState:
             if partition.phase is Phase.FETCHING
         }
 
-    def mark_pending_revocation(self) -> None:
-        for partition in self._assigned.values():
-            partition.pending_revocation = True
+    def mark_pending_revocation(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch and return nothing more of these: they are about to be given up."""
+        for topic_partition in partitions:
+            self._assigned[topic_partition].pending_revocation = True
 
     def retry_later(self, partitions: Collection[TopicPartition], at: float) -> None:
         """Nothing was learned about these; those that have been given up meanwhile do not matter."""

@@ -124,10 +124,10 @@ class Noting(RebalanceListener):
 
 @asynccontextmanager
 async def subscribed(
-    broker: GroupBroker, listener: RebalanceListener | None = None, **settings: Any
+    broker: GroupBroker, listener: RebalanceListener | None = None, topics: Any = ("orders",), **settings: Any
 ) -> AsyncIterator[Consumer]:
-    """A consumer that subscribes to ``orders`` and has not polled yet."""
+    """A consumer that subscribes to ``orders``, or what ``topics`` says, and has not polled yet."""
     defaults = {"group_id": "group", "auto_offset_reset": "earliest"}
     async with connected(broker, told=Told([1, 1]), **{**defaults, **settings}) as consumer:
-        consumer.subscribe(["orders"], listener)
+        consumer.subscribe(topics, listener)
         yield consumer

@@ -1,5 +1,6 @@
 """Leaders of partitions, as a script for ``ScriptedBroker``: logs in memory, fetch sessions as a broker keeps them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -67,7 +68,7 @@ class Leader(ScriptedBroker):
         data = [self._data(index, offset) for index, offset in self._session.items()]
         is_full = request.session_epoch == 0
         if not is_full:
-            data = [each for each in data if each.records]
+            data = [each for each in data if each.records or each.error_code]
         return answer(request, data) if is_full or data else Reaction.SILENCE
 
     def _data(self, index: int, offset: int) -> PartitionData:
@@ -113,7 +114,7 @@ class Told:
 
     def __call__(self, request: Message) -> MetadataResponse:
         assert isinstance(request, MetadataRequest)
-        self.asked += bool(request.topics)
+        self.asked += request.topics != []
         partitions = [
             MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=self.epoch)
             for index, leader in enumerate(self.leaders)
@@ -122,7 +123,7 @@ class Told:
         return MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=n, host=a.host, port=a.port) for n, a in self.addresses.items()],
             controller_id=1,
-            topics=[orders] if request.topics else [],
+            topics=[] if request.topics == [] else [orders],
         )
 
 
@@ -139,14 +140,16 @@ async def reading(
 
 
 @asynccontextmanager
-async def connected(*brokers: ScriptedBroker, told: Told, **settings: Any) -> AsyncIterator[Consumer]:
+async def connected(
+    *brokers: ScriptedBroker, told: Told, rng: Random | None = None, **settings: Any
+) -> AsyncIterator[Consumer]:
     """A consumer of scripted brokers; the first is the bootstrap."""
     told.addresses = {broker.node_id: await broker.start() for broker in brokers}
     for broker in brokers:
         broker.script[MetadataRequest] = told
         broker.script.setdefault(OffsetForLeaderEpochRequest, Reaction.CLOSE)
     config = ConsumerConfig(bootstrap=str(brokers[0].address), **settings)
-    async with Consumer(config, rng=Random(1), wall_clock=lambda: 0) as consumer:
+    async with Consumer(config, rng=rng or Random(1), wall_clock=lambda: 0) as consumer:
         yield consumer
     for broker in brokers:
         broker.stop()
@@ -164,3 +167,26 @@ def ends(end_epoch: int, end_offset: int, error: ErrorCode = ErrorCode.NONE) -> 
 
 def refused(error: ErrorCode, **fields: Any) -> PartitionData:
     return PartitionData(partition_index=0, error_code=error, **fields)
+
+
+class FailingLeader(Leader):
+    """One whose partition 0 answers an error for as long as there is one. Fetches without news wait as on a broker."""
+
+    def __init__(self, error: ErrorCode, batches: int = 0) -> None:
+        super().__init__(1, batches)
+        self.error: ErrorCode | None = error
+        self.failed_fetches = 0
+
+    def _fetch(self, request: Message) -> Answer:
+        assert isinstance(request, FetchRequest)
+        answered = super()._fetch(request)
+        if answered is not Reaction.SILENCE:
+            return answered
+        asyncio.get_running_loop().call_later(request.max_wait_ms / 1000, self.release, answer(request, []))
+        return Reaction.HOLD
+
+    def _data(self, index: int, offset: int) -> PartitionData:
+        if index == 0 and self.error is not None:
+            self.failed_fetches += 1
+            return refused(self.error)
+        return super()._data(index, offset)

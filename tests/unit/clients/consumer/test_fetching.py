@@ -19,6 +19,7 @@ from tests.unit.clients.consumer.fetched import ORDERS, batch
 from tests.unit.clients.consumer.scripted_log import (
     SESSION,
     TOPIC_ID,
+    FailingLeader,
     Leader,
     Told,
     answer,
@@ -325,3 +326,30 @@ async def test_a_broker_that_cannot_say_where_epochs_end_is_trusted() -> None:
         leader.refusals = [refused(ErrorCode.FENCED_LEADER_EPOCH)]
         leader.connections[-1].transport.close()
         assert await offsets(consumer, 2) == [4, 5]
+
+
+# One partition that fails
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_ID]
+)
+def test_partition_that_fails_does_not_slow_its_broker_down(error: ErrorCode) -> None:
+    """The others are fetched at the pace of the network, and the failed one is asked for less and less often."""
+
+    @in_virtual_time
+    async def play() -> None:
+        leader = FailingLeader(error, batches=1)
+        leader.batches[1] = 200
+        async with reading(leader, told=Told([1, 1]), partitions=[ORDERS, OTHER]) as consumer:
+            began = asyncio.get_running_loop().time()
+            found = await offsets(consumer, 400)
+            assert found == list(range(400))
+            assert asyncio.get_running_loop().time() - began < 10
+            asked = leader.failed_fetches
+            await offsets(consumer, 1, seconds=20)
+            assert 15 <= leader.failed_fetches - asked <= 60
+            leader.error = None
+            assert await offsets(consumer, 2) == [0, 1]
+
+    play()

@@ -31,7 +31,7 @@ from protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import MEMBER, GroupBroker, Noting, committed, subscribed
-from tests.unit.clients.consumer.scripted_log import ends
+from tests.unit.clients.consumer.scripted_log import Told, connected, ends
 from tests.unit.clients.scripted_broker import Reaction
 
 OTHER = TopicPartition("orders", 1)
@@ -571,3 +571,17 @@ def test_where_a_member_begins_is_what_is_committed_and_stable(versions: Version
         assert first.require_stable == (versions.last >= 7)
 
     play()
+
+
+@in_virtual_time
+async def test_automatic_commits_of_standing_positions_are_repeated() -> None:
+    """A group without members forgets an offset some time after its last commit, however long it is read from there."""
+    broker = GroupBroker()
+    settings = {"group_id": "group", "auto_offset_reset": "earliest", "enable_auto_commit": True}
+    async with connected(broker, told=Told([1]), **settings) as consumer:
+        consumer.assign([ORDERS])
+        for _ in range(31):
+            await consumer.poll(1.0)
+        commits = [r.topics[0].partitions[0].committed_offset for r in broker.seen(OffsetCommitRequest)]  # type: ignore[attr-defined]
+        assert commits == [2] * len(commits)
+        assert 5 <= len(commits) <= 7

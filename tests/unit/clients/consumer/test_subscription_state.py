@@ -114,7 +114,7 @@ def test_only_a_good_position_is_fetched_from() -> None:
     state.subscribe(["clicks"])
     assert not state.is_fetchable(ORDERS)
     state.subscribe(["orders"])
-    state.mark_pending_revocation()
+    state.mark_pending_revocation([ORDERS])
     assert not state.is_fetchable(ORDERS)
     assert state.consumed() == {ORDERS: OffsetAndMetadata(3, 1)}
 
