@@ -57,8 +57,11 @@ def test_the_function_for_each_batch_writes_each_version_once(
     topic = other_end.create(new_name("t"), 2)
     names: dict[str, Any] = {"broker": {"kafka.bootstrap.servers": other_end.address}}
     exec(found[1].replace('"invoices"', f'"{topic}"').replace('"invoicing"', f'"{topic}"'), names)  # noqa: S102
-    for number in (0, 1, 1, 0, 2):
+    for number in (0, 1, 1, 2):
         names["write"](spark.sql(f"select 'value {number}' as value"), number)
+    assert "CheckpointRewound" in GUIDE
+    with pytest.raises(PySparkException, match="CheckpointRewound"):
+        names["write"](spark.sql("select 'value 0' as value"), 0)
     assert values(other_end, topic) == [b"value 0", b"value 1", b"value 2"]
 
 
