@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from functools import cached_property
 from random import Random
 from typing import Any, Final
 
@@ -45,12 +46,17 @@ class ProcessMemory:
     """What this process remembers between the batches of the sinks of one cluster."""
 
     def __init__(self, settings: ClientSettings, rng: Random) -> None:
-        self._slot_file = claim_slot_file(digest(settings.bootstrap), rng)
-        file = self._slot_file
-        self.slots = SlotPool(new_name(rng)) if file is None else SlotPool(file.process, file.kept, file.keep)
+        self._settings = settings
+        self._rng = rng
         self.unnamed_slots = SlotPool(new_name(rng))
         """Of batches that are tried once: the name of their sink is not used again, so nobody needs to remember."""
         self.readers: StateReaders = {}
+
+    @cached_property
+    def slots(self) -> SlotPool:
+        """Made when wanted, by tasks: the driver's processes have no use for a file."""
+        file = claim_slot_file(digest(self._settings.bootstrap), self._rng)
+        return SlotPool(new_name(self._rng)) if file is None else SlotPool(file.process, file.kept, file.keep)
 
 
 _memories: Final[dict[tuple[int, ClientSettings], ProcessMemory]] = {}

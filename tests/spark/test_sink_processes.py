@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -94,7 +95,8 @@ class Query:
         self.rng = Random(seed)
         self.crash = Crash(point, action, str(directory / "crashed"), "")
         self.crashed = directory / "crashed"
-        (directory / "metadata").write_text(json.dumps({"id": f"query-{topic}"}))
+        self.query_id = f"query-{topic}"
+        (directory / "metadata").write_text(json.dumps({"id": self.query_id}))
         options = stream_write_options(
             {
                 "kafka.bootstrap.servers": end.address,
@@ -170,7 +172,7 @@ class Query:
             )
             for piece in (share[:half], share[half:])
         ]
-        return Child(lambda: self.session().write(permit, QUERY, batch, pieces))
+        return Child(lambda: self.session().write(permit, self.query_id, batch, pieces))
 
     def check(self) -> None:
         self.end.wait_until_ended(self.topic)
@@ -227,6 +229,26 @@ def test_a_process_is_killed(make_query: Callable[[str, str, int], Query], point
     query = make_query(point, "kill-process", 1)
     query.start()
     assert query.crashed.exists()
+    query.recover()
+    query.check()
+
+
+@pytest.mark.parametrize(
+    "point",
+    [f"commit/{each}" for each in ("append_state/after", "end_driver/after", "end_tasks/between", "end_tasks/after")],
+)
+def test_a_query_goes_on_from_what_a_former_release_has_written(
+    make_query: Callable[[str, str, int], Query], point: str
+) -> None:
+    """That named the sink after the checkpoint's location, and was killed in the middle of a commit."""
+    query = make_query(point, "kill-process", 8)
+    query.abort_is_called = False
+    now = query.options
+    assert now.former is not None
+    query.options = replace(now, sink=now.former.names[0], former=None)
+    query.start()
+    assert query.crashed.exists()
+    query.options = now
     query.recover()
     query.check()
 
