@@ -13,7 +13,7 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 
-.PHONY: run cluster cluster-test compose-test demo test check interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -30,8 +30,8 @@ compose-test: $(DEV)  ## The image and docker-compose.yml, for real (needs a Doc
 demo: $(DEV)  ## Purchases to invoices and shipments, exactly once, through kill -9
 	$(BIN)/python -m tests.demo
 
-test: $(DEV)  ## Unit, scenario, conformance, simulation and integration tests
-	$(BIN)/python -m pytest -q tests/unit tests/scenarios tests/conformance tests/simulation tests/integration
+test: $(DEV)  ## Unit, scenario, conformance, simulation, chaos and integration tests
+	$(BIN)/python -m pytest -q tests/unit tests/scenarios tests/conformance tests/simulation tests/chaos tests/integration
 
 check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 	$(BIN)/ruff format --check .
@@ -39,6 +39,9 @@ check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
+
+client-chaos: $(DEV)  ## A thousand schedules of each kind of client over connections that break
+	ONCELOG_CHAOS_SCHEDULES=1000 $(BIN)/python -m pytest -q tests/chaos
 
 hostile: $(DEV)  ## Hostile input on a live broker, beside ordinary clients: pauses, memory, harm
 	$(BIN)/python -m tests.hostile

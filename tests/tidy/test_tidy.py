@@ -80,7 +80,18 @@ def test_production_code_never_asks_whether_it_is_under_test() -> None:
 
 
 def test_every_test_module_is_collected_from_a_known_folder() -> None:
-    folders = {"unit", "scenarios", "conformance", "simulation", "integration", "interop", "tidy", "spark", "cluster"}
+    folders = {
+        "unit",
+        "scenarios",
+        "conformance",
+        "simulation",
+        "chaos",
+        "integration",
+        "interop",
+        "tidy",
+        "spark",
+        "cluster",
+    }
     stray = [
         str(path)
         for path in tracked(".py")
