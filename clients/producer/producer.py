@@ -249,10 +249,15 @@ class Producer:
             except BufferFull:
                 pass
         record = partial(self._accept, topic, value, key, headers, partition, timestamp_ms)
+        return await self._accept_in_time(topic, partition, record)
+
+    async def _accept_in_time(
+        self, topic: str, partition: int | None, accept: Callable[[], FutureRecordMetadata]
+    ) -> FutureRecordMetadata:
         checked_topic(topic)
         try:
             async with asyncio.timeout(self._max_block_seconds):
-                return await self._accept_in_turn(topic, partition, record)
+                return await self._accept_in_turn(topic, partition, accept)
         except TimeoutError:
             raise self._why_not(topic, partition) from None
 
