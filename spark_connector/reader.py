@@ -141,11 +141,12 @@ def _check(
     end: dict[TopicPartition, int],
     latest: dict[TopicPartition, int],
 ) -> None:
-    """Offsets that are named but do not exist yet: what was there may have been lost, or was never there."""
-    if not options.fail_on_data_loss:
-        return
+    """Raise ``BoundInvalid`` for a start after the end, and for an end that the log does not reach.
+
+    The second may be a loss of records, so that ``failOnDataLoss`` decides; the first is what the options say.
+    """
     for tp, offset in sorted(end.items()):
-        if offset > latest[tp]:
+        if options.fail_on_data_loss and offset > latest[tp]:
             raise BoundInvalid(f"{tp.topic}-{tp.partition} ends at {latest[tp]}, and endingOffsets is {offset}")
         if start[tp] > offset:
             raise BoundInvalid(f"{tp.topic}-{tp.partition}: the start, {start[tp]}, is after the end, {offset}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -28,7 +29,7 @@ def outcome(
     try:
         frame = spark.read.format(source).options(**options).load()
         return frame.schema.simpleString(), [use(frame) for use in uses]
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):
         return "error", []
 
 

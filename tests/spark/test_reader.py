@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, StringStartsWith
 
+from spark_connector.offset_bounds import BoundInvalid
 from spark_connector.read_options import read_options
-from spark_connector.reader import OncelogFilteringReader
+from spark_connector.reader import OncelogFilteringReader, OncelogReader
 from tests.spark.other_end import OtherEnd
 
 NOON = datetime(2023, 11, 14, 12, tzinfo=UTC)
@@ -65,3 +66,11 @@ def test_what_is_not_understood_is_left_to_spark(other_end: OtherEnd, topic: str
     values, left, _ = read(other_end, topic, [other])
     assert len(values) == 8
     assert left == [other]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_start_after_the_end_is_refused_whatever_data_loss_means(other_end: OtherEnd, topic: str, fails: str) -> None:
+    options = {"kafka.bootstrap.servers": other_end.address, "assign": f'{{"{topic}": [0]}}', "failOnDataLoss": fails}
+    options |= {"startingOffsets": f'{{"{topic}": {{"0": 3}}}}', "endingOffsets": f'{{"{topic}": {{"0": 1}}}}'}
+    with pytest.raises(BoundInvalid, match=f"{topic}-0: the start, 3, is after the end, 1"):
+        OncelogReader(read_options(options, streaming=False)).partitions()
