@@ -39,7 +39,7 @@ from broker.storage.transaction_index import AbortedTransaction, TransactionInde
 from broker.storage.verification_state import VerificationStateEntry
 from protocol.errors import ErrorCode
 from protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
-from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, CorruptRecord
+from protocol.records.record_batch import BatchHeader, CorruptRecord
 from protocol.schema import Buffer
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
@@ -47,7 +47,8 @@ DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 _TRANSACTIONAL: Final = 0x10
 _MOST_REFUSED: Final = 1000
 _MOST_VERIFICATIONS: Final = 10_000
-_NOTHING_REFUSED: Final = (NO_PRODUCER_EPOCH, NO_SEQUENCE)
+_REFUSAL_HOLDS_MS: Final = 120_000
+"""As long as a producer may repeat a batch by default (``delivery.timeout.ms``)."""
 
 _log = getLogger(__name__)
 
@@ -61,6 +62,14 @@ class AppendOrigin(Enum):
     """A transaction or group coordinator: its batches have no sequences; epochs are checked."""
     REPLICATION = auto()
     """The leader, or the log itself in recovery: it has been checked."""
+
+
+class _Refusal(NamedTuple):
+    """A batch that could not be appended, because the disk was full, say."""
+
+    producer_epoch: int
+    base_sequence: int
+    at_ms: int
 
 
 class CompletedTransaction(NamedTuple):
@@ -103,8 +112,8 @@ class ProducerStateManager:
         """Those of them that are open."""
         self._unreplicated: deque[tuple[int, int]] = deque()
         """(offset of the marker, first offset) of the others, in the order of their markers."""
-        self._refused: OrderedDict[int, tuple[int, int]] = OrderedDict()
-        """(epoch, sequence) of batches that could not be appended, of producers of whom nothing else is known."""
+        self._refused: OrderedDict[int, _Refusal] = OrderedDict()
+        """By producer id, the batches that could not be appended and have not come again."""
         self._verifications: dict[int, VerificationStateEntry] = {}
         """By producer id, of those that are about to begin a transaction, in the order in which they came."""
 
@@ -122,6 +131,8 @@ class ProducerStateManager:
         if header.producer_epoch < entry.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if origin is AppendOrigin.CLIENT:
+            if self._refused and self._is_behind_refused(header):
+                return ErrorCode.KAFKA_STORAGE_ERROR
             error = self._check_unverified(header, entry) if self._verifications else None
             error = error or entry.check_sequence(header)
             if error is not None:
@@ -132,10 +143,23 @@ class ProducerStateManager:
 
     def _check_first(self, header: BatchHeader, origin: AppendOrigin) -> ErrorCode | None:
         """A producer that is not known may begin anywhere, but not behind a batch of its own that was refused."""
-        epoch, sequence = self._refused.get(header.producer_id, _NOTHING_REFUSED)
-        if epoch == header.producer_epoch and sequence < header.base_sequence:
-            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if self._is_behind_refused(header):
+            return ErrorCode.KAFKA_STORAGE_ERROR
         return self._check_unverified(header, None) if origin is AppendOrigin.CLIENT else None
+
+    def _is_behind_refused(self, header: BatchHeader) -> bool:
+        """Whether a batch of the same producer must come first, which was refused and will be sent again.
+
+        The batches that were under way behind it share its fate. To call them out of order would be true, but a
+        producer may take that for lost records, and begin anew with batches that have been appended.
+        """
+        refusal = self._refused.get(header.producer_id)
+        return (
+            refusal is not None
+            and refusal.producer_epoch == header.producer_epoch
+            and refusal.base_sequence < header.base_sequence
+            and self._wall_clock() - refusal.at_ms < _REFUSAL_HOLDS_MS
+        )
 
     def _check_unverified(self, header: BatchHeader, entry: ProducerStateEntry | None) -> ErrorCode | None:
         """What is kept of batches that wait, or waited, for their coordinator."""
@@ -253,11 +277,11 @@ class ProducerStateManager:
     def refuse(self, header: BatchHeader) -> None:
         """A batch that ``check`` let pass could not be appended after all. Its producer will send it again.
 
-        The batches that it has sent behind it must wait: whoever is not known yet could begin with one of them, and the
-        retry would come too late.
+        The batches that it has sent behind it must wait.
         """
-        if header.base_sequence >= 0 and header.producer_id not in self.producers:
-            self._refused[header.producer_id] = header.producer_epoch, header.base_sequence
+        if header.base_sequence >= 0:
+            refusal = _Refusal(header.producer_epoch, header.base_sequence, self._wall_clock())
+            self._refused[header.producer_id] = refusal
             if len(self._refused) > _MOST_REFUSED:
                 self._refused.popitem(last=False)
 
@@ -267,6 +291,7 @@ class ProducerStateManager:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+        if self._refused:
             self._refused.pop(producer_id, None)
         if self._verifications and header.attributes & _TRANSACTIONAL:
             self._verifications.pop(producer_id, None)

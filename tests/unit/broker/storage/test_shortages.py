@@ -11,7 +11,17 @@ from broker.storage.partition_log import AppendInfo, PartitionLog
 from protocol.errors import ErrorCode
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker
-from tests.unit.broker.storage.logs import append, content, end_txn, must_append, new_disk, open_log, producers
+from tests.unit.broker.storage.logs import (
+    DIRECTORY,
+    TP,
+    append,
+    content,
+    end_txn,
+    must_append,
+    new_disk,
+    open_log,
+    producers,
+)
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
@@ -31,6 +41,34 @@ def assert_intact(disk: SimDisk, log: PartitionLog, end_offset: int) -> None:
     again = open_log(disk, SMALL)
     assert [offset for offset, _, _ in content(again)] == list(range(end_offset))
     assert producers(again) == before
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_batches_behind_one_that_met_a_shortage_are_refused_like_it(known: bool) -> None:
+    """B34: out of order would have librdkafka begin anew with batches of other partitions that were appended."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    first = 0
+    if known:
+        must_append(log, idempotent(0))
+        first = 1
+    disk.fail("append", ".log", error=errno.ENOSPC, times=1)
+    under_way = [idempotent(first + index) for index in range(3)]
+    assert [append(log, each) for each in under_way] == [STORAGE_ERROR] * 3
+    assert all(isinstance(append(log, idempotent(first + index)), AppendInfo) for index in range(3))
+    assert append(log, idempotent(first + 5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_refused_batch_that_never_comes_again_is_forgotten_in_the_end() -> None:
+    disk, clock = new_disk(), [1_000]
+    log = PartitionLog.open(disk, DIRECTORY, TP, SMALL, wall_clock=lambda: clock[0])
+    must_append(log, idempotent(0))
+    disk.fail("append", ".log", error=errno.ENOSPC, times=1)
+    assert append(log, idempotent(1)) is STORAGE_ERROR
+    clock[0] += 119_999
+    assert append(log, idempotent(2)) is STORAGE_ERROR
+    clock[0] += 1
+    assert append(log, idempotent(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("error", SHORTAGES)
