@@ -12,8 +12,8 @@ may take. The factors are for requests whose elements cost less, or which grow w
 partitions of a consumer or follower, and what the controller sends may name all partitions that there are. What brokers
 ask of each other, they ask in pieces that fit at the lowest setting; older brokers do not, and never repeat it in
 smaller ones, so each request has room for 20,000 partitions, every one in a topic and a transaction of its own. A
-commit of offsets has room for as many, administrators for 10,000 partitions with three replicas each, or 10,000
-resources with one setting each.
+commit of offsets has room for as many, administrators for 10,000 partitions with three replicas each, 10,000 resources
+with one setting each, or 10,000 partitions of 1,000 topics to look at or to delete records of.
 
 What a client can send before the broker knows who it is must be small: Kafka has ``sasl.server.max.receive.size`` for
 that, of the same default.
@@ -41,6 +41,7 @@ _UNAUTHENTICATED: Final = RequestLimit(max_bytes=512 * _KIB, elements_factor=0.1
 _FROM_CONTROLLER: Final = RequestLimit(max_bytes=1 << 31, elements_factor=500)
 _CHEAP_ELEMENTS: Final = RequestLimit(elements_factor=2)
 _OF_MANY_PARTITIONS: Final = RequestLimit(elements_factor=5)
+_OF_PARTITIONS_IN_TOPICS: Final = RequestLimit(elements_factor=1.1)
 _OF_MANY_TRANSACTIONS: Final = RequestLimit(elements_factor=7)
 
 _LIMITS: Final[Mapping[int, RequestLimit]] = {
@@ -56,7 +57,12 @@ _LIMITS: Final[Mapping[int, RequestLimit]] = {
     ApiKey.WRITE_TXN_MARKERS: _OF_MANY_TRANSACTIONS,
     ApiKey.ALTER_PARTITION: RequestLimit(elements_factor=12),  # Older brokers ask for all changes in one request.
     ApiKey.CREATE_TOPICS: _OF_MANY_PARTITIONS,
+    ApiKey.CREATE_PARTITIONS: _OF_MANY_PARTITIONS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _OF_MANY_PARTITIONS,
+    ApiKey.DELETE_RECORDS: _OF_PARTITIONS_IN_TOPICS,
+    ApiKey.DESCRIBE_PRODUCERS: _OF_PARTITIONS_IN_TOPICS,
+    ApiKey.DESCRIBE_LOG_DIRS: _OF_PARTITIONS_IN_TOPICS,
+    ApiKey.ELECT_LEADERS: _OF_PARTITIONS_IN_TOPICS,
     ApiKey.DESCRIBE_CONFIGS: _CHEAP_ELEMENTS,
     ApiKey.ALTER_CONFIGS: _CHEAP_ELEMENTS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _CHEAP_ELEMENTS,

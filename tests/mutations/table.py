@@ -550,6 +550,12 @@ MUTATIONS: Final = (
         f"{_FAILURES}::test_6_broker_failure",
     ),
     Mutation(
+        "B34", _PRODUCERS,
+        "            if self._refused and self._is_behind_refused(header):\n",
+        "            if False:\n",
+        "tests/unit/broker/storage/test_shortages.py::test_batches_behind_one_that_met_a_shortage_are_refused_like_it",
+    ),
+    Mutation(
         "B35", _PRODUCE,
         "    return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)\n",
         "    return _refused(request, error)\n",

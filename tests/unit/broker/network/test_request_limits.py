@@ -27,8 +27,17 @@ from protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -162,17 +171,63 @@ def description() -> DescribeConfigsRequest:
     return DescribeConfigsRequest(resources=[resource] * _RESOURCES)
 
 
+def growth() -> CreatePartitionsRequest:
+    assignments = [CreatePartitionsAssignment(broker_ids=list(_REPLICAS))] * _RESOURCES
+    topic = CreatePartitionsTopic(name=_TOPIC, count=_RESOURCES + 1, assignments=assignments)
+    return CreatePartitionsRequest(topics=[topic])
+
+
+def of_topics(count: int) -> list[int]:
+    """As many partitions in each of some topics, 10,000 in all."""
+    return list(range(_RESOURCES // count))
+
+
+def record_deletion() -> DeleteRecordsRequest:
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=1) for index in of_topics(1_000)]
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=_TOPIC, partitions=partitions)] * 1_000)
+
+
+def producers_description() -> DescribeProducersRequest:
+    topic = TopicRequest(name=_TOPIC, partition_indexes=of_topics(1))
+    return DescribeProducersRequest(topics=[topic])
+
+
+def log_dirs_description() -> DescribeLogDirsRequest:
+    return DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=_TOPIC, partitions=of_topics(1))])
+
+
+def elections() -> ElectLeadersRequest:
+    return ElectLeadersRequest(topic_partitions=[ElectLeadersTopic(topic=_TOPIC, partitions=of_topics(1))])
+
+
 @pytest.mark.parametrize(
     ("make", "version"),
     [
         (offset_commit, 9),
+        (growth, 3),
+        (record_deletion, 2),
+        (producers_description, 0),
+        (log_dirs_description, 4),
+        (elections, 2),
         (txn_offset_commit, 5),
         (reassignment, 1),
         (creation, 7),
         (alteration, 1),
         (description, 4),
     ],
-    ids=["offset commit", "txn offset commit", "reassignment", "creation", "alter configs", "describe configs"],
+    ids=[
+        "offset commit",
+        "create partitions",
+        "delete records",
+        "describe producers",
+        "describe log dirs",
+        "elect leaders",
+        "txn offset commit",
+        "reassignment",
+        "creation",
+        "alter configs",
+        "describe configs",
+    ],
 )
 def test_what_clients_and_administrators_of_large_clusters_ask_is_decoded(
     make: Callable[[], Any], version: int
