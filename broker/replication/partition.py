@@ -213,7 +213,7 @@ class Partition:
 
     def _end_term(self, error: ErrorCode) -> None:
         if self._led_log is not None:
-            self._led_log.producer_state.forget_verifications()
+            self._led_log.producer_state.forget_undecided()
         self._led_log = None
         self.term = None
         self.followers.clear()

@@ -131,10 +131,10 @@ class ProducerStateManager:
         if header.producer_epoch < entry.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if origin is AppendOrigin.CLIENT:
-            if self._refused and self._is_behind_refused(header):
-                return ErrorCode.KAFKA_STORAGE_ERROR
             error = self._check_unverified(header, entry) if self._verifications else None
             error = error or entry.check_sequence(header)
+            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind_refused(header):
+                return ErrorCode.KAFKA_STORAGE_ERROR
             if error is not None:
                 return error
         if entry.txn_first_offset is not None and not header.attributes & _TRANSACTIONAL:
@@ -268,9 +268,10 @@ class ProducerStateManager:
         )
         return verification
 
-    def forget_verifications(self) -> None:
-        """This broker does not lead any more: what was asked meanwhile counts no longer."""
+    def forget_undecided(self) -> None:
+        """This broker does not lead any more: what was asked or refused meanwhile counts no longer."""
         self._verifications.clear()
+        self._refused.clear()
 
     # What follows an append, or a refusal
 

@@ -189,7 +189,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B04", _PARTITION,
-        "            self._led_log.producer_state.forget_verifications()\n",
+        "            self._led_log.producer_state.forget_undecided()\n",
         "            pass\n",
         f"{_TEST_ELSEWHERE}::test_leadership_lost_while_the_coordinator_is_asked_keeps_the_batch_out",
     ),
@@ -551,7 +551,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B34", _PRODUCERS,
-        "            if self._refused and self._is_behind_refused(header):\n",
+        "            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind_refused(header):\n",
         "            if False:\n",
         "tests/unit/broker/storage/test_shortages.py::test_batches_behind_one_that_met_a_shortage_are_refused_like_it",
     ),

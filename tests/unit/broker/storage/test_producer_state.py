@@ -322,7 +322,7 @@ def test_a_newer_epoch_takes_the_guard_away_and_fences(world: World) -> None:
 
 def test_losing_leadership_takes_the_guards_away(world: World) -> None:
     guard = world.guard()
-    world.state.forget_verifications()
+    world.state.forget_undecided()
     assert world.verified(guard) is ErrorCode.INVALID_TXN_STATE
 
 

@@ -21,6 +21,7 @@ from tests.unit.broker.storage.logs import (
     new_disk,
     open_log,
     producers,
+    read,
 )
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -57,6 +58,20 @@ def test_batches_behind_one_that_met_a_shortage_are_refused_like_it(known: bool)
     assert [append(log, each) for each in under_way] == [STORAGE_ERROR] * 3
     assert all(isinstance(append(log, idempotent(first + index)), AppendInfo) for index in range(3))
     assert append(log, idempotent(first + 5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_refused_batch_that_was_written_elsewhere_meanwhile_holds_up_nothing() -> None:
+    """Another broker led for a while: the batch came back from there, and its producer went on."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    must_append(log, idempotent(0))
+    disk.fail("append", ".log", error=errno.ENOSPC, times=1)
+    assert append(log, idempotent(1)) is STORAGE_ERROR
+    elsewhere = open_log(new_disk(), SMALL)
+    for sequence in range(3):
+        must_append(elsewhere, idempotent(sequence))
+    assert isinstance(log.append_as_follower(bytes(read(elsewhere, 1).records)), AppendInfo)
+    assert isinstance(append(log, idempotent(3)), AppendInfo)
 
 
 def test_a_refused_batch_that_never_comes_again_is_forgotten_in_the_end() -> None:
