@@ -10,6 +10,8 @@ from typing import Final
 
 _OF_ONE_BROKER: Final = re.compile(r"(\d+):(.*)", re.DOTALL)
 _MOST_REPLICAS: Final = 3
+_ALWAYS: Final = {"zookeeper.session.timeout.ms": "10000"}
+"""Shorter than the default: on one machine nothing but a broker itself keeps it from being heard."""
 
 
 def default_settings(brokers: int) -> dict[str, str]:
@@ -36,7 +38,7 @@ def settings_of(broker_id: int, brokers: int, given: Iterable[str]) -> list[str]
         if match is None or int(match[1]) == broker_id:
             key, _, value = (text if match is None else match[2]).partition("=")
             (of_all if match is None else of_this)[key.strip()] = value
-    settings = {**default_settings(brokers), **of_all, **of_this}
+    settings = {**_ALWAYS, **default_settings(brokers), **of_all, **of_this}
     return [f"{key}={value}" for key, value in settings.items()]
 
 

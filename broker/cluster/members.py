@@ -15,6 +15,8 @@ from broker.cluster.zookeeper_server import LOG_NAME, CannotStart, is_serving, p
 ZOOKEEPER: Final = "zookeeper"
 _READY: Final = re.compile(r"\[KafkaServer id=\d+\] started \(oncelog\) at [\w.-]+://([^,\s]+)")
 _PAUSE_SECONDS: Final = 0.05
+_LONGEST_SESSION_MS: Final = 40_000
+"""ZooKeeper's own default, whose ticks are longer."""
 
 
 class ZooKeeperMember(MemberProcess):
@@ -32,7 +34,7 @@ class ZooKeeperMember(MemberProcess):
 
     def command(self) -> list[str]:
         try:
-            return prepare_server(self._directory, self._port)
+            return prepare_server(self._directory, self._port, longest_session_ms=_LONGEST_SESSION_MS)
         except CannotStart as error:
             raise Refused(f"{self.title} cannot start: {error}") from None
 

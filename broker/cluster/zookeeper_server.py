@@ -62,10 +62,12 @@ def _jar_directory() -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "jars"
 
 
-def prepare_server(directory: Path, port: int, *, tick_ms: int = DEFAULT_TICK_MS) -> list[str]:
+def prepare_server(
+    directory: Path, port: int, *, tick_ms: int = DEFAULT_TICK_MS, longest_session_ms: int | None = None
+) -> list[str]:
     """Write what a server on ``port`` of loopback needs into ``directory``; return the command that starts it.
 
-    Sessions last two to twenty ticks. ``CannotStart`` says what is missing.
+    Sessions last two to twenty ticks, or up to ``longest_session_ms``. ``CannotStart`` says what is missing.
     """
     java = shutil.which("java")
     if java is None:
@@ -73,12 +75,12 @@ def prepare_server(directory: Path, port: int, *, tick_ms: int = DEFAULT_TICK_MS
     jars = os.pathsep.join(map(str, find_jars()))
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "zoo.cfg"
-    config.write_text(_config(directory, port, tick_ms))
+    config.write_text(_config(directory, port, tick_ms, longest_session_ms))
     return [java, _HEAP, "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,mntr", "-cp", jars, _MAIN, str(config)]
 
 
-def _config(directory: Path, port: int, tick_ms: int) -> str:
-    settings = {
+def _config(directory: Path, port: int, tick_ms: int, longest_session_ms: int | None) -> str:
+    settings: dict[str, object] = {
         "tickTime": tick_ms,
         "dataDir": directory / "data",
         "clientPort": port,
@@ -87,6 +89,8 @@ def _config(directory: Path, port: int, tick_ms: int) -> str:
         "maxClientCnxns": 0,
         "autopurge.purgeInterval": 24,
     }
+    if longest_session_ms is not None:
+        settings["maxSessionTimeout"] = longest_session_ms
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 

@@ -20,6 +20,7 @@ SESSION_MS: Final = 6_000
 POLLS_BEYOND_SESSION: Final = int((SESSION_MS / 1000 + 3) / POLL_SECONDS)
 """So long the silence lasts: a member whose heartbeats were refused all that time has lost its session."""
 SILENT: Final = re.compile(r"WARNING.*__consumer_offsets-\d+: no in-sync follower fetches")
+OVER: Final = re.compile(r"INFO.*__consumer_offsets-0.*an in-sync follower fetches again")
 
 
 @pytest.fixture
@@ -123,8 +124,9 @@ def test_static_member_keeps_its_session_and_commits_while_both_followers_are_st
         assert member.consumer.assignment()
         (committed,) = member.consumer.committed([TopicPartition(TOPIC, 0)], timeout=SECONDS)
         assert committed.offset == 2
+        member.poll_until(lambda: OVER.search(log_of(cluster, coordinator)) is not None)
     finally:
         member.consumer.close()
     log = log_of(cluster, coordinator)
     assert len(SILENT.findall(log)) == 1
-    assert len(re.findall(r"INFO.*__consumer_offsets-0.*an in-sync follower fetches again", log)) == 1
+    assert len(OVER.findall(log)) == 1

@@ -23,8 +23,14 @@ def test_fewer_brokers_than_internal_topics_want_replicas(brokers: int) -> None:
 
 def test_what_the_user_says_wins_and_most_of_all_what_is_said_of_one_broker() -> None:
     given = ["2:num.partitions=7", "num.partitions=5", "min.insync.replicas=1", "2:broker.rack=a=b"]
-    assert settings_of(1, 3, given) == ["default.replication.factor=3", "min.insync.replicas=1", "num.partitions=5"]
+    assert settings_of(1, 3, given) == [
+        "zookeeper.session.timeout.ms=10000",
+        "default.replication.factor=3",
+        "min.insync.replicas=1",
+        "num.partitions=5",
+    ]
     assert settings_of(2, 3, given) == [
+        "zookeeper.session.timeout.ms=10000",
         "default.replication.factor=3",
         "min.insync.replicas=1",
         "num.partitions=7",
