@@ -36,5 +36,5 @@ def play(chunk: int, schedule: Schedule, at_least: Mapping[str, int]) -> None:
         events += run_schedule(seed, schedule)
     print(dict(sorted(events.items())))
     if SCHEDULES >= 1_000:
-        at_least = {fault.name: 20 for fault in Fault} | dict(at_least)
+        at_least = {fault.name: 10 for fault in Fault} | dict(at_least)
         assert all(events[event] >= count for event, count in at_least.items()), f"too little of something: {events}"
