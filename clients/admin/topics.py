@@ -94,7 +94,9 @@ async def list_topics(cluster: Cluster) -> list[TopicDescription]:
 
 
 async def describe_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, TopicDescription | Refusal]:
-    """Some topics, each described or refused."""
+    """Some topics, each described or refused, as a broker knows them now: what is remembered may have changed."""
+    for name in names:
+        cluster.metadata.forget(name)
     topics = await cluster.topics(names)
     return {
         name: refusal(topics[name].error_code) or _description(topics[name], cluster.brokers) for name in sorted(names)

@@ -103,6 +103,14 @@ async def test_topics(admin: Admin, topic: str) -> None:
     assert len(described((await admin.describe_topic_pages([topic]))[topic]).partitions) == 3
 
 
+async def test_a_topic_is_described_as_it_is_now(admin: Admin, topic: str) -> None:
+    assert len(described((await admin.describe_topics([topic]))[topic]).partitions) == 2
+    assert await admin.create_partitions({topic: 3}) == {topic: None}
+    assert len(described((await admin.describe_topics([topic]))[topic]).partitions) == 3
+    assert await admin.delete_topics([topic]) == {topic: None}
+    assert (await admin.describe_topics([topic]))[topic] == Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
 async def test_topics_are_deleted_by_name_and_by_id(admin: Admin, topic: str) -> None:
     topic_id = described((await admin.describe_topics([topic]))[topic]).topic_id
     assert topic_id is not None
