@@ -133,8 +133,8 @@ class ProducerStateManager:
         if origin is AppendOrigin.CLIENT:
             error = self._check_unverified(header, entry) if self._verifications else None
             error = error or entry.check_sequence(header)
-            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind_refused(header):
-                return ErrorCode.KAFKA_STORAGE_ERROR
+            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                return self._error_behind_refused(header) or error
             if error is not None:
                 return error
         if entry.txn_first_offset is not None and not header.attributes & _TRANSACTIONAL:
@@ -143,23 +143,24 @@ class ProducerStateManager:
 
     def _check_first(self, header: BatchHeader, origin: AppendOrigin) -> ErrorCode | None:
         """A producer that is not known may begin anywhere, but not behind a batch of its own that was refused."""
-        if self._is_behind_refused(header):
-            return ErrorCode.KAFKA_STORAGE_ERROR
+        error = self._error_behind_refused(header)
+        if error is not None:
+            return error
         return self._check_unverified(header, None) if origin is AppendOrigin.CLIENT else None
 
-    def _is_behind_refused(self, header: BatchHeader) -> bool:
-        """Whether a batch of the same producer must come first, which was refused and will be sent again.
+    def _error_behind_refused(self, header: BatchHeader) -> ErrorCode | None:
+        """What to answer if a batch of the same producer must come first, which was refused and will be sent again.
 
         The batches that were under way behind it share its fate. To call them out of order would be true, but a
         producer may take that for lost records, and begin anew with batches that have been appended.
         """
         refusal = self._refused.get(header.producer_id)
-        return (
-            refusal is not None
-            and refusal.producer_epoch == header.producer_epoch
-            and refusal.base_sequence < header.base_sequence
-            and self._wall_clock() - refusal.at_ms < _REFUSAL_HOLDS_MS
-        )
+        if refusal is None or refusal.producer_epoch != header.producer_epoch:
+            return None
+        if refusal.base_sequence >= header.base_sequence:
+            return None
+        is_recent = self._wall_clock() - refusal.at_ms < _REFUSAL_HOLDS_MS
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_recent else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def _check_unverified(self, header: BatchHeader, entry: ProducerStateEntry | None) -> ErrorCode | None:
         """What is kept of batches that wait, or waited, for their coordinator."""

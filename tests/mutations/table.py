@@ -551,8 +551,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B34", _PRODUCERS,
-        "            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind_refused(header):\n",
-        "            if False:\n",
+        "                return self._error_behind_refused(header) or error\n",
+        "                return error\n",
         "tests/unit/broker/storage/test_shortages.py::test_batches_behind_one_that_met_a_shortage_are_refused_like_it",
     ),
     Mutation(

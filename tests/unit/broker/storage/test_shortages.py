@@ -74,16 +74,21 @@ def test_a_refused_batch_that_was_written_elsewhere_meanwhile_holds_up_nothing()
     assert isinstance(append(log, idempotent(3)), AppendInfo)
 
 
-def test_a_refused_batch_that_never_comes_again_is_forgotten_in_the_end() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_behind_a_refused_batch_that_never_comes_again_is_out_of_order_in_the_end(known: bool) -> None:
+    """B85: a producer that is not known yet does not begin behind it then, either."""
     disk, clock = new_disk(), [1_000]
     log = PartitionLog.open(disk, DIRECTORY, TP, SMALL, wall_clock=lambda: clock[0])
-    must_append(log, idempotent(0))
+    first = 0
+    if known:
+        must_append(log, idempotent(0))
+        first = 1
     disk.fail("append", ".log", error=errno.ENOSPC, times=1)
-    assert append(log, idempotent(1)) is STORAGE_ERROR
+    assert append(log, idempotent(first)) is STORAGE_ERROR
     clock[0] += 119_999
-    assert append(log, idempotent(2)) is STORAGE_ERROR
+    assert append(log, idempotent(first + 1)) is STORAGE_ERROR
     clock[0] += 1
-    assert append(log, idempotent(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, idempotent(first + 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("error", SHORTAGES)
