@@ -12,6 +12,9 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
   { $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
+SPARK_KILLS := sink_processes sink_kills sink_speculation checkpoints transaction_timeouts changing_topics coordinator_failover
+KILLS ?= 200
+SEED ?= 1
 
 .PHONY: run cluster cluster-test compose-test demo test check client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
 
@@ -78,8 +81,9 @@ bench-cluster: $(DEV) peers  ## Three brokers beside three of Apache Kafka 3.9 o
 bench-scale: $(DEV) .peers/kafka-3.9/.installed  ## Three brokers, 1,000 partitions of three replicas: time, processor, memory
 	$(BIN)/python -m tests.benchmarks.scale
 
-bench-clients: $(DEV)  ## Our Python client beside aiokafka, on one broker of ours
+bench-clients: $(DEV) .peers/kafka-3.9/.installed  ## Our Python client beside aiokafka, and both and confluent-kafka while a part of a cluster is sick
 	$(BIN)/python -m tests.benchmarks.python_clients
+	$(BIN)/python -m tests.benchmarks.disturbed_clients
 
 bench-failover: $(DEV) .peers/kafka-3.9/.installed  ## How long partitions accept nothing when a broker goes
 	$(BIN)/python -m tests.benchmarks.failover
@@ -93,11 +97,12 @@ mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 spark-test: $(SPARK) .peers/kafka-4/.installed .peers/spark-kafka/.installed  ## Spark itself, reading and writing (needs Java 17 or later)
 	$(BIN)/python -m pytest -q tests/spark -m "not kills and not comparisons"
 
-spark-comparison: $(SPARK) .peers/spark-kafka/.installed  ## 500 drawn topics and option sets, read by our source and by Spark's own (an hour; needs Java 17 or later)
-	$(BIN)/python -m pytest -q tests/spark/test_random_reads.py
+spark-comparison: $(SPARK) .peers/spark-kafka/.installed .peers/kafka-4/.installed  ## 500 drawn topics and option sets, read by our source and by Spark's own (an hour; needs Java 17 or later)
+	$(BIN)/python -m pytest -q tests/spark/test_random_reads.py tests/spark/test_random_streams.py
 
-spark-kills: $(SPARK)  ## kill -9 of Spark between every two steps of the exactly-once sink (needs Java 17 or later)
-	$(BIN)/python -m pytest -q tests/spark/test_sink_processes.py tests/spark/test_sink_kills.py tests/spark/test_sink_speculation.py
+spark-kills: $(SPARK) .peers/kafka-4/.installed .peers/kafka-3.9/.installed  ## kill -9 of Spark between every two steps of the exactly-once sink, and KILLS times at random (needs Java 17 or later)
+	$(BIN)/python -m pytest -q $(SPARK_KILLS:%=tests/spark/test_%.py)
+	$(BIN)/python -m tests.spark.random_kills --kills $(KILLS) --seed $(SEED)
 
 spark-smoke: $(SPARK)  ## The short part of it
 	$(BIN)/python -m pytest -q tests/spark -m smoke

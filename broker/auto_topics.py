@@ -18,7 +18,7 @@ from broker.config import BrokerConfig
 from broker.controller_client import ControllerClient
 from broker.supervisor import Supervisor
 from broker.topic_config import group_metadata_topic_configs, transaction_state_topic_configs
-from coordinator.controller.api_error import NO_ERROR, ApiError
+from coordinator.controller.api_error import ApiError
 from coordinator.controller.cluster_image import (
     GROUP_METADATA_TOPIC_NAME,
     INTERNAL_TOPICS,
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 TOPICS_AT_ONCE: Final = 100
 _LONGEST_WAIT_SECONDS: Final = 2.0
+_EXISTS: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
 _TOLD: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
 """Reasons that a client can do something about. With any other it can only ask again."""
 
@@ -89,7 +90,7 @@ class AutoTopicCreation:
         created: set[str] = set()
         errors: dict[str, ErrorCode] = {}
         for name, result in zip(names, results, strict=True):
-            if result == NO_ERROR or result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            if result.code in _EXISTS:
                 created.add(name)
             else:
                 self._log_refusal(name, result)

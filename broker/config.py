@@ -32,7 +32,6 @@ from broker.settings import (
 
 _ASYNCIO: Final = "one event loop does this work; there are no threads to count"
 _NO_KRAFT: Final = "the cluster is coordinated by ZooKeeper or by the embedded store, not by KRaft"
-_KERNEL: Final = "the kernel sizes socket buffers by itself"
 _FORMAT: Final = "there is one message format, version 2"
 AS_PRODUCED: Final = "the codec's own default level is used"
 GZIP_LEVEL: Final = "Level of gzip, 1 to 9; -1: its default."
@@ -82,10 +81,16 @@ class BrokerConfig:
         104_857_600, "The largest request; a larger one ends its connection.", low=1
     )
     socket_listen_backlog_size: int = integer(50, "Connections that wait to be accepted.", low=1)
-    socket_send_buffer_bytes: int = integer(102_400, "SO_SNDBUF.", unused=_KERNEL)
-    socket_receive_buffer_bytes: int = integer(102_400, "SO_RCVBUF.", unused=_KERNEL)
+    socket_send_buffer_bytes: int = integer(
+        -1, "SO_SNDBUF of clients' connections, in bytes; -1: the kernel sizes it.", low=-1
+    )
+    socket_receive_buffer_bytes: int = integer(
+        -1, "SO_RCVBUF of clients' connections, in bytes; -1: the kernel sizes it.", low=-1
+    )
     connections_max_idle_ms: int = long(600_000, "Connections without a request for so long are closed; -1: never.")
-    max_connections: int = integer(INT32_MAX, "The most connections of this broker; more are closed at once.", low=0)
+    max_connections: int = integer(
+        INT32_MAX, "The most connections; one more is closed, or takes the place of an unused one.", low=0
+    )
     max_connections_per_ip: int = integer(INT32_MAX, "The most connections from one address.", low=0)
     max_connections_per_ip_overrides: str = string("", "address:count,… instead of max.connections.per.ip.")
     queued_max_requests: int = integer(500, "Requests that wait for a thread.", low=1, unused=_ASYNCIO)
@@ -103,7 +108,7 @@ class BrokerConfig:
     )
     oncelog_responses_max_bytes: int = long(
         256 << 20,
-        "Bytes held for clients that do not read, all together; then the most silent of them are disconnected.",
+        "Bytes held for clients that do not read, all together; then the slowest of them are disconnected.",
         low=1,
     )
     oncelog_http_listener: str | None = string(

@@ -35,7 +35,7 @@ class ControllerClient:
     async def create_topics(self, topics: Sequence[NewTopic]) -> list[ApiError]:
         """Create topics whose replicas the controller places; the errors are in the order of the topics."""
         if self._controller.is_active:
-            results = await self._controller.create_topics(topics)
+            results = await self._controller.create_topics(topics, timeout_seconds=self._request_timeout_ms / 1000)
             return [NO_ERROR if isinstance(result, TopicPlan) else result for result in results]
         response = await self.ask(_creation(topics, self._request_timeout_ms))
         if not isinstance(response, CreateTopicsResponse):

@@ -32,6 +32,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from broker.network.request_limits import limit_of
+from broker.network.send_queue import NO_SOCKET
 from broker.security.authorizer import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
 from protocol.compiler import Decoder, decoder
@@ -60,6 +61,8 @@ ErrorResponse: TypeAlias = Callable[[R, int, ErrorCode], Message]
 DEFAULT_MAX_ELEMENTS: Final = 10_000
 """The default of ``oncelog.request.max.elements``."""
 _NO_ANSWER: Final[Answer] = []
+_new_tuple: Final = tuple.__new__
+"""Makes a named tuple without the detour of its constructor."""
 
 
 class CloseConnection(Exception):
@@ -75,10 +78,13 @@ class ConnectionInfo:
         "client_port",
         "client_software_name",
         "client_software_version",
+        "descriptor",
         "is_open",
         "is_replica_fetcher",
+        "large_left_since",
         "listener_name",
         "principal",
+        "was_sent_much",
     )
 
     def __init__(
@@ -94,6 +100,12 @@ class ConnectionInfo:
         """Whether nothing but heartbeats of another broker will come (`broker.network.heartbeats`)."""
         self.is_replica_fetcher = False
         """Whether a broker that copies partitions is at the other end, which may overtake a fetch of its own."""
+        self.descriptor = NO_SOCKET
+        """The system's number of the socket."""
+        self.was_sent_much = False
+        """Whether it was sent a large response before."""
+        self.large_left_since: float | None = None
+        """Since when it was given small batches only while there were large ones, by the loop's clock."""
         self.is_open = True
         """False once the connection is lost: nobody waits for its responses."""
 
@@ -277,7 +289,7 @@ class Dispatcher:
         if request_log.isEnabledFor(logging.DEBUG):
             what = (route.handler.name, version, correlation_id, client_id, connection, len(frame))
             request_log.debug("%s v%d, correlation id %d, of client %r at %s: %d bytes", *what)
-        context = RequestContext(version, correlation_id, client_id, connection)
+        context = _new_tuple(RequestContext, (version, correlation_id, client_id, connection))
         try:
             outcome = route.handler.function(self._broker, context, request)
         except Exception as error:

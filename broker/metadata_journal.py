@@ -10,10 +10,12 @@ no record). Records are numbered from 1; a file is named by the number of its fi
 first record that it does *not* contain; files that begin before that are left over from a compaction and are removed.
 
 A record counts if it is whole, its CRC is right, and no record before it is missing. Whatever follows the first that
-does not count was never synced (``sync`` goes through the files in order), so it is cut off. Compaction begins a new
-file, writes the snapshot beside it, and removes the older files when the snapshot is durable.
+does not count was never synced (``sync`` goes through the files in order, and then makes their names durable), so it is
+cut off. Compaction begins a new file, writes the snapshot beside it, and removes the older files when the snapshot is
+durable.
 """
 
+import asyncio
 import errno
 import logging
 import os
@@ -51,6 +53,8 @@ class _JournalFile:
     path: str
     file: File
     size: int = 0
+    is_named: bool = False
+    """Whether its name in the directory is known to survive a power loss."""
 
 
 class MetadataJournal:
@@ -143,17 +147,23 @@ class MetadataJournal:
         self._size += len(frame)
 
     async def sync(self) -> None:
-        for file in tuple(self._files):
-            await file.file.sync_off_loop()
+        files = tuple(self._files)
+        for file in files:
+            if file in self._files:  # Else a snapshot has replaced it meanwhile.
+                await file.file.sync_off_loop()
+        unnamed = [file for file in files if not file.is_named]
+        if unnamed:
+            await self._disk.sync_dir_off_loop(self._directory)
+            for file in unnamed:
+                file.is_named = True
 
-    async def compact(self, snapshot: bytes) -> None:
+    async def compact(self, snapshot: Iterable[bytes]) -> None:
         first = self._next_sequence
-        content = _SNAPSHOT_HEADER.pack(first, crc32c(snapshot)) + snapshot
         try:
             if self._files[-1].size:
                 self._begin_file()
             replaced = self._files[:-1]
-            await self._disk.write_atomic_off_loop(self._path(_SNAPSHOT_NAME), content)
+            await self._disk.write_atomic_off_loop(self._path(_SNAPSHOT_NAME), await _snapshot_file(first, snapshot))
         except OSError as error:
             if is_passing(error):
                 raise JournalFull(str(error)) from error
@@ -162,7 +172,7 @@ class MetadataJournal:
         self._files = [file for file in self._files if file not in replaced]
         for file in replaced:
             file.file.close()
-            self._disk.remove(file.path)
+            await self._disk.remove_off_loop(file.path)
 
     def close(self) -> None:
         for file in self._files:
@@ -171,10 +181,20 @@ class MetadataJournal:
     def _begin_file(self) -> None:
         path = self._path(f"metadata-{self._next_sequence:020d}.journal")
         self._files.append(_JournalFile(path, self._disk.open(path, create=True)))
-        self._disk.sync_dir(self._directory)
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
+
+
+async def _snapshot_file(first: int, snapshot: Iterable[bytes]) -> bytes:
+    """The content of the snapshot's file. Between parts the loop has its turn."""
+    parts, crc = [b""], 0
+    for part in snapshot:
+        parts.append(part)
+        crc = crc32c(part, crc)
+        await asyncio.sleep(0)
+    parts[0] = _SNAPSHOT_HEADER.pack(first, crc)
+    return b"".join(parts)
 
 
 def _record_at(content: bytes, position: int) -> bytes | None:

@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import IO, Final, NoReturn
 
@@ -144,17 +145,25 @@ async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
     """Run until a signal, or until the broker cannot go on: then the reason is returned."""
     started = time.perf_counter()
     side_loop = ThreadSideLoop()
-    broker = await start_broker(
-        loaded.config,
-        disk=LocalDisk(spare_descriptors=_spare_descriptors()),
-        wall_clock=_wall_clock,
-        rng=random.Random(),
-        side_loop=side_loop,
-    )
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as start:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, _on_signal, number, stop, start)
+            broker = await start_broker(
+                loaded.config,
+                disk=LocalDisk(spare_descriptors=_spare_descriptors()),
+                wall_clock=_wall_clock,
+                rng=random.Random(),
+                side_loop=side_loop,
+            )
+    except TimeoutError:
+        if not stop.is_set():
+            raise
+        side_loop.close()
+        logger.info("stopped before the start was complete")
+        return None
     _tune_memory()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _on_signal, number, stop)
     broker.failure.add_done_callback(lambda _: stop.set())
     _warn_of_addresses(broker.listeners, loaded.config.advertised_listeners is not None)
     try:
@@ -195,12 +204,15 @@ def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _on_signal(number: signal.Signals, stop: asyncio.Event) -> None:
+def _on_signal(number: signal.Signals, stop: asyncio.Event, start: asyncio.Timeout) -> None:
+    """End the start, if it goes on, or the run."""
     if stop.is_set():
         logger.warning("%s again: stopping at once", number.name)
         os._exit(128 + number)
     logger.info("%s: shutting down", number.name)
     stop.set()
+    with suppress(RuntimeError):  # The start is over.
+        start.reschedule(asyncio.get_running_loop().time())
 
 
 def _raise_file_limit() -> None:

@@ -194,7 +194,7 @@ class _Start:
         self._settings.follow(server.reconfigure)
         resources.push_async_callback(server.stop)
         resources.callback(coordinators.stop)
-        listeners = listeners.with_ports(await server.bind(listeners.bound))
+        listeners = listeners.with_ports(await server.bind(listeners.bound, listeners.inter_broker))
         monitor = await self._open_monitor()
 
         controller = self._controller(broker_id, store, channel, listeners)

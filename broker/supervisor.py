@@ -64,7 +64,11 @@ class Supervisor:
         if self._stopping:
             coroutine.close()
             raise RuntimeError(f"{self._name} is stopping: {name} was not started")
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        try:
+            task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        except RuntimeError:  # No loop runs: the caller is closed after its loop has ended.
+            coroutine.close()
+            raise
         self._tasks[task] = None
         task.add_done_callback(self._forget)
         task.add_done_callback(on_done or self._report)

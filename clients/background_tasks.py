@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from clients.errors import IllegalState
+
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -28,11 +30,18 @@ class BackgroundTasks:
         return self._stopping
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str, *, log_failure: bool = True) -> "asyncio.Task[T]":
-        """Run a coroutine in a task. ``log_failure`` is False where somebody takes the task's outcome."""
+        """Run a coroutine in a task. ``log_failure`` is False where somebody takes the task's outcome.
+
+        Raises ``IllegalState`` once the client is closed: a call that was under way then must end with its error.
+        """
         if self._stopping:
             coroutine.close()
-            raise RuntimeError(f"{self._owner} is stopping: {name} was not started")
-        task = asyncio.get_running_loop().create_task(coroutine, name=f"{self._owner}: {name}")
+            raise IllegalState(f"{self._owner} is closed: {name} was not started")
+        try:
+            task = asyncio.get_running_loop().create_task(coroutine, name=f"{self._owner}: {name}")
+        except RuntimeError:  # No loop runs: the caller is closed after its loop has ended.
+            coroutine.close()
+            raise
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(self._look_at if log_failure else _ignore)
@@ -59,12 +68,17 @@ class BackgroundTasks:
         if self._on_failure is not None:
             self._on_failure(error)
 
+    def cancel(self) -> None:
+        """Cancel every task. Nothing can be spawned afterwards."""
+        self._stopping = True
+        for task in list(self._tasks):
+            task.cancel()
+
     async def stop(self) -> None:
         """Cancel every task and wait until all have ended. Nothing can be spawned afterwards."""
         self._stopping = True
         while self._tasks:
-            for task in list(self._tasks):
-                task.cancel()
+            self.cancel()
             await asyncio.wait(list(self._tasks), timeout=_PATIENCE_SECONDS)
 
 

@@ -27,7 +27,9 @@ from clients.cluster_metadata import ClusterMetadata
 from clients.connection import Address, Connection, connect
 from clients.connection_pool import LATE_SECONDS, ConnectionPool, is_late
 from clients.errors import (
+    BrokerAbsent,
     BrokerRefused,
+    BrokerSilent,
     ClientError,
     ConnectionLost,
     NoBrokerReachable,
@@ -40,6 +42,7 @@ from clients.errors import (
     refusal,
 )
 from clients.negotiation import NO_FEATURES, newer_features
+from clients.obstacles import Obstacle, Obstacles, at_broker
 from clients.retry import Backoff, Retry
 from clients.staggered import AllAttemptsFailed, first_success
 from protocol.errors import RETRIABLE, ErrorCode
@@ -59,7 +62,6 @@ R = TypeVar("R", bound=Message)
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-DEFAULT_PORT: Final = 9092
 _STAGGER_SECONDS: Final = 1.0
 """After which a connection to the next broker is tried, too, while none is open."""
 _CREATION_SECONDS: Final = 5.0
@@ -67,6 +69,7 @@ _CREATION_SECONDS: Final = 5.0
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _NO_ANSWER: Final = (Unreachable, ConnectionLost, RequestTimedOut)
+_LEADERLESS: Final = "partitions without a leader"
 _LEFT_OUT: Final = Refusal(error=ErrorCode.UNKNOWN_SERVER_ERROR, message="the broker did not say")
 
 NOT_FINAL: Final = RETRIABLE - {
@@ -78,30 +81,6 @@ NOT_FINAL: Final = RETRIABLE - {
 """Errors that pass: another broker, or the same one in a moment, will answer differently."""
 NOT_FINAL_FROM_A_LEADER: Final = NOT_FINAL | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """A leader may hear of its new partition after its clients did; metadata decides whether there is such a topic."""
-
-
-def parse_bootstrap(text: str) -> list[Address]:
-    """Parse ``host:port,host,[v6]:port``. ValueError names the part that is none of these."""
-    addresses = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, port = part.rpartition(":")
-        if not colon or part.endswith("]"):
-            host, port = part, str(DEFAULT_PORT)
-        host = host.strip("[]")
-        if not _is_host(host) or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(f"{part!r} is not HOST:PORT")
-        addresses.append(Address(host, int(port)))
-    if not addresses:
-        raise ValueError("no HOST:PORT given")
-    return addresses
-
-
-def _is_host(text: str) -> bool:
-    """Whether a name service can be asked for it: its labels are neither empty nor too long."""
-    try:
-        return bool(text.encode("idna"))
-    except UnicodeError:
-        return False
 
 
 class Route(Protocol):
@@ -213,7 +192,8 @@ class Cluster:
         self._operation_seconds = operation_seconds
         self._tls = tls
         self._tasks = BackgroundTasks(client_id)
-        self._pool = ConnectionPool(self._connect, self._tasks)
+        self._pool = ConnectionPool(self.connect, self._tasks)
+        self._obstacles = Obstacles()
         self._coordinators: dict[Coordinator, int] = {}
         self.unreachable: dict[Address, str] = {}
         """Why an address has no connection: its last attempt failed, or one is under way."""
@@ -236,6 +216,10 @@ class Cluster:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
+
+    def hang_up(self) -> None:
+        """Close every connection, without waiting for anything. None is opened afterwards."""
+        self._pool.hang_up()
 
     async def close(self) -> None:
         """Close every connection, and wait a moment for what was written to leave. None is opened afterwards."""
@@ -263,7 +247,7 @@ class Cluster:
             response, failure = None, None
             try:
                 response = await self.attempt(route, request, response_type, retry, at_least=at_least, at_most=at_most)
-                if not any(error in NOT_FINAL for error in errors(response)):
+                if not self.is_hindered(request, errors(response)):
                     return response
             except NoBrokerReachable:
                 raise
@@ -275,6 +259,19 @@ class Cluster:
                     raise failure
                 assert response is not None
                 return response
+
+    def is_hindered(self, request: Message, errors: Iterable[int]) -> bool:
+        """Whether the errors in a response to the request say to ask again; then that is an obstacle."""
+        passing = next((error for error in errors if error in NOT_FINAL), None)
+        if passing is None:
+            self._obstacles.overcome(type(request))
+            return False
+        name = type(request).__name__.removesuffix("Request")
+        self._obstacles.fail(type(request), f"{name} is answered {error_code(passing).name}", self._now())
+        return True
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def attempt(
         self,
@@ -403,6 +400,9 @@ class Cluster:
         passing = {tp: item for tp, item in items.items() if failed[tp] in NOT_FINAL_FROM_A_LEADER}
         for topic_partition in passing:
             self.metadata.forget(topic_partition.topic)
+            if failed[topic_partition] is not ErrorCode.NETWORK_EXCEPTION:  # That obstacle has an address.
+                reason = f"{topic_partition}: {failed[topic_partition].name}"
+                self._obstacles.fail("leaders", reason, self._now())
         if not passing or not await retry.pause():
             return {}
         known = _partitions(await self.topics({topic_partition.topic for topic_partition in passing}))
@@ -495,8 +495,13 @@ class Cluster:
         if node_id not in self.brokers:
             await self.refresh(())
         address = self.brokers.get(node_id)
+        subject = Node(node_id)
         if address is None:
-            raise Unreachable(f"broker {node_id} is not in the cluster now")
+            there = ", ".join(map(str, sorted(self.brokers)))
+            absent = BrokerAbsent(f"broker {node_id} is not in the cluster now, which has brokers {there or 'unknown'}")
+            self._obstacles.fail(subject, str(absent), self._now())
+            raise absent
+        self._obstacles.overcome(subject)
         return await self._pool.to(address)
 
     async def connection_to_any(self, besides: Collection[Address] = ()) -> Connection:
@@ -519,10 +524,31 @@ class Cluster:
         except AllAttemptsFailed as failed:
             if best is not None and best.is_open:
                 return best
-            raise NoBrokerReachable(str(failed)) from None
+            is_silent = any(isinstance(error, BrokerSilent) for error in failed.errors)
+            raise NoBrokerReachable(str(failed), is_silent=is_silent) from None
 
-    async def _connect(self, address: Address) -> Connection:
+    def obstacles(self) -> list[Obstacle]:
+        """Return what this client waits for now, the oldest first."""
+        found = [*self._obstacles.current(self._now()), *self._pool.silences()]
+        return sorted((at_broker(each, self.brokers) for each in found), key=lambda each: -each.seconds)
+
+    def note_leaderless(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions that are needed have no leader now; none of them if there are none."""
+        if not partitions:
+            self._obstacles.overcome(_LEADERLESS)
+            return
+        others = f" and {len(partitions) - 1} more" if len(partitions) > 1 else ""
+        self._obstacles.fail(_LEADERLESS, f"{partitions[0]}{others}: no replica can lead now", self._now())
+
+    def is_connected(self, address: Address) -> bool:
+        """Whether a connection to the address is open."""
+        return self._pool.is_open(address)
+
+    async def connect(self, address: Address) -> Connection:
+        """Open a connection that the caller closes. Raises ``Unreachable``, ``BadResponse``, ``TlsFailed``."""
         self.unreachable.setdefault(address, f"{address}: no answer yet")
+        begin = partial(self._obstacles.begin, address)
+        begin("no answer to the attempt to connect", self._now())
         try:
             connection = await connect(
                 address,
@@ -530,11 +556,17 @@ class Cluster:
                 connect_seconds=self._connect_seconds,
                 request_seconds=self._operation_seconds,
                 tls=self._tls,
+                on_accepted=lambda: begin("no response to ApiVersions", self._now(), is_connected=True),
             )
+        except asyncio.CancelledError:
+            self._obstacles.overcome(address)
+            raise
         except ClientError as error:
             self.unreachable[address] = str(error)
+            self._obstacles.fail(address, str(error).removeprefix(f"{address}: "), self._now())
             raise
         self.unreachable.pop(address, None)
+        self._obstacles.overcome(address)
         self.features = newer_features(self.features, connection.versions.features)
         return connection
 

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from clients import VERSION
 from clients.errors import (
     BadResponse,
+    BrokerSilent,
     ClientError,
     ConnectionLost,
     RequestTimedOut,
@@ -122,6 +123,11 @@ class Connection(asyncio.Protocol):
     def unanswered_seconds(self) -> float:
         """How long the oldest of them has waited (s); 0 if there is none."""
         return self._loop.time() - self._pending[0].sent_at if self._pending else 0.0
+
+    @property
+    def awaited(self) -> str:
+        """The name of the request that has waited longest for its response; empty if there is none."""
+        return self._pending[0].response_type.__name__.removesuffix("Response") if self._pending else ""
 
     def send(
         self,
@@ -301,8 +307,11 @@ async def connect(
     connect_seconds: float = _DEFAULT_CONNECT_SECONDS,
     request_seconds: float = _DEFAULT_REQUEST_SECONDS,
     tls: ssl.SSLContext | None = None,
+    on_accepted: Callable[[], object] = lambda: None,
 ) -> Connection:
     """Open a connection and learn which versions the broker serves; all of it within ``connect_seconds``.
+
+    ``on_accepted`` is called when the address has accepted the connection, and nothing has been said yet.
 
     With ``tls`` the connection is secured first; ``TlsFailed`` says what is wrong with a certificate. Everything else
     raises ``Unreachable``, also an address that cannot be one: brokers advertise what their settings say.
@@ -316,9 +325,14 @@ async def connect(
             _, connection = await loop.create_connection(
                 lambda: Connection(address, client_id, request_seconds), address.host, address.port, ssl=tls
             )
+            on_accepted()
             await connection.negotiate()
             return connection
     except TimeoutError:
+        if connection is not None:
+            raise BrokerSilent(
+                f"{address}: accepts connections, and does not answer in {connect_seconds:g} s"
+            ) from None
         raise Unreachable(f"{address}: no answer within {connect_seconds:g} s") from None
     except ssl.SSLCertVerificationError as error:
         raise TlsFailed(f"{address}: its certificate is not accepted: {error.verify_message}") from error

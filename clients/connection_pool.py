@@ -12,10 +12,12 @@ from typing import Final
 from clients.background_tasks import BackgroundTasks
 from clients.connection import Address, Connection
 from clients.errors import Unreachable
+from clients.obstacles import Obstacle
 
 LATE_SECONDS: Final = 2.0
 """Far above what a healthy broker needs for a request about metadata; a wrong guess costs one more request."""
 _CLOSE_SECONDS: Final = 5.0
+_WAIT_FOR_MEMBERS: Final = frozenset({"JoinGroup", "SyncGroup"})
 
 
 class ConnectionPool:
@@ -63,13 +65,36 @@ class ConnectionPool:
         usable = [each for each in self._connections.values() if each.is_open and each.address not in besides]
         return min(usable, key=lambda each: (is_late(each), each.unanswered), default=None)
 
-    async def close(self) -> None:
-        """Close every connection, and wait up to 5 s for what was written to leave. None is opened afterwards."""
-        await self._tasks.stop()
+    def silences(self) -> list[Obstacle]:
+        """Return which connections wait for a response."""
+        return [silence for each in self._connections.values() if (silence := silence_of(each)) is not None]
+
+    def hang_up(self) -> None:
+        """Close every connection, without waiting for anything. None is opened afterwards."""
+        self._tasks.cancel()
         for connection in self._connections.values():
             connection.close()
+
+    async def close(self) -> None:
+        """Close every connection, and wait up to 5 s for what was written to leave. None is opened afterwards."""
+        self.hang_up()
+        await self._tasks.stop()
         if self._connections:
             await asyncio.wait([connection.closed for connection in self._connections.values()], timeout=_CLOSE_SECONDS)
+
+
+def silence_of(connection: Connection, usual_seconds: float = 0.0) -> Obstacle | None:
+    """Return how long a broker leaves its oldest request unanswered, beyond what is usual; None if that is 0."""
+    seconds = connection.unanswered_seconds - usual_seconds
+    if seconds <= 0.0 or not connection.is_open:
+        return None
+    return Obstacle(
+        reason=f"no response to {connection.awaited}",
+        seconds=seconds,
+        address=connection.address,
+        is_connected=True,
+        is_usual=connection.awaited in _WAIT_FOR_MEMBERS,
+    )
 
 
 def is_late(connection: Connection) -> bool:

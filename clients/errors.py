@@ -71,8 +71,21 @@ class Unreachable(ClientError):
     remedy = Remedy.RETRY
 
 
+class BrokerSilent(Unreachable):
+    """A connection was accepted, and nothing was said on it: a process listens there that is stopped or stuck."""
+
+
+class BrokerAbsent(Unreachable):
+    """No broker of the cluster has this id now."""
+
+
 class NoBrokerReachable(Unreachable):
     """Not even one of the addresses that are known answers."""
+
+    def __init__(self, message: str, *, is_silent: bool = False) -> None:
+        super().__init__(message)
+        self.is_silent = is_silent
+        """Whether connections are accepted at one of the addresses."""
 
 
 class TlsFailed(ClientError):
@@ -189,9 +202,11 @@ class DeliveryTimedOut(ProducerError):
 
     remedy = Remedy.RETRY
 
-    def __init__(self, message: str, *, maybe_written: bool) -> None:
+    def __init__(self, message: str, *, maybe_written: bool, last_error: ErrorCode | None = None) -> None:
         super().__init__(message)
         self.maybe_written = maybe_written
+        self.last_error = last_error
+        """What a broker answered to the last attempt; None if there was none, or no answer."""
 
 
 class OutcomeUnknown(ProducerError):

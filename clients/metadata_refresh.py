@@ -15,6 +15,7 @@ from clients.errors import ClientError, error_code
 from clients.retry import Backoff
 from protocol.errors import RETRIABLE, ErrorCode
 from protocol.messages.metadata import MetadataResponse
+from protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -98,5 +99,11 @@ class MetadataRefresh:
         for answered in waiting:
             if not answered.done():
                 answered.set_result(None)
-        lacks_leader = any(partition.leader_id < 0 for topic in response.topics for partition in topic.partitions)
-        return not lacks_leader and not any(error in RETRIABLE for error in errors.values())
+        leaderless = [
+            TopicPartition(topic.name or "", partition.partition_index)
+            for topic in response.topics
+            for partition in topic.partitions
+            if partition.leader_id < 0
+        ]
+        self._cluster.note_leaderless(leaderless if names is not None else [])
+        return not leaderless and not any(error in RETRIABLE for error in errors.values())

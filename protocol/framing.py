@@ -27,6 +27,8 @@ _SIZE: Final = Struct(">i")
 _SIZE_AND_RESPONSE_HEADER: Final = Struct(">ii")
 _SIZE_AND_REQUEST_HEADER: Final = Struct(">ihhih")
 _NEVER_FLEXIBLE: Final = 32_768
+_new_tuple: Final = tuple.__new__
+"""Makes a named tuple without the detour of its constructor."""
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 
@@ -61,7 +63,7 @@ def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
                 position = skip_tags(frame, position, count, len(frame))
     except (StructError, IndexError):
         raise DecodeError("a request that ends inside its header") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+    return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
 
 
 def encode_request(correlation_id: int, client_id: str | None, request: Message, version: int) -> list[Buffer]:
@@ -85,7 +87,8 @@ def encode_response(correlation_id: int, response: Message, version: int) -> lis
     """A response as a frame with its size, in as many buffers as its records need."""
     cls = type(response)
     start = bytearray(_SIZE_AND_RESPONSE_HEADER.pack(0, correlation_id))
-    if version in cls.flexible and cls.api_key != _API_VERSIONS:
+    flexible = cls.flexible
+    if flexible.first <= version <= flexible.last and cls.api_key != _API_VERSIONS:
         start.append(0)
     return _with_size(encoder(cls, version)(response, start))
 
@@ -105,7 +108,7 @@ def parse_response(cls: type[M], version: int, frame: memoryview) -> tuple[int, 
 
 
 def _with_size(parts: list[Buffer]) -> list[Buffer]:
-    size = sum(map(len, parts)) - _SIZE.size
+    size = (len(parts[0]) if len(parts) == 1 else sum(map(len, parts))) - _SIZE.size
     try:
         _SIZE.pack_into(parts[0], 0, size)
     except StructError as error:

@@ -33,6 +33,9 @@ MAX_STRING_BYTES: Final = 32_767
 MAX_TAGGED_FIELDS: Final = 128
 """Of one structure. Kafka has no such limit; it declares at most a handful of tags anywhere."""
 
+_SHORT_UVARINTS: Final = {byte: bytes((byte,)) for byte in range(0x80)}
+"""The encodings of one byte, made once: nearly all that are needed."""
+
 COPIED_RECORDS_BYTES: Final = 1024
 """Up to here copying records into the surrounding bytes is cheaper than one more buffer for the socket."""
 
@@ -71,8 +74,9 @@ def finish_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]
 
 def encode_uvarint(value: int) -> bytes:
     """The unsigned varint of an integer below 2³²."""
-    if value <= 0x7F:
-        return b"%c" % value
+    short = _SHORT_UVARINTS.get(value)
+    if short is not None:
+        return short
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

@@ -8,12 +8,26 @@ another. Only a checkpoint on a local file system can be read here: Python has n
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 _LINES_BEFORE_SOURCES: Final = 2
+_NO_OFFSET: Final = "-"
+"""The line of a source that has had nothing yet."""
 _LONGEST_TEXT: Final = 2000
 """Characters of offsets that are kept as they are; they go into every record of a batch."""
+
+
+class BatchPlan(NamedTuple):
+    """An entry of the offset log."""
+
+    offsets: str = ""
+    """Where the batch's sources end, or a digest of that where it is long; empty if the entry cannot be read."""
+    time: str = ""
+    """Milliseconds since the epoch when Spark planned it; empty if it is not there."""
+    names_rows: bool = False
+    """Whether these offsets name the rows: those of topics do, while a count of lists of files does not."""
 
 
 def local_path(location: str) -> Path | None:
@@ -38,20 +52,51 @@ def read_query_id(location: str) -> str | None:
     return query if isinstance(query, str) and query else None
 
 
-def read_offsets(location: str, batch: int) -> str:
-    """Where the sources of a batch end, as Spark has written it; empty if that cannot be read."""
-    path = local_path(location)
+def read_plan(location: str, batch: int | None = None) -> BatchPlan:
+    """What a batch was planned from, as Spark has written it; without ``batch``, the one that was planned last."""
+    path = local_path(location) if location else None
     if path is None:
-        return ""
+        return BatchPlan()
     try:
-        return sources_of((path / "offsets" / str(batch)).read_text())
-    except (OSError, UnicodeDecodeError):
-        return ""
+        if batch is None:
+            batch = max(int(each.name) for each in (path / "offsets").iterdir() if each.name.isdecimal())
+        return plan_of((path / "offsets" / str(batch)).read_text())
+    except (OSError, ValueError):
+        return BatchPlan()
 
 
-def sources_of(offsets: str) -> str:
-    """The sources' lines of an entry of the offset log, or a digest of them where they are long. Pure."""
-    sources = " ".join(offsets.splitlines()[_LINES_BEFORE_SOURCES:])
+def plan_of(entry: str) -> BatchPlan:
+    """An entry of the offset log. Pure."""
+    lines = entry.splitlines()
+    before, sources = lines[:_LINES_BEFORE_SOURCES], lines[_LINES_BEFORE_SOURCES:]
+    time = _json(before[-1]).get("batchTimestampMs") if before else None
+    ends = [each for each in sources if each != _NO_OFFSET]
+    names_rows = bool(ends) and all(_names_rows(_json(each)) for each in ends)
+    return BatchPlan(_shortened(" ".join(sources)), "" if time is None else str(time), names_rows)
+
+
+def _json(text: str) -> dict[str, Any]:
+    """The object that a line is; empty if it is something else."""
+    with suppress(ValueError):
+        found = json.loads(text)
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _names_rows(end: dict[str, Any]) -> bool:
+    """Whether it is the end of a stream of topics: of this source (``stream_offset``), or of Spark's Kafka source."""
+    if "v" in end:
+        return isinstance(end.get("start"), dict) and isinstance(end.get("end"), dict)
+    return bool(end) and all(
+        isinstance(partitions, dict)
+        and bool(partitions)
+        and all(number.isdecimal() and isinstance(offset, int) for number, offset in partitions.items())
+        for partitions in end.values()
+    )
+
+
+def _shortened(sources: str) -> str:
     if len(sources) <= _LONGEST_TEXT:
         return sources
     return f"sha256:{hashlib.sha256(sources.encode()).hexdigest()}"

@@ -92,6 +92,16 @@ def not_found(bound: Bound, missing: Collection[TopicPartition]) -> None:
         )
 
 
+def reversed_times(start: Bound, end: Bound) -> list[TopicPartition]:
+    """Return the partitions whose start time is after their end time, as the two options say it for each partition.
+
+    Offsets are compared when they are known; those of two times are equal in a partition without records.
+    """
+    if not (isinstance(start, Timestamps) and isinstance(end, Timestamps)):
+        return []
+    return [tp for tp, time in start.timestamps.items() if time > end.timestamps.get(tp, time)]
+
+
 def _must_name(option: str, numbers: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
     missing, unknown = set(partitions) - numbers.keys(), numbers.keys() - set(partitions)
     if missing:

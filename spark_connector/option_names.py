@@ -53,6 +53,7 @@ WRITING_ONLY: Final = (
     "delivery.guarantee",
     "transactionalIdPrefix",
     "transactionTimeoutMs",
+    "failOnDifferentRows",
     "txnAppId",
     "txnVersion",
     "stateTopic",

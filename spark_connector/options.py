@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
-from clients.cluster import parse_bootstrap
+from clients.bootstrap import parse_bootstrap
 from clients.tls import TlsSettings
 from spark_connector.process_client import DEFAULT_REACH_SECONDS, ClientSettings
 

@@ -20,7 +20,8 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from clients.cluster import Cluster, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
 from clients.tls import TlsSettings
 from spark_connector.reachability import ReachabilityWatch, reach
 

@@ -7,10 +7,10 @@ is not read ahead of what brokers take.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from threading import Thread
-from typing import Final, Generic, Self, TypeVar
+from threading import Lock, Thread
+from typing import Any, Final, Generic, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -20,6 +20,7 @@ _END: Final = object()
 class PulledRows(Generic[T]):
     """An asynchronous iterator over a blocking one. ``close`` ends its thread, once the iterator returns.
 
+    After ``close`` the thread leaves the loop alone, which may be closed when the iterator returns at last.
     The thread is a daemon: a worker that is to end does not wait for an upstream that has more to compute.
     """
 
@@ -27,6 +28,8 @@ class PulledRows(Generic[T]):
         self._rows = rows
         self._loop = asyncio.get_running_loop()
         self._wanted: SimpleQueue[asyncio.Future[object] | None] = SimpleQueue()
+        self._handing_over = Lock()
+        self._closed = False
         Thread(target=self._pull, name="sink: rows from Spark", daemon=True).start()
 
     def __aiter__(self) -> Self:
@@ -42,6 +45,8 @@ class PulledRows(Generic[T]):
         return found  # type: ignore[return-value]  # What is not the end is a row.
 
     def close(self) -> None:
+        with self._handing_over:
+            self._closed = True
         self._wanted.put(None)
 
     def _pull(self) -> None:
@@ -49,9 +54,17 @@ class PulledRows(Generic[T]):
             try:
                 found: object = next(self._rows, _END)
             except BaseException as error:  # It belongs to the task, whatever it is.
-                self._loop.call_soon_threadsafe(_fail, pulled, error)
+                self._hand_over(_fail, pulled, error)
             else:
-                self._loop.call_soon_threadsafe(_succeed, pulled, found)
+                self._hand_over(_succeed, pulled, found)
+
+    def _hand_over(
+        self, settle: "Callable[[asyncio.Future[object], Any], None]", pulled: "asyncio.Future[object]", found: object
+    ) -> None:
+        """Under the lock, so that the loop is not closed between the look at ``_closed`` and the call."""
+        with self._handing_over:
+            if not self._closed:
+                self._loop.call_soon_threadsafe(settle, pulled, found)
 
 
 def _succeed(pulled: "asyncio.Future[object]", found: object) -> None:

@@ -21,7 +21,9 @@ from spark_connector.offset_bounds import (
     Timestamp,
     Timestamps,
     parse_timestamps,
+    reversed_times,
 )
+from spark_connector.offset_ranges import listed
 from spark_connector.option_names import WRITING_ONLY
 from spark_connector.options import MAX_INT32, OptionReader, OptionsInvalid
 from spark_connector.process_client import ClientSettings
@@ -106,6 +108,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool, spark_keeps_pla
     selection = _selection(reader)
     start = _start(reader, streaming)
     end = _end(reader, streaming)
+    if too_late := reversed_times(start, end):
+        reader.complain(f"startingOffsetsByTimestamp: is after endingOffsetsByTimestamp in {listed(too_late)}")
     max_offsets, min_offsets, delay = _trigger(reader)
     for name, reason in _REFUSED.items():
         reader.refuse(name, reason)

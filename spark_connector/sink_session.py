@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from typing import Any, Final
 
@@ -88,7 +88,9 @@ class SinkSession:
 
     def make_cluster_broker(self) -> ClusterBroker:
         settings = SinkSettings(
-            state_topic=self._options.state_topic, transaction_timeout_ms=self._options.transaction_timeout_ms
+            state_topic=self._options.state_topic,
+            transaction_timeout_ms=self._options.transaction_timeout_ms,
+            patience_seconds=self._options.client.reach_seconds,
         )
         return ClusterBroker(self._client.cluster, settings, self._open_writer, self._memory.readers, wall_clock)
 
@@ -103,12 +105,12 @@ class SinkSession:
         encoder = ArrowEncoder(options.topic, options.batch_bytes, self._client.rng)
         return ArrowRowWriter(producer, encoder, transactional_id or "")
 
-    def begin(self, sink: str) -> Permit:
+    def begin(self, sink: str, *, plans_name_rows: bool = False) -> Permit:
         """The prelude of a batch."""
 
         async def steps() -> Permit:
             await self.make_cluster_broker().require_support()
-            return await begin_batch(self._broker, sink, self._options.former)
+            return await begin_batch(self._broker, sink, self._options.former, plans_name_rows=plans_name_rows)
 
         return self._client.run(steps())
 
@@ -119,11 +121,13 @@ class SinkSession:
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
         """A task in a transaction of its own."""
+        from spark_connector.row_digest import digest_of
 
         async def steps() -> TaskOutcome:
             slots = self._memory.slots if permit.may_decide else self._memory.unnamed_slots
             with closing(PulledRows(each for each in rows if each.num_rows)) as pulled:
-                return await write_rows(self._broker, permit, slots, query, batch, pulled)
+                digest = partial(digest_of, topic=self._options.topic)
+                return await write_rows(self._broker, permit, slots, query, batch, pulled, digest)
 
         return self._client.run(steps())
 
@@ -146,7 +150,15 @@ class SinkSession:
         return self._client.run(steps())
 
     def commit(self, outcomes: Sequence[TaskOutcome], batch: int, planned: Planned = UNKNOWN_PLAN) -> None:
-        steps = commit_batch(self._broker, outcomes, batch, planned, fail_on_loss=self._options.fail_on_loss)
+        options = self._options
+        steps = commit_batch(
+            self._broker,
+            outcomes,
+            batch,
+            planned,
+            fail_on_loss=options.fail_on_loss,
+            fail_on_difference=options.fail_on_difference,
+        )
         self._client.run(steps)
 
     def abort(self, outcomes: Sequence[TaskOutcome], sink: str, batch: int) -> None:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from spark_connector.checkpoint import read_offsets
+from spark_connector.checkpoint import read_plan
 from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_errors import SinkError, while_pickling
+from spark_connector.sink.sink_errors import SinkError, while_aborting, while_pickling
 from spark_connector.sink.state_record import Planned
 from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
 from spark_connector.sink_name import with_sink_name
@@ -61,7 +61,8 @@ class OncelogStreamWriter(DataSourceStreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         if self._is_exact and self._permit is None:
             with while_pickling():
-                self._permit = self.session().begin(self._sink)
+                plan = read_plan(self._options.checkpoint)
+                self._permit = self.session().begin(self._sink, plans_name_rows=plan.names_rows)
         return self.__dict__
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
@@ -78,9 +79,10 @@ class OncelogStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
         if self._is_exact:
             options = self._options
-            planned = Planned(options.topic or "", read_offsets(options.checkpoint, batchId))
+            planned = Planned(options.topic or "", *read_plan(options.checkpoint, batchId))
             self.session().commit(outcomes_of(messages), batchId, planned)
 
     def abort(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
         if self._is_exact:
-            self.session().abort(outcomes_of(messages), self._sink, batchId)
+            with while_aborting(f"batch {batchId} of sink {self._sink}"):
+                self.session().abort(outcomes_of(messages), self._sink, batchId)

@@ -73,9 +73,16 @@ def parse_assign(text: str) -> Assign:
 
 
 def parse_partition_numbers(text: str) -> dict[TopicPartition, int]:
-    """``{"topic": {"0": 23}}``: a number for each partition, as startingOffsets and the like have it."""
+    """``{"topic": {"0": 23}}``: a number for each partition, as startingOffsets and the like have it.
+
+    Also an offset of a stream of this source, as its checkpoint and error messages show it: it stands for its end.
+    """
     found = {}
-    for topic, numbers in _parse_json_object(text).items():
+    parsed = _parse_json_object(text)
+    end = parsed.get("end")
+    if "v" in parsed and isinstance(parsed.get("start"), dict) and isinstance(end, dict):
+        parsed = end
+    for topic, numbers in parsed.items():
         if not isinstance(numbers, dict):
             raise ValueError(f"{topic!r} has no object of partitions, as in {_SPECIFIC_VALID}")
         for partition, number in numbers.items():

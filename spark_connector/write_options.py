@@ -79,6 +79,8 @@ class WriteOptions:
     state_topic: str = STATE_TOPIC
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
     fail_on_loss: bool = True
+    fail_on_difference: bool = True
+    """``failOnDifferentRows``: refuse a batch that is written already and comes again with other rows."""
     compression: Compression = Compression.NONE
     batch_bytes: int = _DEFAULT_BATCH_BYTES
     request_bytes: int = _DEFAULT_REQUEST_BYTES
@@ -134,6 +136,12 @@ def batch_write_options(
     version = reader.integer("txnVersion", None, minimum=0)
     if (application is None) != (version is None):
         reader.complain("txnAppId, txnVersion: are given together, or neither; they may be any text and a whole number")
+    if guarantee is Guarantee.AT_LEAST_ONCE:
+        for name in reader.given(("txnAppId", "txnVersion")):
+            reader.complain(
+                f"{name}: has no effect with delivery.guarantee=at-least-once, which writes a version as often as it "
+                "is saved; leave one of the two out"
+            )
     if application is None and prefix is not None:
         reader.complain("transactionalIdPrefix: has no use for a batch without txnAppId and txnVersion")
     sink, former = None, None
@@ -195,6 +203,7 @@ def _finish(
             "transactionTimeoutMs", DEFAULT_TRANSACTION_TIMEOUT_MS, minimum=1000, maximum=MAX_INT32
         ),
         fail_on_loss=reader.boolean("failOnDataLoss", True),
+        fail_on_difference=reader.boolean("failOnDifferentRows", True),
         compression=reader.choice(
             "kafka.compression.type", {each.name.lower(): each for each in Compression}, Compression.NONE
         ),

@@ -5,13 +5,16 @@ is tried, and completed by the next try if the driver dies in the middle of its 
 them. Without them a batch is tried once; its writer is pickled with a permit of its own.
 """
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_errors import while_pickling
+from spark_connector.sink.sink_errors import while_aborting, while_pickling
 from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
 from spark_connector.sink_session import SinkSession
 from spark_connector.write_options import Guarantee, WriteOptions, batch_write_options
@@ -20,10 +23,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+_QUERY_ID: Final = "sql.streaming.queryId"
+_JOB_GROUP: Final = "spark.jobGroup.id"
+"""The run's id, for all jobs of a streaming query, those of ``foreachBatch`` too; unless a program sets its own."""
+_RUN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 
 def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "OncelogWriter":
     """The writer of one batch."""
     return OncelogWriter(batch_write_options(options, columns_of(schema), overwrite=overwrite))
+
+
+def _run_of_query() -> str:
+    """The run of the streaming query that this task belongs to; empty if there is none."""
+    context = TaskContext.get()
+    if context is None or context.getLocalProperty(_QUERY_ID) is None:
+        return ""
+    group = context.getLocalProperty(_JOB_GROUP) or ""
+    return group if _RUN_ID.fullmatch(group) else ""
 
 
 class OncelogWriter(DataSourceArrowWriter):
@@ -58,7 +75,7 @@ class OncelogWriter(DataSourceArrowWriter):
             return TaskMessage(None)
         options = self._options
         outcome = self.session().write(self._permit, options.application or "", options.version, iterator)
-        return TaskMessage(outcome)
+        return TaskMessage(replace(outcome, run=_run_of_query()))
 
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
         if self._permit is None:
@@ -71,8 +88,10 @@ class OncelogWriter(DataSourceArrowWriter):
     def abort(self, messages: "list[WriterCommitMessage | None]") -> None:
         if self._permit is None:
             return
-        if self._is_named:
-            self.session().abort(outcomes_of(messages), self._permit.sink, self._options.version)
-        else:
-            untold = sum(each is None for each in messages)
-            self.session().abort_unnamed(outcomes_of(messages), self._permit.sink, untold=untold)
+        outcomes, sink = outcomes_of(messages), self._permit.sink
+        with while_aborting(f"the batch of sink {sink}"):
+            if self._is_named:
+                self.session().abort(outcomes, sink, self._options.version)
+            else:
+                untold = sum(each is None for each in messages)
+                self.session().abort_unnamed(outcomes, sink, untold=untold)

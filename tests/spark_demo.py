@@ -36,6 +36,7 @@ from spark_connector.process_client import ClientSettings, ProcessClient
 from spark_connector.write_options import STATE_TOPIC
 from tests.demo import DemoFailed, Line, Story, messages, print_table
 from tests.processes import REPOSITORY, OncelogProcess
+from tests.spark.session_processes import by_role, kill, members
 from tests.spark_demo_application import CUSTOMERS, INVOICES, PURCHASES, SINK
 from tests.spark_session import ENVIRONMENT, QUICK_START
 
@@ -143,22 +144,10 @@ class ApplicationProcess:
         except queue.Empty:
             raise DemoFailed(f"no end after {SECONDS:g} s") from None
 
-    def members(self) -> dict[int, str]:
-        """Every process of the run that is alive, by id: all are of one session."""
-        found: dict[int, str] = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):  # It has ended.
-                name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
-                fields = rest.split()
-                if int(fields[3]) == self.process.pid and fields[0] != "Z":
-                    found[int(stat.parent.name)] = name
-        return found
-
     def kill_driver(self) -> int:
         """kill -9 of the JVM and of the Python that it belongs to; returns the JVM's id."""
-        drivers = [pid for pid, name in self.members().items() if name == "java"]
-        for pid in (*drivers, self.process.pid):
-            os.kill(pid, signal.SIGKILL)
+        drivers = by_role(self.process.pid).get("driver", [])
+        kill(*drivers, self.process.pid)
         self.process.wait()
         return drivers[0] if drivers else self.process.pid
 
@@ -171,9 +160,7 @@ class ApplicationProcess:
     def end(self) -> None:
         """Make sure that nothing of it is left."""
         self.finish()
-        for pid in self.members():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*members(self.process.pid))
         self.process.wait()
         self._reader.join(CALL_SECONDS)
 

@@ -50,6 +50,15 @@ def spark_home(directory: Path) -> Path:
     return home
 
 
+def temporary_files(directory: Path) -> dict[str, str]:
+    """Settings of a JVM that will be killed: it cannot delete its temporary files, so they are in ``directory``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return {
+        "spark.local.dir": str(directory),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory}",
+    }
+
+
 @contextmanager
 def spark_session(
     directory: Path, settings: Mapping[str, str] | None = None, *, quick_start: bool = True

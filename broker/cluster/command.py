@@ -57,7 +57,7 @@ def cluster(
     oncelog cluster kill 2; oncelog cluster start 2
     oncelog cluster --dir /tmp/c pause 1 zookeeper
 
-    ZooKeeper needs Java, and its jars: those of PySpark (pip install 'pyspark>=4,<5'), or ONCELOG_ZOOKEEPER_JARS.
+    ZooKeeper needs Java, and its jars: those of PySpark (pip install 'pyspark>=4.2,<5'), or ONCELOG_ZOOKEEPER_JARS.
     """
     context.obj = Path(directory)
     if context.invoked_subcommand is None:

@@ -48,7 +48,7 @@ def find_jars() -> list[Path]:
     found = sorted(jar for jar in directory.glob("*.jar") if jar.name.startswith(_NEEDED)) if directory else []
     if not any(jar.name.startswith("zookeeper-") for jar in found):
         raise CannotStart(
-            "no ZooKeeper jars: install them with `pip install 'pyspark>=4,<5'`, "
+            "no ZooKeeper jars: install them with `pip install 'pyspark>=4.2,<5'`, "
             f"or name a directory that has them in {JARS_VARIABLE}"
         )
     return found

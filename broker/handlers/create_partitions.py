@@ -1,7 +1,8 @@
 """CreatePartitions (API key 37): give existing topics more partitions.
 
-Each topic succeeds or fails on its own; when the answer comes, the new partitions are known and led. Only the
-controller adds partitions. The time-out is not needed.
+Each topic succeeds or fails on its own; when the answer comes, the new partitions are led, and all brokers that answer
+know them. If that takes longer than the request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT, and the
+partitions exist all the same. Only the controller adds partitions.
 
 Versions: 2 is flexible.
 """
@@ -47,7 +48,9 @@ async def _create(
         if name not in errors and not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.TOPIC, name):
             errors[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     topics = [_new_partitions(topic) for topic in request.topics if topic.name not in errors]
-    results = await broker.controller.create_partitions(topics, validate_only=request.validate_only)
+    results = await broker.controller.create_partitions(
+        topics, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
+    )
     for topic, result in zip(topics, results, strict=True):
         errors[topic.topic] = result
     return CreatePartitionsResponse(results=[_result(name, errors[name]) for name in counts])

@@ -1,8 +1,9 @@
 """CreateTopics (API key 19): create topics, with replicas placed by the controller or chosen by the client.
 
-Each topic succeeds or fails on its own. When the answer comes, the topic is led, and all brokers that answer know it.
-The time-out is not needed: what would take long is refused. Only the controller creates; another broker answers
-NOT_CONTROLLER.
+Each topic succeeds or fails on its own. When the answer comes, the topic is led, and all brokers that answer know it; a
+broker does not answer any more when it is a suspect, about 2 s after it fell silent. If that takes longer than the
+request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT, as in Kafka, and the topic exists all the same.
+Only the controller creates; another broker answers NOT_CONTROLLER.
 
 Versions: 5 is flexible, adds what the topic became (partitions, replicas, configuration, for those who may read it) and
 lets -1 stand for the broker's defaults; 7 adds the topic's id.
@@ -48,7 +49,9 @@ async def _create(broker: "Broker", context: RequestContext, request: CreateTopi
         if topic.name not in errors and not _may_create(broker, context, topic.name):
             errors[topic.name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     topics = [_new_topic(topic) for topic in request.topics if topic.name not in errors]
-    results = await broker.controller.create_topics(topics, validate_only=request.validate_only)
+    results = await broker.controller.create_topics(
+        topics, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
+    )
     plans = {topic.name: result for topic, result in zip(topics, results, strict=True)}
     described = _TopicConfigs(broker)
     return CreateTopicsResponse(

@@ -6,6 +6,7 @@ deleted and its name is free. REQUEST_TIMED_OUT means that the deletion goes on.
 Versions: 4 is flexible; 5 has error messages; 6 takes ids (KIP-516).
 """
 
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from broker.dispatch import Outcome, RequestContext, handles
@@ -43,7 +44,8 @@ def handle_delete_topics(broker: "Broker", context: RequestContext, request: Del
 
 async def _delete(broker: "Broker", context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     asked = _named(request)
-    resolved = [_resolve(broker, context, topic, asked) for topic in asked]
+    asked_by_id = {topic.topic_id for topic in asked if topic.name is None}
+    resolved = [_resolve(broker, context, topic, asked_by_id) for topic in asked]
     names = [topic.name for topic in resolved if isinstance(topic, DeleteTopicState) and topic.name is not None]
     errors = iter(await broker.controller.delete_topics(names, timeout_seconds=request.timeout_ms / 1000))
     responses = [_result(topic, next(errors)) if isinstance(topic, DeleteTopicState) else topic for topic in resolved]
@@ -57,7 +59,7 @@ def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 
 
 def _resolve(
-    broker: "Broker", context: RequestContext, topic: DeleteTopicState, asked: list[DeleteTopicState]
+    broker: "Broker", context: RequestContext, topic: DeleteTopicState, asked_by_id: Set[bytes]
 ) -> DeleteTopicState | DeletableTopicResult:
     """The topic with its name and id, or why it is not deleted."""
     if topic.name is None and topic.topic_id == ZERO_UUID:
@@ -71,14 +73,10 @@ def _resolve(
         return _result(topic, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."))
     if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
         return _result(topic, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."))
-    if topic.name is not None and found is not None and _is_asked_by_id(found.topic_id, asked):
+    if topic.name is not None and found is not None and found.topic_id in asked_by_id:
         error = "The provided topic name maps to an ID that was already supplied."
         return _result(topic, ApiError(ErrorCode.INVALID_REQUEST, error))
     return DeleteTopicState(name=name, topic_id=ZERO_UUID if found is None else found.topic_id)
-
-
-def _is_asked_by_id(topic_id: bytes, asked: list[DeleteTopicState]) -> bool:
-    return any(topic.name is None and topic.topic_id == topic_id for topic in asked)
 
 
 def _result(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:

@@ -66,14 +66,20 @@ def handle_fetch(broker: "Broker", context: RequestContext, request: FetchReques
         shape=lambda fetch: _shape(broker, context, fetch),
         spawn=replicas.spawn,
         memory=broker.response_memory,
+        client=context.connection,
     ).start()
+
+
+def _is_treated_as_follower(broker: "Broker", context: RequestContext, follower: int) -> bool:
+    is_known = broker.metadata.image.broker(follower) is not None
+    return is_known and broker.replica_manager.follower_connections.admit(follower, context.connection)
 
 
 def _params(broker: "Broker", context: RequestContext, request: FetchRequest) -> FetchParams:
     follower = replica_id(request)
     if follower >= 0:
         is_broker = broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        context.connection.is_replica_fetcher = is_broker
+        context.connection.is_replica_fetcher = is_broker and _is_treated_as_follower(broker, context, follower)
         return FetchParams(
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,

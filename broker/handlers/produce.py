@@ -40,6 +40,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from broker.dispatch import CloseConnection, Later, Outcome, RequestContext, handles
+from broker.refused_batch import refused_batch, rejected_records
 from broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from broker.replication.leader_hint import leader_hint
 from broker.replication.partition import Partition
@@ -52,7 +53,6 @@ from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -90,7 +90,6 @@ _NO_ACKS: Final = 0
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
-_UNKNOWN_OFFSET: Final = -1
 
 _ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
 """Where a batch has the byte with the attributes that are in use."""
@@ -128,17 +127,6 @@ _CODECS: Final = {
     "zstd": Compression.ZSTD,
 }
 """Values of ``compression.type`` that override the producer's choice."""
-
-_MESSAGES: Final = {
-    ErrorCode.INVALID_RECORD: "The batch, or a record in it, is not what the topic accepts",
-    ErrorCode.INVALID_TIMESTAMP: "A timestamp lies outside of what the topic accepts",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "Internal topics are written by the broker only",
-    ErrorCode.INVALID_TXN_STATE: "The partition was not added to the transaction",
-    ErrorCode.TRANSACTION_ABORTABLE: "The partition was not added to the transaction",
-    ErrorCode.CONCURRENT_TRANSACTIONS: "The producer's transaction before this one is not complete yet",
-    ErrorCode.UNKNOWN_TOPIC_ID: "No topic here has this id",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "Not enough replicas, or the transaction could not be verified yet",
-}
 
 
 def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> ProduceResponse:
@@ -180,23 +168,28 @@ def _produce(
         for topic in request.topic_data:
             topic.name = broker.replica_manager.topic_name(topic.topic_id) or ""
     appends = _Appends(broker, context, request)
-    if request.transactional_id is None:
-        steps = appends.append_one() if has_one_batch else appends.append_all()
-        if steps is None:
-            return appends.outcome()
-        return broker.sliced_work.start(steps, appends.budget, context.connection)
-    return _produce_in_transaction(broker, context, request, appends)
+    if request.transactional_id is not None:
+        return _produce_in_transaction(broker, context, request, appends, has_one_batch)
+    steps = appends.append_one() if has_one_batch else appends.append_all()
+    if steps is None:
+        return appends.outcome()
+    return broker.sliced_work.start(steps, appends.budget, context.connection)
 
 
 def _produce_in_transaction(
-    broker: "Broker", context: RequestContext, request: ProduceRequest, appends: "_Appends"
+    broker: "Broker", context: RequestContext, request: ProduceRequest, appends: "_Appends", has_one_batch: bool
 ) -> Outcome:
-    parts = list(_parts(request))
-    if len(parts) != 1:
-        return _append_parts(broker, context, parts, appends)
-    judging = broker.sliced_work.start(appends.judge(request), appends.budget, context.connection)
-    if judging is not None:
-        return _append_when_judged(judging, request, appends)
+    if has_one_batch:
+        steps = appends.judge_one()
+    else:
+        parts = list(_parts(request))
+        if len(parts) != 1:
+            return _append_parts(broker, context, parts, appends)
+        steps = appends.judge(request)
+    if steps is not None:
+        judging = broker.sliced_work.start(steps, appends.budget, context.connection)
+        if judging is not None:
+            return _append_when_judged(judging, request, appends)
     verdict = appends.verify(request)
     if isinstance(verdict, Pending):
         return _append_when_verified(verdict, request, appends)
@@ -311,7 +304,7 @@ class _Appends:
         data, name, topic_id = topic.partition_data[0], topic.name, topic.topic_id
         partition = self._topic_error(name) or self._led(name, topic_id, data.index)
         if isinstance(partition, ErrorCode):
-            response = _error(data.index, partition)
+            response = refused_batch(data.index, partition)
         else:
             judged = self._judge(data, partition)
             if isinstance(judged, _Unwalked):
@@ -343,7 +336,7 @@ class _Appends:
                 index = data.index
                 partition = error or self._led(name, topic_id, index)
                 if isinstance(partition, ErrorCode):
-                    responses.append(_error(index, partition))
+                    responses.append(refused_batch(index, partition))
                     continue
                 judged = self._judge(data, partition)
                 if isinstance(judged, _Unwalked):
@@ -353,6 +346,20 @@ class _Appends:
         return self.outcome()
 
     # In a transaction
+
+    def judge_one(self) -> Steps[None] | None:
+        """Judge the only batch, and keep it for ``append_judged``; if it must be walked, the rest of the work."""
+        topic = self._request.topic_data[0]
+        data, name = topic.partition_data[0], topic.name
+        partition = self._topic_error(name) or self._led(name, topic.topic_id, data.index)
+        judged = partition if isinstance(partition, ErrorCode) else self._judge(data, partition)
+        if isinstance(judged, _Unwalked):
+            return self._walk_judged((name, data.index), judged)
+        self._judged = {(name, data.index): judged}
+        return None
+
+    def _walk_judged(self, key: tuple[str, int], unwalked: _Unwalked) -> Steps[None]:
+        self._judged = {key: (yield from conform_batch(*unwalked, self.budget))}
 
     def judge(self, request: ProduceRequest) -> Steps[None]:
         """Judge all batches of a part of the request, and keep them for ``append_judged``."""
@@ -389,10 +396,10 @@ class _Appends:
                 index = data.index
                 judged = self._judged[name, index]
                 if isinstance(judged, ErrorCode):
-                    responses.append(_error(index, judged))
+                    responses.append(refused_batch(index, judged))
                     continue
                 partition = self._led(name, topic.topic_id, index)
-                if isinstance(partition, Partition) and not isinstance(judged, RejectedRecords):
+                if unverified and isinstance(partition, Partition) and not isinstance(judged, RejectedRecords):
                     partition = unverified.get(partition.topic_partition) or partition
                 responses.append(self._append(partition, index, judged))
 
@@ -423,19 +430,19 @@ class _Appends:
 
     def _append(self, partition: Partition | ErrorCode, index: int, judged: _Judged) -> PartitionProduceResponse:
         if isinstance(partition, ErrorCode):
-            return _error(index, partition)
+            return refused_batch(index, partition)
         if isinstance(judged, ErrorCode):
-            return _error(index, judged)
+            return refused_batch(index, judged)
         if isinstance(judged, RejectedRecords):
             assert partition.led_log is not None
-            return _rejected(index, judged, partition.led_log.log_start_offset)
+            return rejected_records(index, judged, partition.led_log.log_start_offset)
         batch, header = judged
         self.budget.left -= _APPEND_UNITS
         acks = self._request.acks
         info = partition.append(batch, header, origin=AppendOrigin.CLIENT, required_acks=acks)
         if isinstance(info, ErrorCode):
-            return _error(index, info)
-        self._size += header.size
+            return refused_batch(index, info)
+        self._size += len(batch)
         response = PartitionProduceResponse(
             index=index,
             base_offset=info.base_offset,
@@ -532,32 +539,10 @@ def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[_error(data.index, error) for data in topic.partition_data],
+                partition_responses=[refused_batch(data.index, error) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]
-    )
-
-
-def _error(index: int, error: ErrorCode) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index, error_code=error, base_offset=_UNKNOWN_OFFSET, error_message=_MESSAGES.get(error)
-    )
-
-
-def _rejected(index: int, rejected: RejectedRecords, log_start_offset: int) -> PartitionProduceResponse:
-    """A batch that is refused as a whole, and which of its records are the reason (KIP-467)."""
-    noun = "record error" if rejected.total == 1 else "record errors"
-    return PartitionProduceResponse(
-        index=index,
-        error_code=rejected.error,
-        base_offset=_UNKNOWN_OFFSET,
-        log_start_offset=log_start_offset,
-        error_message=f"{rejected.total} {noun}, the first: {rejected.record_errors[0].message}",
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
-            for batch_index, message in rejected.record_errors
-        ],
     )
 
 

@@ -5,7 +5,9 @@ one that returns a coroutine has not, and the connection waits for it (``broker.
 order of the requests, whatever the order in which they become known. What can be answered at once leaves in one write.
 There is no task per request.
 
-A connection begins a slice of its requests in one turn of the loop (``_SLICE``); then the others have their turn.
+A connection begins a slice of its requests in one turn of the loop (``_SLICE``); then the others have their turn. It is
+not read while requests wait for the next slice: a client that produces faster than it has its turn waits with its
+records on its own side, in place of filling this broker's memory up to the bound of the next paragraph.
 
 What a client can make the broker hold is bounded:
 
@@ -31,7 +33,8 @@ from typing import Final, Protocol, cast
 
 from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
 from broker.network.frames import FrameReader
-from broker.network.response_memory import ResponseMemory
+from broker.network.response_memory import Reading, ResponseMemory
+from broker.network.send_queue import unacknowledged_bytes
 from broker.supervisor import Supervisor
 from protocol.schema import Message
 
@@ -66,7 +69,7 @@ class Owner(Protocol):
 
     def connection_lost(self, connection: "Connection") -> None: ...
 
-    def adopt_heartbeats(self, transport: asyncio.Transport) -> bool:
+    def adopt_heartbeats(self, connection: "Connection", transport: asyncio.Transport) -> bool:
         """Answer heartbeats in place of the connection, which has then ended; False if the connection has to."""
 
     @property
@@ -94,16 +97,19 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_blocked",
-        "_buffered",
         "_bytes",
         "_closing",
         "_dispatcher",
         "_frames",
+        "_full_at",
+        "_full_since",
         "_large",
+        "_last_read",
         "_limits",
         "_listener_name",
         "_loop",
         "_owner",
+        "_read_then",
         "_reader",
         "_reading_paused",
         "_ready_bytes",
@@ -115,17 +121,14 @@ class Connection(asyncio.BufferedProtocol):
         "_writing_paused",
         "bytes_in",
         "bytes_out",
-        "descriptor",
+        "has_sent_request",
         "info",
         "last_activity",
         "unread_bytes",
-        "unread_since",
     )
 
     _transport: asyncio.Transport
     info: ConnectionInfo
-    descriptor: int
-    """The system's number of the socket; -1 in a simulation."""
 
     def __init__(
         self,
@@ -161,13 +164,15 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._large = 0
         """The size of the large responses of which the transport has a part: it keeps them whole until all is sent."""
-        self._buffered = 0
-        """Bytes that the transport had still to send when it was last looked at; 0 unless it is full."""
+        self._full_since = self._last_read = 0.0
+        """Since when the transport is full, and when the client last read something meanwhile."""
+        self._full_at = self._read_then = 0
+        """What the client had read when the transport became full, and when it was last looked at."""
         self.unread_bytes = 0
         """What is kept in memory for a client that does not read."""
-        self.unread_since = 0.0
-        """When that client last read something."""
         self.last_activity = self._loop.time()
+        self.has_sent_request = False
+        """Whether a whole request has come."""
         self.bytes_in = 0
         self.bytes_out = 0
         """Handed to the transport."""
@@ -177,9 +182,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by class.
         socket = transport.get_extra_info("socket")
-        self.descriptor = -1 if socket is None else socket.fileno()
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         self.info = ConnectionInfo(client_host=peer[0], client_port=peer[1], listener_name=self._listener_name)
+        if socket is not None:
+            self.info.descriptor = socket.fileno()
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
         if not self._owner.connection_made(self):
             self.abort()
@@ -205,6 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         frames = self._reader.buffer_updated(nbytes)
         if self._closing or not (frames or self._reader.refusal):
             return
+        self.has_sent_request = True
         self._frames += frames
         for frame in frames:
             self._bytes += len(frame)
@@ -212,10 +219,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writing_paused = True
-        self.unread_since = self._loop.time()
-        self._look()
-        if not self.info.is_replica_fetcher:
-            self._owner.response_memory.add_slow(self)
+        self._full_since = self._last_read = self._loop.time()
+        self._full_at = self._read_then = self.bytes_out - self._unread()
+        self._count_held()
+        self._owner.response_memory.add_slow(self)
 
     def resume_writing(self) -> None:
         self._writing_paused = False
@@ -225,17 +232,22 @@ class Connection(asyncio.BufferedProtocol):
         self.last_activity = self._loop.time()
         self._process()
 
-    def note_reading(self) -> None:
+    def note_reading(self) -> Reading:
         """Look how far a client is that has not read its responses; to read some of them is activity."""
-        if self._writing_paused:
-            before = self._buffered
-            self._look()
-            if self._buffered < before:
-                self.unread_since = self.last_activity = self._loop.time()
+        self._count_held()
+        unread = self._unread()
+        read = self.bytes_out - unread
+        if read > self._read_then:
+            self._read_then = read
+            self._last_read = self.last_activity = self._loop.time()
+        return Reading(self._full_since, self._last_read, read - self._full_at, unread)
 
-    def _look(self) -> None:
-        self._buffered = self._transport.get_write_buffer_size()
-        self._count_unread(max(self._buffered, self._large))
+    def _unread(self) -> int:
+        """What was sent and has not arrived at the client."""
+        return self._transport.get_write_buffer_size() + unacknowledged_bytes(self.info.descriptor)
+
+    def _count_held(self) -> None:
+        self._count_unread(max(self._transport.get_write_buffer_size(), self._large))
 
     def _count_unread(self, size: int) -> None:
         memory = self._owner.response_memory
@@ -250,14 +262,13 @@ class Connection(asyncio.BufferedProtocol):
         out: Answer = []
         unsent = 0
         frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
-        while frames and not (self._blocked or self._writing_paused or self._resting or self._closing):
+        left = self._slice
+        while frames and left > 0 and not (self._blocked or self._writing_paused or self._closing):
             frame = frames[0]
             if slots and self._must_wait(frame):
                 break
             del frames[0]
-            self._slice -= 1 + (len(frame) >> _SLICE_SHIFT)
-            if self._slice <= 0:
-                self._rest()
+            left -= 1 + (len(frame) >> _SLICE_SHIFT)
             try:
                 answer = dispatch(frame, info)
             except CloseConnection as error:
@@ -269,21 +280,24 @@ class Connection(asyncio.BufferedProtocol):
             self._bytes -= len(frame)
             if not slots:
                 out += answer
-                unsent += sum(map(len, answer))
+                unsent += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
                 if unsent >= _SEND_ABOVE:  # So that a client that does not read stops us here, not after the loop.
-                    self._send(out)
+                    self._send(out, unsent)
                     out, unsent = [], 0
             elif answer:
                 slot = _Slot(answer)
                 slots.append(slot)
                 self._ready_bytes += slot.ready_bytes
-        self._send(out)
-        if self._reader.refusal and not frames:
-            self._close_after_answers(self._reader.refusal)
+        if out:
+            self._send(out, unsent)
+        self._slice = left
+        if left <= 0 and not self._resting:
+            self._rest()
+        if frames or slots or self._reading_paused or self._reader.refusal:
+            self._pace_reading()
         if info.carries_heartbeats and not (frames or slots or self._closing):
             info.carries_heartbeats = False
-            self._closing = self._owner.adopt_heartbeats(self._transport)
-        self._pace_reading()
+            self._closing = self._owner.adopt_heartbeats(self, self._transport)
 
     def _must_wait(self, frame: memoryview) -> bool:
         """Whether a request may not begin while earlier ones are not answered, or so much is ready behind them."""
@@ -342,22 +356,24 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_ready(self) -> None:
         out: Answer = []
+        size = 0
         slots = self._slots
         while slots and slots[0].answer is not None:
             slot = slots.popleft()
             self._bytes -= slot.size
             self._ready_bytes -= slot.ready_bytes
             out += slot.answer or ()
+            size += slot.ready_bytes
             if slot.closes:
-                self._send(out)
+                self._send(out, size)
                 self._transport.close()
                 return
-        self._send(out)
+        self._send(out, size)
 
-    def _send(self, out: Answer) -> None:
+    def _send(self, out: Answer, size: int) -> None:
+        """Hand buffers of ``size`` bytes in all to the transport."""
         if not out:
             return
-        size = sum(map(len, out))
         self.bytes_out += size
         if size > _WRITE_HIGH_WATER:
             self._begin_large(size)
@@ -373,6 +389,7 @@ class Connection(asyncio.BufferedProtocol):
     def _begin_large(self, size: int) -> None:
         """Have the transport count as full until all of a large response is sent: so long all of it is in memory."""
         self._large += size
+        self.info.was_sent_much = True
         self._transport.set_write_buffer_limits(high=0)
 
     def _end_large(self) -> None:
@@ -381,6 +398,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
 
     def _pace_reading(self) -> None:
+        """Read, or do not read, by what waits."""
+        if self._reader.refusal and not self._frames:
+            self._close_after_answers(self._reader.refusal)
         if self._closing:
             return
         limits = self._limits
@@ -388,6 +408,7 @@ class Connection(asyncio.BufferedProtocol):
             len(self._frames) + len(self._slots) >= limits.oncelog_connection_max_inflight_requests
             or self._bytes >= limits.oncelog_connection_max_inflight_bytes
             or self._reader.refusal != ""
+            or (self._resting and len(self._frames) > 0)
         )
         if full != self._reading_paused:
             self._reading_paused = full

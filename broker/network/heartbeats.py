@@ -6,10 +6,16 @@ handed to the side loop. That answers as long as the broker's loop has turned wi
 that stands still for longer, because the disk does not come back, is of no use, and others should lead.
 
 Any client can name itself so. It gets a connection that answers ApiVersions and nothing else; what it learns is less
-than from the first answer, which came from the broker's loop.
+than from the first answer, which came from the broker's loop. What it can take is bounded:
+
+* At most ``MOST_CONNECTIONS`` connections are adopted; the broker's loop answers on the others.
+* A connection on which nothing comes for ``connections.max.idle.ms`` is closed.
+* A connection whose responses are not read is closed, and so is one that sends many requests at once: a broker waits
+  for each response before it sends the next heartbeat.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from struct import Struct
 from typing import Final, cast
@@ -22,9 +28,13 @@ from protocol.primitives import DecodeError
 
 MAX_STALL_SECONDS: Final = 5.0
 _CLIENT_ID: Final = "oncelog-heartbeat-"
-_MOST_CONNECTIONS: Final = 1_000
+MOST_CONNECTIONS: Final = 100
 _MOST_BYTES: Final = 1_024
 """Of one heartbeat."""
+_MOST_AT_ONCE: Final = 16
+"""Heartbeats that come together. A broker sends one."""
+_MOST_UNREAD: Final = 1_024
+"""Bytes of responses that wait in this process, beside what the system holds for the client."""
 _SIZE: Final = Struct(">i")
 
 
@@ -43,12 +53,29 @@ class Heartbeats:
     def __init__(self, side_loop: SideLoop) -> None:
         self._side_loop = side_loop
         self._connections = 0
+        """Those that are adopted. Counted on the broker's loop."""
         self._asked_at: float | None = None
         """When the broker's loop was asked to turn, by the side loop's clock; None if it has turned since."""
 
-    def adopt(self, transport: asyncio.BaseTransport) -> bool:
-        """Answer what comes over a connection on the side loop from now on; False if the broker's loop has to."""
-        return self._connections < _MOST_CONNECTIONS and self._side_loop.adopt(transport, partial(_Responder, self))
+    def adopt(
+        self, transport: asyncio.BaseTransport, max_idle_seconds: float | None, on_lost: Callable[[], None]
+    ) -> bool:
+        """Answer what comes over a connection on the side loop from now on; False if the broker's loop has to.
+
+        The connection is closed when nothing comes for ``max_idle_seconds``; None: never. ``on_lost`` is called on the
+        broker's loop when the connection has ended.
+        """
+        if self._connections >= MOST_CONNECTIONS:
+            return False
+        lost = partial(self._side_loop.post, partial(self._lost, on_lost))
+        if not self._side_loop.adopt(transport, partial(_Responder, self.is_turning, max_idle_seconds, lost)):
+            return False
+        self._connections += 1
+        return True
+
+    def _lost(self, on_lost: Callable[[], None]) -> None:
+        self._connections -= 1
+        on_lost()
 
     def is_turning(self) -> bool:
         """Whether the broker's loop has turned lately. Called on the side loop."""
@@ -63,42 +90,62 @@ class Heartbeats:
     def _turned(self) -> None:
         self._asked_at = None
 
-    def opened(self) -> None:
-        self._connections += 1
-
-    def closed(self) -> None:
-        self._connections -= 1
-
 
 class _Responder(asyncio.Protocol):
     """One connection that carries heartbeats."""
 
     _transport: asyncio.Transport
 
-    def __init__(self, heartbeats: Heartbeats) -> None:
-        self._heartbeats = heartbeats
+    def __init__(
+        self, is_turning: Callable[[], bool], max_idle_seconds: float | None, on_lost: Callable[[], None]
+    ) -> None:
+        self._is_turning = is_turning
+        self._max_idle_seconds = max_idle_seconds
+        self._on_lost = on_lost
         self._received = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._last_activity = self._loop.time()
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._heartbeats.opened()
+        self._transport.set_write_buffer_limits(high=_MOST_UNREAD)
+        self._check_idle()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._heartbeats.closed()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._on_lost()
+
+    def pause_writing(self) -> None:
+        """Close the connection of a client that does not read."""
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        self._last_activity = self._loop.time()
         self._received += data
-        while len(self._received) >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(self._received)
-            end = _SIZE.size + size
-            if not 0 < size <= _MOST_BYTES:
-                self._transport.close()
+        for _ in range(_MOST_AT_ONCE):
+            frame = self._next_frame()
+            if frame is None:
                 return
-            if len(self._received) < end:
-                return
-            frame = bytes(self._received[_SIZE.size : end])
-            del self._received[:end]
             self._answer(frame)
+        if self._next_frame() is not None:
+            self._transport.abort()
+
+    def _next_frame(self) -> bytes | None:
+        """Take a whole request from what was received; None if there is none, or the connection is being closed."""
+        if self._transport.is_closing() or len(self._received) < _SIZE.size:
+            return None
+        (size,) = _SIZE.unpack_from(self._received)
+        if not 0 < size <= _MOST_BYTES:
+            self._transport.close()
+            return None
+        end = _SIZE.size + size
+        if len(self._received) < end:
+            return None
+        frame = bytes(self._received[_SIZE.size : end])
+        del self._received[:end]
+        return frame
 
     def _answer(self, frame: bytes) -> None:
         """Answer, or close on whatever is no heartbeat. A broker that stands still for too long says nothing."""
@@ -109,6 +156,16 @@ class _Responder(asyncio.Protocol):
             return
         if header.api_key != ApiKey.API_VERSIONS or header.api_version not in ApiVersionsResponse.versions:
             self._transport.close()
-        elif self._heartbeats.is_turning():
+        elif self._is_turning():
             response = encode_response(header.correlation_id, ApiVersionsResponse(), header.api_version)
-            self._transport.writelines(response)
+            self._transport.write(b"".join(response))  # asyncio's ``writelines`` may not call ``pause_writing``.
+
+    def _check_idle(self) -> None:
+        """Close the connection if it has been idle for too long; otherwise look again when it may have been."""
+        if self._max_idle_seconds is None:
+            return
+        idle_at = self._last_activity + self._max_idle_seconds
+        if self._loop.time() >= idle_at:
+            self._transport.abort()
+        else:
+            self._idle_timer = self._loop.call_at(idle_at, self._check_idle)

@@ -6,10 +6,15 @@ fetch gets at most a quarter of what is left, or its share among those that wait
 not read, the smaller the responses become, for everyone, but never smaller than ``SMALLEST_GRANT``, and a first batch
 is sent whatever its size.
 
-When nothing is left, fetches wait until something is: in their order, except for those of followers, which do not wait.
-Clients that have read nothing for ``PATIENCE_SECONDS`` are then disconnected, the longest silent first, until half of
-the memory is free. So a thousand clients that never read hold what a hundred of them may, and delay others by about a
-second. A client that was only slow connects again and loses nothing.
+When nothing is left, a fetch gets ``FRUGAL_BYTES``, which the kernel takes from us at once unless the client has
+stopped reading. So whoever reads goes on, if its batches are no larger. Fetches of larger batches wait until something
+was released: in turn one of a client that has read a large response before, the first come first, and one of another,
+the last come first. So many connections that never read, or come again as soon as they were closed, delay neither the
+ones nor the others by more than some rounds. Fetches of followers do not wait.
+
+While nothing is left, clients are disconnected that have read nothing for ``PATIENCE_SECONDS``, the longest silent
+first, and those that read so slowly that they need longer than ``LONGEST_RESPONSE_SECONDS`` for their response, until
+half of the memory is free. A client that was only slow connects again and loses nothing.
 
 Transports are counted while they are full, as they themselves say it; below that each holds little.
 
@@ -19,33 +24,53 @@ one turn of the loop is bounded too; a fetch that finds the turn spent reads in 
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 logger = logging.getLogger(__name__)
 
+FRUGAL_BYTES: Final = 64 * 1024
 SMALLEST_GRANT: Final = 128 * 1024
 LARGEST_GRANT: Final = 4 << 20
 """To read so much from the page cache takes some milliseconds; ten times as much is a pause for all other clients."""
 TURN_BYTES: Final = 4 << 20
 """Once so much was read in a turn of the loop, further fetches wait for the next turn."""
-PATIENCE_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 2.0
+"""The kernel tells of what was read in portions, and so of slow reading perhaps once in a second."""
+LONGEST_RESPONSE_SECONDS: Final = 60.0
+"""Clients wait 30 s for a response by default, from when they ask."""
+_JUDGED_AFTER_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.25
+_LOG_SECONDS: Final = 5.0
+"""Between two warnings."""
 _SHARE: Final = 4
+
+Read = Callable[[], None]
+
+
+class Reading(NamedTuple):
+    """How a client reads its responses, by the loop's clock and in bytes."""
+
+    full_since: float
+    """Since when its transport is full."""
+    last_read: float
+    """When it last read something."""
+    read: int
+    """What it has read since its transport is full."""
+    unread: int
+    """What it has still to read, in the transport and in the kernel."""
 
 
 class SlowClient(Protocol):
     """A connection whose transport is full."""
 
     @property
-    def unread_bytes(self) -> int: ...
+    def unread_bytes(self) -> int:
+        """What is kept in memory for it."""
 
-    @property
-    def unread_since(self) -> float:
-        """When its client last read something, by the loop's clock."""
-
-    def note_reading(self) -> None:
+    def note_reading(self) -> Reading:
         """Look how far the client is."""
 
     def abort(self) -> None: ...
@@ -54,14 +79,33 @@ class SlowClient(Protocol):
 class ResponseMemory:
     """A count of bytes, the share that is granted of what is left, and who waits for it."""
 
-    __slots__ = ("_admitting", "_looking", "_max_bytes", "_read", "_slow", "_waiting", "disconnected", "held")
+    __slots__ = (
+        "_admitting",
+        "_logged",
+        "_logged_at",
+        "_looking",
+        "_max_bytes",
+        "_newcomer_is_next",
+        "_newcomers",
+        "_next_turn",
+        "_read",
+        "_readers",
+        "_slow",
+        "disconnected",
+        "held",
+    )
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._read = 0
         """Bytes read in this turn of the loop."""
-        self._waiting: deque[Callable[[], None]] = deque()
-        """Fetches that shall read later, in order."""
+        self._next_turn: deque[Read] = deque()
+        """Fetches that shall read in a later turn, in order."""
+        self._readers: dict[Read, None] = {}
+        """Fetches that wait for room, of clients that have read a large response before."""
+        self._newcomers: dict[Read, None] = {}
+        """Fetches of other clients that wait for room."""
+        self._newcomer_is_next = False
         self._admitting = False
         self._slow: dict[SlowClient, None] = {}
         self._looking = False
@@ -70,10 +114,13 @@ class ResponseMemory:
         """Bytes of responses that are read, or written to transports which are full."""
         self.disconnected = 0
         """Clients that were disconnected because they did not read, so far."""
+        self._logged = 0
+        """As many of them as the log has told of."""
+        self._logged_at = -math.inf
 
     def grant(self, wanted: int) -> int:
         """Bytes that a response may have which would like to have ``wanted``."""
-        share = (self._max_bytes - self.held) // max(_SHARE, len(self._waiting))
+        share = (self._max_bytes - self.held) // max(_SHARE, len(self._readers) + len(self._newcomers))
         return min(wanted, LARGEST_GRANT, max(SMALLEST_GRANT, share))
 
     def hold(self, size: int) -> None:
@@ -82,7 +129,7 @@ class ResponseMemory:
     def release(self, size: int) -> None:
         self.held -= size
         assert self.held >= 0, "more responses were released than held"
-        if self._waiting:
+        if self._readers or self._newcomers:
             self._admit_soon()
 
     # Who reads when
@@ -94,23 +141,37 @@ class ResponseMemory:
 
     @property
     def is_full(self) -> bool:
-        """Whether a fetch that has not read yet shall do so when something was released."""
+        """Whether a fetch may have ``FRUGAL_BYTES`` and no larger batch."""
         return self.held >= self._max_bytes
 
-    def postpone(self, read: Callable[[], None], *, for_follower: bool) -> bool:
-        """Call ``read`` later if a fetch may not read now. Returns whether that is so."""
+    def postpone(self, read: Read, *, for_follower: bool) -> bool:
+        """Call ``read`` in a later turn if a fetch may not read in this one. Returns whether that is so."""
         if for_follower:
             if self.turn_is_spent:
                 asyncio.get_running_loop().call_soon(read)
             return self.turn_is_spent
-        if not (self._waiting or self.turn_is_spent or self.is_full):
+        if not (self._next_turn or self.turn_is_spent):
             return False
-        self._waiting.append(read)
-        if self.is_full:
-            self._look_soon()
-        elif not self.turn_is_spent:
+        self._next_turn.append(read)
+        if not self.turn_is_spent:
             self._admit_soon()
         return True
+
+    def await_room(self, read: Read, *, has_read: bool) -> None:
+        """Call ``read`` when there is room. ``has_read``: the client has read a large response before.
+
+        A fetch that waits already keeps its place.
+        """
+        (self._readers if has_read else self._newcomers)[read] = None
+        if self.is_full:
+            self._look_soon()
+        else:
+            self._admit_soon()
+
+    def forget(self, read: Read) -> None:
+        """The fetch waits for room no more. No effect if it did not."""
+        self._readers.pop(read, None)
+        self._newcomers.pop(read, None)
 
     def spend(self, size: int) -> None:
         """Count what a fetch has read in this turn of the loop."""
@@ -129,8 +190,19 @@ class ResponseMemory:
 
     def _admit(self) -> None:
         self._admitting = False
-        while self._waiting and not self.turn_is_spent and not self.is_full:
-            self._waiting.popleft()()
+        while self._next_turn and not self.turn_is_spent:
+            self._next_turn.popleft()()
+        while (self._readers or self._newcomers) and not (self.turn_is_spent or self.is_full):
+            self._next_in_need_of_room()()
+
+    def _next_in_need_of_room(self) -> Read:
+        takes_newcomer = bool(self._newcomers) and (self._newcomer_is_next or not self._readers)
+        self._newcomer_is_next = not takes_newcomer
+        if takes_newcomer:
+            return self._newcomers.popitem()[0]
+        first = next(iter(self._readers))
+        del self._readers[first]
+        return first
 
     # Who does not read
 
@@ -151,10 +223,9 @@ class ResponseMemory:
 
     def _look(self) -> None:
         self._looking = False
-        for client in list(self._slow):
-            client.note_reading()
-        if self.is_full or (self._waiting and self._excess > 0):
-            self._disconnect(asyncio.get_running_loop().time() - PATIENCE_SECONDS)
+        readings = [(client, client.note_reading()) for client in self._slow]
+        if self.is_full or ((self._readers or self._newcomers) and self._excess > 0):
+            self._disconnect(readings)
             self._look_soon()
 
     @property
@@ -162,25 +233,31 @@ class ResponseMemory:
         """Bytes above the half of the memory that shall be free for clients that read."""
         return self.held - self._max_bytes // 2
 
-    def _disconnect(self, before: float) -> None:
-        """Make room by disconnecting clients that have read nothing since ``before``, until half is free."""
-        silent = sorted((client for client in self._slow if client.unread_since <= before), key=_unread_since)
-        excess, count = self._excess, 0
-        for client in silent:
+    def _disconnect(self, readings: list[tuple[SlowClient, Reading]]) -> None:
+        """Make room by disconnecting clients that do not read, or hardly, until half is free."""
+        now = asyncio.get_running_loop().time()
+        hopeless = [(client, reading) for client, reading in readings if is_too_slow(reading, now)]
+        excess = self._excess
+        for client, _ in sorted(hopeless, key=lambda entry: entry[1].last_read):
             if excess <= 0:
                 break
             excess -= client.unread_bytes
-            count += 1
+            self.disconnected += 1
             client.abort()
-        self.disconnected += count
-        if count:
+        if self.disconnected > self._logged and now - self._logged_at >= _LOG_SECONDS:
             logger.warning(
-                "Disconnected %d clients that read nothing for %.0f s: %d bytes of responses waited to be read",
-                count,
+                "Disconnected %d clients that read nothing for %.0f s, or too slowly to read a response within %.0f s: "
+                "responses that wait to be read take all of oncelog.responses.max.bytes",
+                self.disconnected - self._logged,
                 PATIENCE_SECONDS,
-                self.held,
+                LONGEST_RESPONSE_SECONDS,
             )
+            self._logged, self._logged_at = self.disconnected, now
 
 
-def _unread_since(client: SlowClient) -> float:
-    return client.unread_since
+def is_too_slow(reading: Reading, now: float) -> bool:
+    """Whether a client has stopped reading, or would not be done with its response in time. Pure."""
+    if now - reading.last_read >= PATIENCE_SECONDS:
+        return True
+    elapsed = now - reading.full_since
+    return elapsed >= _JUDGED_AFTER_SECONDS and reading.unread * elapsed > reading.read * LONGEST_RESPONSE_SECONDS

@@ -14,6 +14,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
@@ -29,7 +30,7 @@ class SideLoop(Protocol):
         """
 
     def post(self, callback: Callable[[], None]) -> None:
-        """Have the broker's loop call back in its next turn."""
+        """Have the broker's loop call back in its next turn, if it still runs."""
 
     def close(self) -> None:
         """End the connections that were adopted."""
@@ -57,11 +58,12 @@ class ThreadSideLoop:
         return True
 
     def post(self, callback: Callable[[], None]) -> None:
-        self._main.call_soon_threadsafe(callback)
+        with suppress(RuntimeError):  # The broker's loop is closed.
+            self._main.call_soon_threadsafe(callback)
 
     def close(self) -> None:
         if self._side is not None:
-            self._side.call_soon_threadsafe(self._stop, self._side)
+            asyncio.run_coroutine_threadsafe(self._stop(), self._side)
             self._side = None
 
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -75,7 +77,10 @@ class ThreadSideLoop:
         self._transports = {known for known in self._transports if not known.is_closing()}
         self._transports.add(transport)
 
-    def _stop(self, side: asyncio.AbstractEventLoop) -> None:
+    async def _stop(self) -> None:
+        """Close all connections, those included that were adopted a moment ago."""
+        side = asyncio.get_running_loop()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
         for transport in self._transports:
             transport.close()
         side.call_soon(side.stop)

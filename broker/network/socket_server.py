@@ -4,14 +4,19 @@ Binding and serving are two steps, because a broker tells the cluster its ports 
 
 Connections beyond ``max.connections`` or ``max.connections.per.ip`` are closed as soon as they are accepted: an asyncio
 server cannot stop accepting as Kafka does. So are those whose descriptor is one of the last of the process: logs must
-be able to roll when there are many connections, so the last quarter of the descriptors is kept back for them. Those
-without a request for ``connections.max.idle.ms`` are closed by a sweep. When the server stops it takes no new request,
-lets what is written leave for a moment, and then cuts.
+be able to roll when there are many connections, so the last quarter of the descriptors is kept back for them. A
+connection that has done nothing may be closed in place of the new one (``connection_slots``). Those without a request
+for ``connections.max.idle.ms`` are closed by a sweep. When the server stops it takes no new request, lets what is
+written leave for a moment, and then cuts.
+
+A connection that carries heartbeats is handed to ``heartbeats``. It keeps its slot, and counts as one of its address,
+until that has closed it. Only the listener between brokers has such connections.
 """
 
 import asyncio
 import logging
 import resource
+import socket
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -23,6 +28,7 @@ from broker.config import BrokerConfig
 from broker.dispatch import Dispatcher
 from broker.listeners import Listener
 from broker.network.connection import Connection
+from broker.network.connection_slots import ConnectionSlots
 from broker.network.frames import new_scratch
 from broker.network.heartbeats import Heartbeats
 from broker.network.response_memory import ResponseMemory
@@ -63,6 +69,11 @@ class SocketServer:
         self._dispatcher: Dispatcher | None = None
         self._servers: list[asyncio.AbstractServer] = []
         self._connections: dict[Connection, None] = {}
+        self._slots: ConnectionSlots[Connection] = ConnectionSlots()
+        self._adopted: set[Connection] = set()
+        """Those that ``heartbeats`` has: they keep their slots when they have ended here."""
+        self._inter_broker = ""
+        """The name of the listener between brokers."""
         self._ended: dict[str, Traffic] = {}
         """By listener: the traffic of the connections that are gone, and how many there ever were."""
         self._first_kept_back = first_descriptor_kept_back(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -81,7 +92,8 @@ class SocketServer:
 
     @property
     def connection_count(self) -> int:
-        return len(self._connections)
+        """Connections, those included that carry heartbeats or are being closed."""
+        return len(self._connections.keys() | self._adopted)
 
     def traffic(self) -> dict[str, Traffic]:
         """By the listener's name. A walk over the connections: for somebody who looks now and then."""
@@ -90,11 +102,17 @@ class SocketServer:
             here = traffic[connection.info.listener_name]
             here.connections += 1
             here.add(connection)
+        for connection in self._adopted - self._connections.keys():
+            traffic[connection.info.listener_name].connections += 1
         return traffic
 
-    async def bind(self, listeners: Iterable[Listener]) -> dict[str, int]:
-        """Take the listeners' addresses; returns the port of each, by name. OSError when one is not to be had."""
+    async def bind(self, listeners: Iterable[Listener], inter_broker: str) -> dict[str, int]:
+        """Take the listeners' addresses; returns the port of each, by name. OSError when one is not to be had.
+
+        ``inter_broker`` is the name of the one that brokers connect to.
+        """
         listeners = list(listeners)
+        self._inter_broker = inter_broker
         self._ended = {listener.name: Traffic() for listener in listeners}
         return {listener.name: await self._open(listener) for listener in listeners}
 
@@ -124,8 +142,20 @@ class SocketServer:
             start_serving=False,
         )
         self._servers.append(server)
+        self._size_buffers(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    def _size_buffers(self, server: asyncio.Server) -> None:
+        """Set the sizes of socket buffers that are configured. Connections inherit them from what they came to."""
+        sizes = {
+            socket.SO_SNDBUF: self._config.socket_send_buffer_bytes,
+            socket.SO_RCVBUF: self._config.socket_receive_buffer_bytes,
+        }
+        for option, size in sizes.items():
+            if size > 0:
+                for listening in server.sockets:
+                    listening.setsockopt(socket.SOL_SOCKET, option, size)
 
     def _connection(self, listener_name: str) -> asyncio.BaseProtocol:
         if self._dispatcher is None:
@@ -134,29 +164,54 @@ class SocketServer:
 
     # connection.Owner
 
-    def adopt_heartbeats(self, transport: asyncio.Transport) -> bool:
-        return self._heartbeats is not None and self._heartbeats.adopt(transport)
+    def adopt_heartbeats(self, connection: Connection, transport: asyncio.Transport) -> bool:
+        if self._heartbeats is None or connection.info.listener_name != self._inter_broker:
+            return False
+        max_idle_ms = self._config.connections_max_idle_ms
+        max_idle_seconds = max_idle_ms / 1000 if max_idle_ms > 0 else None
+        if not self._heartbeats.adopt(transport, max_idle_seconds, partial(self._heartbeats_lost, connection)):
+            return False
+        self._adopted.add(connection)
+        return True
+
+    def _heartbeats_lost(self, connection: Connection) -> None:
+        self._adopted.discard(connection)
+        if connection not in self._connections:
+            self._release(connection)
 
     def connection_made(self, connection: Connection) -> bool:
         host, name = connection.info.client_host, connection.info.listener_name
         self._connections[connection] = None
         self._ended[name].accepted += 1
         self._per_ip[host] += 1
-        if len(self._connections) > self._config.max_connections:
-            logger.warning("Refused the connection of %s: max.connections is reached", connection.info)
-            return False
-        if connection.descriptor >= self._first_kept_back:
-            logger.warning(
-                "Refused the connection of %s: %d files are open, the others are kept for logs; raise ulimit -n",
-                connection.info,
-                self._first_kept_back,
-            )
-            return False
         if self._per_ip[host] > self._per_ip_limits.get(host, self._config.max_connections_per_ip):
             logger.warning("Refused the connection of %s: max.connections.per.ip is reached", connection.info)
             return False
-        logger.debug("Accepted the connection of %s", connection.info)
-        return True
+        has_descriptor = connection.info.descriptor < self._first_kept_back
+        decision = self._slots.take(
+            connection,
+            asyncio.get_running_loop().time(),
+            max_connections=self._config.max_connections,
+            has_descriptor=has_descriptor,
+            is_protected=name == self._inter_broker and len(self._ended) > 1,
+        )
+        if decision.displaced is not None:
+            displaced = decision.displaced
+            logger.warning(
+                "Closing the connection of %s for a new one: %s", displaced.info, self._bound(has_descriptor)
+            )
+            displaced.abort()
+        elif not decision.is_accepted:
+            logger.warning("Refused the connection of %s: %s", connection.info, self._bound(has_descriptor))
+        else:
+            logger.debug("Accepted the connection of %s", connection.info)
+        return decision.is_accepted
+
+    def _bound(self, has_descriptor: bool) -> str:
+        """What there are no more connections for."""
+        if has_descriptor:
+            return "max.connections is reached"
+        return f"{self._first_kept_back} files are open, the others are kept for logs; raise ulimit -n"
 
     def connection_lost(self, connection: Connection) -> None:
         del self._connections[connection]
@@ -167,12 +222,18 @@ class SocketServer:
             connection.bytes_out,
         )
         self._ended[connection.info.listener_name].add(connection)
+        if connection not in self._adopted:
+            self._release(connection)
+        if self._all_lost is not None and not self._connections:
+            self._all_lost.set()
+
+    def _release(self, connection: Connection) -> None:
+        """Free the slot of a connection, and its place among those of its address."""
+        self._slots.release(connection)
         host = connection.info.client_host
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
-        if self._all_lost is not None and not self._connections:
-            self._all_lost.set()
 
     # Idle connections
 

@@ -6,8 +6,8 @@ the session, the session tells the fetch. Waking is deferred to the end of the l
 turn are one answer, and no producer pays for the reads of those who wait for its records.
 
 A response gets what ``ResponseMemory`` grants at the moment when it is read, and is counted there until it has been
-handed to its connection. A fetch that comes, or is woken, when others have read much in this turn of the loop, or when
-nothing is left of that memory, reads later.
+handed to its connection. A fetch that comes, or is woken, when others have read much in this turn of the loop, reads in
+the next one. When nothing is left of that memory, it takes small batches, and waits for room only if there are none.
 
 Bytes are counted, not read, while waiting. An append that became visible adds its size; any other move of the visible
 end (a transaction that ended, a follower that caught up) counts anew, by the log's index. Each partition counts at most
@@ -21,7 +21,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from broker.network.response_memory import ResponseMemory
+from broker.dispatch import ConnectionInfo
+from broker.network.response_memory import FRUGAL_BYTES, ResponseMemory
+from broker.network.send_queue import unacknowledged_bytes
 from broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
 from broker.replication.fetch_session import NO_SESSION, FetchContext, FetchKind, FetchPosition, FetchSessionCache
 from broker.replication.partition import Spawn
@@ -29,6 +31,10 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 
 _SOON_SECONDS: Final = 0.01
+_SMALL_ONLY_SECONDS: Final = 2.0
+"""After so long with nothing but small batches, while there are large ones, a fetch waits for room."""
+_LONGEST_WAIT_FOR_ROOM_SECONDS: Final = 5.0
+"""Then it takes small batches again, if there are any."""
 
 Shape: TypeAlias = Callable[[FetchContext], FetchResponse]
 """Makes the answer out of the replies."""
@@ -39,6 +45,8 @@ class DelayedFetch:
 
     __slots__ = (
         "_available",
+        "_awaits_room",
+        "_client",
         "_context",
         "_future",
         "_held",
@@ -65,8 +73,10 @@ class DelayedFetch:
         shape: Shape,
         spawn: Spawn,
         memory: ResponseMemory,
+        client: ConnectionInfo,
     ) -> None:
         self._context = context
+        self._client = client
         self._params = params
         self._reader = reader
         self._sessions = sessions
@@ -81,6 +91,7 @@ class DelayedFetch:
         self._timer: asyncio.TimerHandle | None = None
         self._available = 0
         """Visible bytes of all partitions, as far as they are counted."""
+        self._awaits_room = False
         self._woken = False
         self._hinted = False
         """Whether something changed during the first read that the client should hear of soon."""
@@ -92,6 +103,9 @@ class DelayedFetch:
             return self._promise()
         try:
             attempt = self._read()
+            if self._must_await_room(attempt):
+                self._await_room()
+                return self._promise()
             if not attempt.cold and self._is_enough(attempt):
                 self._unpark()
                 return self._answer()
@@ -110,7 +124,41 @@ class DelayedFetch:
         return self._future
 
     def _is_postponed(self, read: Callable[[], None]) -> bool:
-        return self._memory.postpone(read, for_follower=self._context.session.privileged)
+        return self._memory.postpone(read, for_follower=self._client.is_replica_fetcher)
+
+    def _must_await_room(self, attempt: Attempt) -> bool:
+        """Whether to wait for room, as there is nothing, or has been nothing for some time, but too large batches."""
+        client = self._client
+        if not attempt.left_large:
+            client.large_left_since = None
+            return False
+        if attempt.needs_room:
+            return True
+        now = self._loop.time()
+        if client.large_left_since is None:
+            client.large_left_since = now
+        return now >= client.large_left_since + _SMALL_ONLY_SECONDS and not attempt.must_tell
+
+    def _await_room(self) -> None:
+        """Read again when there is room, or when something else happens that the client should hear of."""
+        self._unpark()
+        context, client = self._context, self._client
+        if context.kind is FetchKind.SESSIONLESS:
+            self._reader.watch_all(context)
+        for position in context.session.dirty:  # What was read is not kept: it will be read again.
+            if (reply := context.replies.get(position)) is not None and reply.records:
+                del context.replies[position]
+        context.session.waiting = self
+        self._woken = False
+        self._awaits_room = True
+        self._timer = self._loop.call_later(_LONGEST_WAIT_FOR_ROOM_SECONDS, self._do_without_room)
+        has_read = client.was_sent_much and unacknowledged_bytes(client.descriptor) < FRUGAL_BYTES
+        self._memory.await_room(self._read_again, has_read=has_read)
+
+    def _do_without_room(self) -> None:
+        """Give the client the small batches that there are, if any; else it waits on, in its place."""
+        self._client.large_left_since = None
+        self._read_again()
 
     def _begin_late(self) -> None:
         """Read for the first time, in a later turn than the request came."""
@@ -120,7 +168,9 @@ class DelayedFetch:
             return
         try:
             attempt = self._read()
-            if attempt.cold or not self._is_enough(attempt):
+            if self._must_await_room(attempt):
+                self._await_room()
+            elif attempt.cold or not self._is_enough(attempt):
                 self._go_on(attempt)
             else:
                 self._unpark()
@@ -141,13 +191,21 @@ class DelayedFetch:
             self._park(attempt)
 
     def _read(self) -> Attempt:
-        attempt = self._reader.read(self._context, self._memory.grant(self._params.max_bytes))
-        self._memory.spend(attempt.size)
+        memory, wanted = self._memory, self._params.max_bytes
+        if memory.is_full and not self._client.is_replica_fetcher:
+            attempt = self._reader.read(self._context, min(wanted, FRUGAL_BYTES), small_batches_only=True)
+        else:
+            attempt = self._reader.read(self._context, memory.grant(wanted))
+        memory.spend(attempt.size)
         return attempt
 
     def _hold(self, size: int) -> None:
         self._held += size
         self._memory.hold(size)
+
+    def _let_go(self) -> None:
+        self._memory.release(self._held)
+        self._held = 0
 
     def _is_enough(self, attempt: Attempt) -> bool:
         return (
@@ -180,6 +238,10 @@ class DelayedFetch:
     def progressed(self, position: FetchPosition, base_offset: int, size: int) -> None:
         """More of this partition may be visible; the last append put ``size`` bytes at ``base_offset``."""
         if self._woken or position.watched is None or position.throttled:
+            return
+        if self._awaits_room:
+            if position not in self._reader.too_large:
+                self.disturbed()
             return
         end = position.watched.visible_end(self._params.isolation)
         if end <= position.seen_end:
@@ -219,11 +281,15 @@ class DelayedFetch:
 
     def _read_again(self) -> None:
         """Answer with what is there now."""
+        self._unpark()
         future = self._future
         if future is None or future.done():
             return
         try:
             attempt = Attempt() if self._context.overtaken else self._read()
+            if self._must_await_room(attempt):
+                self._await_room()
+                return
             self._hold(attempt.size)
             if attempt.cold:
                 self._spawn(self._answer_cold(future, attempt), "fetch of cold data")
@@ -235,14 +301,20 @@ class DelayedFetch:
     async def _answer_cold(self, future: "asyncio.Future[FetchResponse]", attempt: Attempt) -> None:
         try:
             await self._reader.read_cold(self._context, attempt)
-            if not future.done():
+            if future.done():
+                return
+            if attempt.needs_room:  # There may be small batches behind those that are now known to be too large.
+                self._let_go()
+                self._read_again()
+            else:
                 future.set_result(self._answer())
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
         except Exception as error:
             if future.done():  # Its connection is gone, and nobody else would hear of it.
                 raise
             future.set_exception(error)
-        finally:
-            future.cancel()  # Without effect unless this task was cancelled.
 
     def _answer(self) -> FetchResponse:
         context, session = self._context, self._context.session
@@ -260,6 +332,7 @@ class DelayedFetch:
 
     def _unpark(self) -> None:
         self._woken = True
+        self._awaits_room = False
         if self._timer is not None:
             self._timer.cancel()
         if self._context.session.waiting is self:
@@ -268,6 +341,7 @@ class DelayedFetch:
     def _settled(self, future: "asyncio.Future[FetchResponse]") -> None:
         """Answered, or cancelled because the connection has gone."""
         self._unpark()
+        self._memory.forget(self._read_again)
         if self._held:  # The connection writes the response in this turn.
             self._loop.call_soon(self._memory.release, self._held)
         if future.cancelled() or future.exception() is not None:

@@ -67,7 +67,7 @@ class UnreadPartition(NamedTuple):
 class Attempt:
     """What one round over the dirty partitions found."""
 
-    __slots__ = ("cold", "has_news", "must_tell", "refused", "size")
+    __slots__ = ("cold", "has_news", "left_large", "must_tell", "refused", "size")
 
     def __init__(self) -> None:
         self.size = 0
@@ -78,22 +78,47 @@ class Attempt:
         self.has_news = False
         """Something that it should hear of soon."""
         self.cold: list[UnreadPartition] = []
+        self.left_large = False
+        """There was a batch that is too large for now."""
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether there is nothing to answer with but batches that are too large for now."""
+        return self.left_large and not (self.size or self.must_tell)
 
 
 class FetchReader:
     """Reads for one fetch request from the logs of the partitions that this broker leads."""
 
-    __slots__ = ("_authorized", "_is_for_follower", "_notes_follower", "_params", "_replicas")
+    __slots__ = (
+        "_authorized",
+        "_is_for_follower",
+        "_notes_follower",
+        "_params",
+        "_replicas",
+        "_whole_first",
+        "too_large",
+    )
 
     def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
         self._replicas = replicas
         self._params = params
         self._authorized: dict[str, bool] = {}
+        self._whole_first = True
+        """The first batch of a fetch is read whatever its size."""
+        self.too_large: set[FetchPosition] = set()
+        """Whose next batch was too large when small ones only were read."""
         self._is_for_follower = self._notes_follower = params.replica_id >= 0
 
-    def read(self, context: FetchContext, max_bytes: int) -> Attempt:
-        """Visit the dirty partitions until there are ``max_bytes``; the replies go into the context."""
+    def read(self, context: FetchContext, max_bytes: int, *, small_batches_only: bool = False) -> Attempt:
+        """Visit the dirty partitions until there are ``max_bytes``; the replies go into the context.
+
+        ``small_batches_only``: no batch is read that is larger than ``max_bytes``, the first one neither.
+        """
         attempt = Attempt()
+        self._whole_first = not small_batches_only
+        if self._whole_first:
+            self.too_large.clear()
         session, left = context.session, max_bytes
         # Fetches without a session are told of all their partitions; of a follower's request all must be noted.
         stops_when_full = context.kind is FetchKind.INCREMENTAL and not self._notes_follower
@@ -112,6 +137,12 @@ class FetchReader:
         async with asyncio.TaskGroup() as group:
             for unread in attempt.cold:
                 group.create_task(self._read_cold(context, unread))
+        if not self._whole_first:
+            replies = {unread.position: context.replies[unread.position] for unread in attempt.cold}
+            self.too_large.update(position for position, reply in replies.items() if not reply.records)
+            attempt.size = sum(len(reply.records or b"") for reply in context.replies.values())
+            attempt.left_large |= not self.too_large.isdisjoint(replies)
+            attempt.must_tell |= any(reply.error_code for reply in replies.values())
 
     def count(self, context: FetchContext) -> None:
         """The replies are answered now: note how much of each partition that is."""
@@ -193,14 +224,21 @@ class FetchReader:
             position.throttled = self._replicas.must_wait(partition, params.replica_id)
             if max_bytes <= 0 or position.throttled:
                 return 0
-        fetched = log.read(
-            offset, min(max_bytes, position.max_bytes), upper_offset=upper_offset, min_one_batch=attempt.size == 0
-        )
+        is_first = attempt.size == 0
+        if not self._whole_first and position in self.too_large:
+            attempt.left_large = True
+            return 0
+        if self._whole_first or not is_first:
+            max_bytes = min(max_bytes, position.max_bytes)
+        fetched = log.read(offset, max_bytes, upper_offset=upper_offset, min_one_batch=is_first and self._whole_first)
         if isinstance(fetched, ErrorCode):
             return _refuse(context, position, fetched, attempt)
         if isinstance(fetched, ColdRead):
             attempt.cold.append(UnreadPartition(position, partition, log, fetched))
             return min(fetched.size, log.size_between(offset, upper_offset))
+        if is_first and not (self._whole_first or len(fetched.records)):
+            self.too_large.add(position)
+            attempt.left_large = True
         return _fill(reply, log, offset, fetched)
 
     def _reply(self, position: FetchPosition, log: PartitionLog) -> PartitionData:

@@ -6,14 +6,15 @@ together, at most ``MOST_PARTITIONS`` in a request: no number of partitions make
 One request is under way at a time.
 
 A request that is not answered, or not by the controller, is repeated for as long as its proposals are still wanted:
-ever less often, but soon when another broker has become the controller. Asking twice does no harm, since the controller
+ever less often, but soon when another broker has become the controller. So are proposals that the controller answers
+with an error that passes; meanwhile the others are sent. Asking twice does no harm, since the controller
 answers a change that is already made as if it made it. A proposal is withdrawn when a LeaderAndIsr says something
 newer: whatever is answered to it then means nothing (KAFKA-12686).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -37,8 +38,8 @@ MOST_PARTITIONS: Final = 500
 """In one request."""
 _RETRY_SECONDS: Final = 0.05
 """After which it is asked again, or looked whether there is another controller."""
-_MOST_PAUSES: Final = 16
-"""Of ``_RETRY_SECONDS``, between two requests to a controller that does not decide."""
+_MOST_PAUSES: Final = 20
+"""Of ``_RETRY_SECONDS``, between two requests to a controller that does not decide: 1 s."""
 _LOG_SECONDS: Final = 5.0
 """Between two lines that say so."""
 _DECIDED: Final = frozenset(
@@ -113,11 +114,18 @@ class AlterPartitionSender:
         self._asked_controller = NO_CONTROLLER
         self._pauses = 0
         """Before the controller that was asked last is asked again; 0 if it decided."""
+        self._undecided: dict[IsrProposal, None] = {}
+        """What the controller answered with errors that pass, until it is asked about them again."""
+        self._undecided_pauses = 0
+        self._undecided_timer: asyncio.TimerHandle | None = None
         self._next_log = 0.0
 
     def submit(self, proposal: IsrProposal) -> None:
         """Ask the controller; ``proposal.on_decided`` is called once, unless the proposal is withdrawn before."""
         self._waiting[proposal] = None
+        self._begin()
+
+    def _begin(self) -> None:
         if not self._busy and not self._stopped:
             self._busy = True
             asyncio.get_running_loop().call_soon(self._send)
@@ -125,8 +133,10 @@ class AlterPartitionSender:
     def stop(self) -> None:
         self._stopped = True
         self._waiting.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._undecided.clear()
+        for timer in (self._timer, self._undecided_timer):
+            if timer is not None:
+                timer.cancel()
 
     def _send(self) -> None:
         self._busy = False
@@ -151,7 +161,7 @@ class AlterPartitionSender:
         error = error_of(response.error_code) if isinstance(response, AlterPartitionResponse) else None
         if not isinstance(response, AlterPartitionResponse) or error:
             self._waiting = dict.fromkeys(proposals) | self._waiting
-            self._log_refusal(error)
+            self._log(f"{len(self._waiting)} changes of ISRs", error)
             self._pauses = min(max(2 * self._pauses, 1), _MOST_PAUSES)
             self._repeat(self._pauses)
             return
@@ -159,18 +169,41 @@ class AlterPartitionSender:
         answers = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
-        undecided = []
+        undecided: dict[IsrProposal, ErrorCode] = {}
         for proposal in proposals:
             answer = answers.get((proposal.topic_id, proposal.topic_partition.partition))
-            if answer is None or error_of(answer.error_code) not in _DECIDED:
-                undecided.append(proposal)
+            error = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else error_of(answer.error_code)
+            if answer is None or error not in _DECIDED:
+                undecided[proposal] = error
             elif not proposal.withdrawn:
                 proposal.on_decided(proposal, answer)
+        self._put_off(undecided)
+        self._send()
+
+    def _put_off(self, undecided: Mapping[IsrProposal, ErrorCode]) -> None:
+        """Ask about these again after a pause, which doubles until no proposal is undecided."""
         if undecided:
-            self._waiting |= dict.fromkeys(undecided)  # Behind the others, which may be decided.
-            self._repeat()
-        else:
-            self._send()
+            first, error = next(iter(undecided.items()))
+            self._log(f"{len(undecided)} changes of ISRs, among them {first.topic_partition}", error)
+        self._undecided |= dict.fromkeys(undecided)
+        if not self._undecided:
+            self._undecided_pauses = 0
+        elif self._undecided_timer is None:
+            self._undecided_pauses = min(max(2 * self._undecided_pauses, 1), _MOST_PAUSES)
+            self._pause_undecided(self._undecided_pauses)
+
+    def _pause_undecided(self, pauses: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._undecided_timer = loop.call_later(_RETRY_SECONDS, self._end_undecided_pause, pauses - 1)
+
+    def _end_undecided_pause(self, pauses: int) -> None:
+        if pauses and self._controller_id() == self._asked_controller:
+            self._pause_undecided(pauses)
+            return
+        self._undecided_timer = None
+        self._waiting |= self._undecided  # Behind the others, which may be decided.
+        self._undecided = {}
+        self._begin()
 
     def _repeat(self, pauses: int = 1) -> None:
         """Send after so many pauses, or after one if there is another controller by then."""
@@ -182,13 +215,12 @@ class AlterPartitionSender:
         else:
             self._send()
 
-    def _log_refusal(self, error: ErrorCode | None) -> None:
+    def _log(self, changes: str, error: ErrorCode | None) -> None:
         now = asyncio.get_running_loop().time()
         if now >= self._next_log:
             self._next_log = now + _LOG_SECONDS
             reason = "no response" if error is None else error.name
-            controller_id, count = self._asked_controller, len(self._waiting)
-            logger.info("Controller %d did not decide on %d changes of ISRs: %s", controller_id, count, reason)
+            logger.info("Controller %d did not decide on %s: %s", self._asked_controller, changes, reason)
 
 
 def _request(broker_id: int, broker_epoch: int, proposals: list[IsrProposal]) -> AlterPartitionRequest:

@@ -391,15 +391,16 @@ class Partition:
                 return ErrorCode.NOT_ENOUGH_REPLICAS
         info = log.append_as_leader(batch, header, self.leader_epoch, origin, marker, transaction_version)
         if not isinstance(info, ErrorCode) and not info.duplicate:
+            size = header.size
             self.messages_in += header.records_count
-            self.bytes_in += header.size
+            self.bytes_in += size
             if not self._alone:
                 for position in self._follower_watchers:
-                    position.session.appended(position, info.base_offset, header.size)
+                    position.session.appended(position, info.base_offset, size)
             flush_interval = log.config.flush_interval_messages
             if flush_interval != NO_LIMIT and log.log_end_offset - log.flushed_offset >= flush_interval:
                 self._flush_soon(log)
-            self.advance_high_watermark(info.base_offset, header.size)
+            self.advance_high_watermark(info.base_offset, size)
         return info
 
     def advance_high_watermark(self, base_offset: int = -1, size: int = 0) -> None:

@@ -28,6 +28,7 @@ from typing import Final, Protocol, TypeAlias
 from broker.replication import deserted_coordinators
 from broker.replication.deserted_coordinators import DesertedCoordinators, desertion_ms
 from broker.replication.fetch_session import FetchSession, FetchSessionCache
+from broker.replication.follower_connections import FollowerConnections
 from broker.replication.follower_contacts import WITHOUT_LIMIT
 from broker.replication.follower_state import NEVER
 from broker.replication.isr_changes import IsrProposal
@@ -107,9 +108,9 @@ class ReplicaManager:
         marker_wait_ms: int = DEFAULT_WAIT_MS,
     ) -> None:
         """``log_config``: what a new log of a topic is run by; None if the topic's configuration cannot be read.
-
         ``marker_wait_ms``: how long the answer about markers waits for replication."""
         self.fetch_sessions = fetch_sessions
+        self.follower_connections = FollowerConnections()
         self.spawn = spawn
         self._broker_id = broker_id
         self._host = ReplicaHost(broker_id=broker_id, spawn=spawn, now_ms=monotonic_ms)

@@ -25,6 +25,7 @@ from random import Random
 from typing import Final
 
 from broker.storage.append_info import AppendInfo as AppendInfo
+from broker.storage.append_info import new_append_info
 from broker.storage.batch_scan import ScannedBatch
 from broker.storage.disk import Disk
 from broker.storage.disk_space import DiskSpace
@@ -213,7 +214,7 @@ class PartitionLog(ReadableLog):
         elif header.producer_id >= 0:
             state.update(header, base_offset)
         log_append_time = max_timestamp if attributes & LOG_APPEND_TIME_BIT else -1
-        return AppendInfo(base_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, False)
+        return new_append_info((base_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, False))
 
     def append_as_follower(self, batches: Buffer, leader_epoch: int | None = None) -> AppendInfo | ErrorCode:
         """Append what the leader sent: whole batches, of which the last may be cut off and is then left out.

@@ -65,11 +65,12 @@ class AppendOrigin(Enum):
 
 
 class _Refusal(NamedTuple):
-    """A batch that could not be appended, because the disk was full, say."""
+    """The first batch of a producer that could not be appended, because the disk was full, say."""
 
     producer_epoch: int
     base_sequence: int
     at_ms: int
+    """When a batch of the producer was refused last."""
 
 
 class CompletedTransaction(NamedTuple):
@@ -113,7 +114,9 @@ class ProducerStateManager:
         self._unreplicated: deque[tuple[int, int]] = deque()
         """(offset of the marker, first offset) of the others, in the order of their markers."""
         self._refused: OrderedDict[int, _Refusal] = OrderedDict()
-        """By producer id, the batches that could not be appended and have not come again."""
+        """By producer id, the batches that could not be appended and have not come again; the latest refused last."""
+        self._dropped_refusal_ms: int | None = None
+        """When the latest refusal was made that was dropped from ``_refused`` to bound it."""
         self._verifications: dict[int, VerificationStateEntry] = {}
         """By producer id, of those that are about to begin a transaction, in the order in which they came."""
 
@@ -142,7 +145,7 @@ class ProducerStateManager:
         return None
 
     def _check_first(self, header: BatchHeader, origin: AppendOrigin) -> ErrorCode | None:
-        """A producer that is not known may begin anywhere, but not behind a batch of its own that was refused."""
+        """A producer that is not known may begin anywhere, but not where a batch of its own may have been refused."""
         error = self._error_behind_refused(header)
         if error is not None:
             return error
@@ -154,13 +157,28 @@ class ProducerStateManager:
         The batches that were under way behind it share its fate. To call them out of order would be true, but a
         producer may take that for lost records, and begin anew with batches that have been appended.
         """
-        refusal = self._refused.get(header.producer_id)
-        if refusal is None or refusal.producer_epoch != header.producer_epoch:
+        refused_ms = self._refused_before_ms(header)
+        if refused_ms is None:
             return None
-        if refusal.base_sequence >= header.base_sequence:
-            return None
-        is_recent = self._wall_clock() - refusal.at_ms < _REFUSAL_HOLDS_MS
+        is_recent = self._wall_clock() - refused_ms < _REFUSAL_HOLDS_MS
         return ErrorCode.KAFKA_STORAGE_ERROR if is_recent else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def _refused_before_ms(self, header: BatchHeader) -> int | None:
+        """Return when a batch was, or may have been, refused that precedes this one; None if there is no such batch.
+
+        A refusal that was dropped may have been of any producer and epoch that have none now, for as long as this log
+        would remember that producer.
+        """
+        refusal = self._refused.get(header.producer_id)
+        if refusal is not None and refusal.producer_epoch == header.producer_epoch:
+            return refusal.at_ms if refusal.base_sequence < header.base_sequence else None
+        return self._dropped_before_ms(header)
+
+    def _dropped_before_ms(self, header: BatchHeader) -> int | None:
+        dropped_ms = self._dropped_refusal_ms
+        if dropped_ms is None or header.base_sequence <= 0:
+            return None
+        return dropped_ms if self._wall_clock() - dropped_ms < self.producer_id_expiration_ms else None
 
     def _check_unverified(self, header: BatchHeader, entry: ProducerStateEntry | None) -> ErrorCode | None:
         """What is kept of batches that wait, or waited, for their coordinator."""
@@ -272,20 +290,35 @@ class ProducerStateManager:
     def forget_undecided(self) -> None:
         """This broker does not lead any more: what was asked or refused meanwhile counts no longer."""
         self._verifications.clear()
+        self._forget_refusals()
+
+    def _forget_refusals(self) -> None:
         self._refused.clear()
+        self._dropped_refusal_ms = None
 
     # What follows an append, or a refusal
 
     def refuse(self, header: BatchHeader) -> None:
-        """A batch that ``check`` let pass could not be appended after all. Its producer will send it again.
+        """A batch could not be appended, although it was in order or has not been checked. Its producer will retry it.
 
-        The batches that it has sent behind it must wait.
+        The batches behind the first one that was refused must wait. If the refusal of that one may have been dropped,
+        sequence 0 is taken for it. An older epoch does not take the place of a newer one.
         """
-        if header.base_sequence >= 0:
-            refusal = _Refusal(header.producer_epoch, header.base_sequence, self._wall_clock())
-            self._refused[header.producer_id] = refusal
-            if len(self._refused) > _MOST_REFUSED:
-                self._refused.popitem(last=False)
+        if header.base_sequence < 0:
+            return
+        first_sequence = header.base_sequence
+        before = self._refused.get(header.producer_id)
+        if before is not None and before.producer_epoch > header.producer_epoch:
+            return
+        if before is not None and before.producer_epoch == header.producer_epoch:
+            first_sequence = min(first_sequence, before.base_sequence)
+        elif self._dropped_before_ms(header) is not None:
+            first_sequence = 0
+        self._refused[header.producer_id] = _Refusal(header.producer_epoch, first_sequence, self._wall_clock())
+        self._refused.move_to_end(header.producer_id)
+        if len(self._refused) > _MOST_REFUSED:
+            _, dropped = self._refused.popitem(last=False)
+            self._dropped_refusal_ms = dropped.at_ms
 
     def update(self, header: BatchHeader, first_offset: int) -> None:
         """A data batch with a producer id was appended at ``first_offset``."""
@@ -478,7 +511,7 @@ class ProducerStateManager:
         self._transactions.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
-        self._refused.clear()
+        self._forget_refusals()
         self._verifications.clear()
 
     def _path(self, offset: int) -> str:

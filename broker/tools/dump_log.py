@@ -42,6 +42,7 @@ from broker.tools.internal_records import (
     decode_transaction_log,
 )
 from broker.tools.segment_text import Complaint, Lines, dump_segment
+from protocol.printable import one_line
 from protocol.records.record_batch import HEADER_SIZE, CorruptRecord, read_header
 
 _CORRUPT: Final = 1
@@ -81,9 +82,9 @@ def command(
         decode = decode_consumer_offsets
     complaints = 0
     for path in files:
-        click.echo(f"Dumping {path}")
+        click.echo(f"Dumping {one_line(str(path))}")
         for line in dump_file(path, decode):
-            click.echo(line)
+            click.echo(one_line(line))
             complaints += isinstance(line, Complaint)
     if complaints:
         raise click.exceptions.Exit(_CORRUPT)

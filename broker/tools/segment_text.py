@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final, TypeAlias
 
 from broker.tools.internal_records import RecordDecoder
+from protocol.printable import one_line
 from protocol.records.control_records import parse_control_record_type, parse_end_txn_marker
 from protocol.records.record_batch import (
     HEADER_SIZE,
@@ -103,7 +104,7 @@ def _record_line(header: BatchHeader, record: Record) -> str:
     delta = record.offset - header.base_offset
     has_sequence = header.base_sequence != NO_SEQUENCE
     sequence = increment_sequence(header.base_sequence, delta) if has_sequence else NO_SEQUENCE
-    names = ",".join(name for name, _ in record.headers)
+    names = one_line(",".join(name for name, _ in record.headers))
     return (
         f"| offset: {record.offset} {_timestamp_type(header)}: {record.timestamp} keySize: {_size(record.key)} "
         f"valueSize: {_size(record.value)} sequence: {sequence} headerKeys: [{names}]"
@@ -122,5 +123,5 @@ def _marker(batch: bytes, header: BatchHeader, record: Record) -> str:
 
 def _contents(record: Record, decode: RecordDecoder) -> str:
     key, value = decode(record)
-    shown = [f"key: {key}"] if record.key is not None else []
-    return " ".join([*shown, f"payload: {value}"])
+    shown = [f"key: {one_line(key)}"] if record.key is not None else []
+    return " ".join([*shown, f"payload: {one_line(value)}"])

@@ -48,7 +48,8 @@ from clients.admin.topics import NewTopic, Outcomes, TopicDescription
 from clients.admin.transaction_abort import AbortPlan, WhichTransaction
 from clients.admin.transactions import TransactionDescription, TransactionListing
 from clients.admin.txn_markers import AbortMarker
-from clients.cluster import Cluster, LeaderAnswers, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster, LeaderAnswers
 from clients.errors import Refusal
 from protocol.topic_partition import TopicPartition
 

@@ -64,7 +64,7 @@ class Resource:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.type.name.lower()} {self.name}"
+        return f"{self.type.name.lower()} {self.name}" if self.name else "all brokers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,12 @@ A cluster is healthy if there is nothing to say about it: every sentence is a re
 an exit code of 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from clients.cli.directories import DIRECTORY_ADVICE, about_directory
+from clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum
 from clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
 from clients.connection import Address
 from protocol.messages.metadata import MetadataResponse
@@ -47,13 +48,25 @@ class ClusterHealth:
         return not self.problems
 
 
-def assess(metadata: MetadataResponse, controller_id: int | None, brokers: Sequence[SeenBroker]) -> ClusterHealth:
-    """Judge a cluster by its metadata and by visits to its brokers."""
+def assess(
+    metadata: MetadataResponse,
+    controller_id: int | None,
+    brokers: Sequence[SeenBroker],
+    minimums: Mapping[str, int] | None = None,
+) -> ClusterHealth:
+    """Judge a cluster by its metadata and by visits to its brokers.
+
+    ``minimums`` is ``min.insync.replicas`` by topic, as far as it is known.
+    """
     alive = {broker.broker_id for broker in brokers}
     partitions = _ailing(metadata, alive)
     offline = sum(row["state"] == "offline" for row in partitions)
     under_replicated = sum(bool(row["not_in_sync"]) for row in partitions)
-    problems = [*_about_cluster(controller_id, offline, under_replicated), *_about_brokers(brokers)]
+    problems = _about_cluster(controller_id, offline, under_replicated)
+    refusing = about_minimum(metadata, minimums or {}, alive)
+    if refusing is not None:
+        problems.append(f"{refusing}; {MINIMUM_ADVICE}")
+    problems += _about_brokers(brokers)
     summary = {
         "healthy": not problems,
         "cluster_id": metadata.cluster_id,

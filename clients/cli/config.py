@@ -1,22 +1,38 @@
 """``oncelog config``: configurations of topics and brokers."""
 
+from typing import Final
+
 import click
 
 from clients.admin.configs import (
+    ConfigEntry,
     ConfigSource,
     Resource,
     ResourceType,
     alter_configs,
     describe_config,
+    describe_configs,
 )
+from clients.admin.topics import list_topics
 from clients.cli.arguments import config_change_options, parse_config_changes
 from clients.cli.session import Session, example, with_session
+from clients.cluster import Cluster
+from clients.errors import BrokerRefused, Refusal
+
+_ALL_BROKERS: Final = Resource(type=ResourceType.BROKER, name="")
 
 _resource_type = click.argument("resource_type", type=click.Choice(["topic", "broker"]), metavar="topic|broker")
-_resource_name = click.argument("name", metavar="NAME")
+_resource_name = click.argument("name", metavar="NAME", required=False)
+_default = click.option("--default", "is_default", is_flag=True, help="With broker: what holds for all brokers.")
 
 
-def _resource(resource_type: str, name: str) -> Resource:
+def _resource(resource_type: str, name: str | None, *, is_default: bool) -> Resource:
+    if is_default:
+        if resource_type != "broker" or name is not None:
+            raise click.UsageError("--default belongs to `broker`, without an id: it stands for all brokers")
+        return _ALL_BROKERS
+    if name is None:
+        raise click.UsageError(f"which {resource_type}? {'Or --default' if resource_type == 'broker' else 'Its name'}")
     if resource_type == "broker" and not name.isdecimal():
         raise click.BadParameter(f"{name!r} is not a broker's id", param_hint="NAME")
     return Resource(type=ResourceType[resource_type.upper()], name=name)
@@ -27,18 +43,70 @@ def config() -> None:
     """Configurations of topics and brokers."""
 
 
-@config.command(epilog=example("oncelog config describe topic orders", "oncelog config describe broker 1 --all"))
+@config.command("list", epilog=example("oncelog config list"))
+@with_session()
+def list_command(session: Session) -> None:
+    """List what has been set for topics, for brokers and for all brokers while the cluster ran."""
+    described = session.run(_describe_all)
+    rows = [
+        {
+            "type": resource.type.name.lower(),
+            "name": resource.name or "(all)",
+            "setting": entry.name,
+            "value": entry.value,
+        }
+        for resource, entries in described.items()
+        for entry in entries
+        if entry.source is _own_source(resource)
+    ]
+    session.show_rows(rows, ("type", "name", "setting", "value"))
+
+
+def _own_source(resource: Resource) -> ConfigSource:
+    """Where values come from that were set for this very resource while the cluster ran."""
+    if resource.type is ResourceType.TOPIC:
+        return ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return ConfigSource.DYNAMIC_BROKER_CONFIG if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+
+
+async def _describe_all(cluster: Cluster) -> dict[Resource, list[ConfigEntry]]:
+    topics = [Resource(type=ResourceType.TOPIC, name=topic.name) for topic in await list_topics(cluster)]
+    brokers = [Resource(type=ResourceType.BROKER, name=str(broker_id)) for broker_id in sorted(cluster.brokers)]
+    described = await describe_configs(cluster, dict.fromkeys([_ALL_BROKERS, *brokers, *topics]))
+    return {resource: _entries(resource, described[resource]) for resource in [_ALL_BROKERS, *brokers, *topics]}
+
+
+def _entries(resource: Resource, described: list[ConfigEntry] | Refusal) -> list[ConfigEntry]:
+    if isinstance(described, Refusal):
+        raise BrokerRefused(str(resource), described)
+    return described
+
+
+@config.command(
+    epilog=example(
+        "oncelog config describe topic orders",
+        "oncelog config describe broker 1 --all",
+        "oncelog config describe broker --default",
+    )
+)
 @_resource_type
 @_resource_name
+@_default
 @click.option("--key", "-k", "keys", multiple=True, metavar="NAME", help="Only this setting.")
 @click.option("--all", "show_all", is_flag=True, help="Show defaults, too.")
 @click.option("--docs", is_flag=True, help="Show what each setting means.")
 @with_session()
 def describe(
-    session: Session, resource_type: str, name: str, keys: tuple[str, ...], show_all: bool, docs: bool
+    session: Session,
+    resource_type: str,
+    name: str | None,
+    is_default: bool,
+    keys: tuple[str, ...],
+    show_all: bool,
+    docs: bool,
 ) -> None:
-    """Show settings and where each value comes from."""
-    resource = _resource(resource_type, name)
+    """Show settings that differ from the defaults, and where each value comes from."""
+    resource = _resource(resource_type, name, is_default=is_default)
     entries = session.run(lambda cluster: describe_config(cluster, resource, keys or None, documentation=docs))
     rows = [
         {
@@ -52,23 +120,31 @@ def describe(
         if show_all or keys or entry.source is not ConfigSource.DEFAULT_CONFIG
     ]
     session.show_rows(rows, ["name", "value", "source", *(["documentation"] if docs else [])])
+    hidden = len(entries) - len(rows)
+    if hidden and session.output != "json":
+        click.echo(
+            f"{hidden} setting{'s have their defaults' if hidden > 1 else ' has its default'}: see --all", err=True
+        )
 
 
 @config.command(
     epilog=example(
         "oncelog config alter topic orders --set retention.ms=3600000 --delete segment.bytes",
         "oncelog config alter topic orders --append cleanup.policy=compact",
+        "oncelog config alter broker --default --set message.max.bytes=2097152",
     )
 )
 @_resource_type
 @_resource_name
+@_default
 @config_change_options
 @click.option("--validate-only", is_flag=True, help="Ask whether it would be accepted, and change nothing.")
 @with_session()
 def alter(
     session: Session,
     resource_type: str,
-    name: str,
+    name: str | None,
+    is_default: bool,
     set_: tuple[str, ...],
     delete: tuple[str, ...],
     append: tuple[str, ...],
@@ -76,6 +152,8 @@ def alter(
     validate_only: bool,
 ) -> None:
     """Change settings, all of them or none."""
-    changes = {_resource(resource_type, name): parse_config_changes(set_, delete, append, subtract)}
+    changes = {
+        _resource(resource_type, name, is_default=is_default): parse_config_changes(set_, delete, append, subtract)
+    }
     outcomes = session.change(lambda cluster: alter_configs(cluster, changes, validate_only=validate_only))
     session.show_outcomes("config", "valid" if validate_only else "ok", outcomes)

@@ -1,35 +1,34 @@
 """``oncelog consume``: records to standard output."""
 
-import asyncio
 import math
-import signal
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from random import Random
-from types import FrameType
+from typing import Final
 
 import click
 
-from clients.background_tasks import BackgroundTasks
-from clients.cli.advertised_addresses import (
-    DOCTOR_ADVICE,
-    AdvertisedUnreachable,
-    explain_silence,
-    unreachable_leaders,
-)
-from clients.cli.consumption import Consumption, GroupOffsets
+from clients.cli.consumption import Consumption
+from clients.cli.group_offsets import GroupOffsets
+from clients.cli.paced_output import PacedOutput
 from clients.cli.record_writers import TABLE_HEAD, Writer, choose_writer
 from clients.cli.remedies import NO_ANSWER
-from clients.cli.session import Session, complain, example, wall_clock, with_session
+from clients.cli.session import NO_BROKER, Session, complain, example, wall_clock, with_session
+from clients.cli.signals import stopped_by_signals
+from clients.cli.waiting import Watch
 from clients.cluster import Cluster
 from clients.consumer import Consumer, ConsumerConfig
 from clients.consumer.consumer_errors import OffsetOutOfRange
-from clients.consumer.positions import BEGINNING, END, Position, parse_position, resolve_position
+from clients.consumer.positions import BEGINNING, END, Position, PositionKind, parse_position, resolve_position
 from clients.errors import BrokerRefused, Refusal, error_code
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
+
+_HINDERED_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 10.0
+_HINDERED_CLOSE_SECONDS: Final = 0.2
+"""For leaving a group whose coordinator is not reached anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,40 +41,61 @@ class _Request:
     position: Position | None
     limit: int | None
     until_end: bool
-    write: Writer
+    timeout_seconds: float
+    show: Writer
     head: str | None
 
-    async def run(self, cluster: Cluster) -> None:
+    async def run(self, cluster: Cluster, watch: Watch) -> None:
         partitions = await self._choose(cluster)
-        async with Consumer(self.config, rng=Random(), wall_clock=wall_clock) as consumer:
-            consumption = Consumption(
-                consumer=consumer,
-                write=self.write,
-                flush=sys.stdout.flush,
-                limit=self.limit,
-                ends=await self._resolve(cluster, partitions, END) if self.until_end else {},
-                until_end=self.until_end,
-                group=None if self.config.group_id is None else self._group(cluster, consumer),
-            )
+        consumer = Consumer(self.config, rng=Random(), wall_clock=wall_clock)
+        watch.add(consumer)
+        try:
+            await consumer.start()
+            ends = await self._resolve(cluster, watch, partitions, END) if self.until_end else {}
+            consumption = self._consumption(cluster, watch, consumer, ends)
             if consumption.group is None:
-                await self._assign(cluster, consumption, partitions)
+                await self._assign(cluster, watch, consumption, partitions)
             else:
                 consumer.subscribe(self.topics, consumption.group)
-            if self.head is not None:
-                click.echo(self.head)
-            tasks = BackgroundTasks("oncelog consume")
-            tasks.spawn(self._warn_of_silence(cluster, consumption), "look at silent leaders")
-            try:
-                with _stopped_by_signals(consumption.stop):
-                    await consumption.read()
-                    if consumption.group is not None:
-                        await consumption.group.commit_finally()
-            except OffsetOutOfRange as error:
-                refused = Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)
-                raise BrokerRefused(f"{error.topic_partition} at {error.position}", refused) from error
-            finally:
-                await tasks.stop()
-                click.echo(f"Read {consumption.count} record{'' if consumption.count == 1 else 's'}.", err=True)
+            await self._read(consumption)
+        finally:
+            is_hindered = watch.is_hindered(_HINDERED_SECONDS)
+            await consumer.close(_HINDERED_CLOSE_SECONDS if is_hindered else _CLOSE_SECONDS)
+
+    def _consumption(
+        self, cluster: Cluster, watch: Watch, consumer: Consumer, ends: dict[TopicPartition, int]
+    ) -> Consumption:
+        def raise_if_hindered() -> None:
+            why = watch.why(f"nothing could be read within {self.timeout_seconds:g} s")
+            if why is not None:
+                raise why
+
+        return Consumption(
+            consumer=consumer,
+            show=self.show,
+            write=PacedOutput(sys.stdout.fileno()).write,
+            limit=self.limit,
+            ends=ends,
+            until_end=self.until_end,
+            begin_seconds=self.timeout_seconds,
+            on_late=raise_if_hindered,
+            group=None if self.config.group_id is None else self._group(cluster, watch, consumer),
+        )
+
+    async def _read(self, consumption: Consumption) -> None:
+        if self.head is not None:
+            click.echo(self.head)
+        sys.stdout.flush()
+        try:
+            with stopped_by_signals(consumption.stop):
+                await consumption.read()
+                if consumption.group is not None and not await consumption.group.commit_finally():
+                    raise click.exceptions.Exit(NO_BROKER)
+        except OffsetOutOfRange as error:
+            refused = Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+            raise BrokerRefused(f"{error.topic_partition} at {error.position}", refused) from error
+        finally:
+            click.echo(f"Read {consumption.count} record{'' if consumption.count == 1 else 's'}.", err=True)
 
     async def _choose(self, cluster: Cluster) -> list[TopicPartition]:
         chosen = []
@@ -86,9 +106,11 @@ class _Request:
             chosen += [TopicPartition(name, index) for index in indexes]
         return chosen
 
-    async def _assign(self, cluster: Cluster, consumption: Consumption, partitions: Collection[TopicPartition]) -> None:
+    async def _assign(
+        self, cluster: Cluster, watch: Watch, consumption: Consumption, partitions: Collection[TopicPartition]
+    ) -> None:
         """Without a group: read the partitions that are not at their end."""
-        start = await self._resolve(cluster, partitions, self.position or BEGINNING)
+        start = await self._resolve(cluster, watch, partitions, self.position or BEGINNING)
         ends = consumption.ends
         unread = [tp for tp, offset in start.items() if tp not in ends or offset < ends[tp]]
         if not unread:
@@ -97,59 +119,53 @@ class _Request:
         for topic_partition in unread:
             consumption.consumer.seek(topic_partition, start[topic_partition])
 
-    def _group(self, cluster: Cluster, consumer: Consumer) -> GroupOffsets:
+    def _group(self, cluster: Cluster, watch: Watch, consumer: Consumer) -> GroupOffsets:
         position = self.position
 
         async def find_start(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
             assert position is not None
-            return await self._resolve(cluster, partitions, position)
+            found = await self._resolve(cluster, watch, partitions, position)
+            return found if position.kind is not PositionKind.OFFSET else await self._within_logs(cluster, watch, found)
 
-        return GroupOffsets(consumer=consumer, find_start=find_start if position is not None else None, warn=_warn)
+        return GroupOffsets(
+            consumer=consumer,
+            find_start=find_start if position is not None else None,
+            warn=_warn,
+            is_hindered=watch.is_hindered,
+        )
+
+    async def _within_logs(
+        self, cluster: Cluster, watch: Watch, wanted: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Offsets as near to those that are wanted as there are: a group has nothing yet that could be lost."""
+        begins = await self._resolve(cluster, watch, wanted, BEGINNING)
+        ends = await resolve_position(cluster, wanted, END)
+        found = {tp: min(max(offset, begins[tp]), ends[tp]) for tp, offset in wanted.items()}
+        moved = [
+            f"{tp} {'begins' if found[tp] > offset else 'ends'} at {found[tp]}"
+            for tp, offset in sorted(wanted.items())
+            if found[tp] != offset
+        ]
+        if moved:
+            offset = next(iter(wanted.values()))
+            _warn(f"no offset {offset}, reading begins as near to it as there are records: {', '.join(moved)}")
+        return found
 
     async def _resolve(
-        self, cluster: Cluster, partitions: Collection[TopicPartition], position: Position
+        self, cluster: Cluster, watch: Watch, partitions: Collection[TopicPartition], position: Position
     ) -> dict[TopicPartition, int]:
         read_committed = self.config.reads_committed and position != BEGINNING
         try:
             return await resolve_position(cluster, partitions, position, read_committed=read_committed)
         except BrokerRefused as error:
-            if error.refusal.error not in NO_ANSWER:
+            why = watch.why(str(error)) if error.refusal.error in NO_ANSWER else None
+            if why is None:
                 raise
-            unreachable = await unreachable_leaders(cluster, self.topics)
-            if not unreachable:
-                raise
-            raise AdvertisedUnreachable("; ".join(unreachable)) from error
-
-    async def _warn_of_silence(self, cluster: Cluster, consumption: Consumption) -> None:
-        reason = await explain_silence(cluster, self.topics, lambda: not consumption.count)
-        if reason is not None:
-            complain(f"Warning: nothing can be read: {reason}", DOCTOR_ADVICE)
+            raise why from error
 
 
 def _warn(text: str) -> None:
     complain(f"Warning: {text}")
-
-
-@contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Have the first SIGINT or SIGTERM stop the reading in order; a second one ends the process."""
-    loop = asyncio.get_running_loop()
-    taken = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
-    former = {each: signal.getsignal(each) for each in taken}
-
-    def heed(number: int, frame: FrameType | None) -> None:
-        for each in taken:
-            signal.signal(each, signal.SIG_DFL)
-        stop()
-        loop.call_soon_threadsafe(lambda: None)  # The loop looks at what is to be done.
-
-    for each in taken:
-        signal.signal(each, heed)
-    try:
-        yield
-    finally:
-        for each, handler in former.items():
-            signal.signal(each, handler)
 
 
 @click.command(
@@ -198,7 +214,8 @@ def consume(
 ) -> None:
     """Print records, of each partition in the order of their offsets, until Ctrl-C or SIGTERM.
 
-    How many were read is said on standard error. Control characters are escaped (\\x1b) unless --raw is given.
+    How many were read is said on standard error. Control and format characters are escaped (\\x1b), unless --raw is
+    given.
     """
     if group is not None and partitions:
         raise click.UsageError("--group and --partition exclude each other: the group assigns the partitions")
@@ -224,10 +241,11 @@ def consume(
         position=position,
         limit=number,
         until_end=until_end,
-        write=choose_writer(session.output, raw=raw),
+        timeout_seconds=session.timeout_seconds,
+        show=choose_writer(session.output, raw=raw, encoding=sys.stdout.encoding, errors=sys.stdout.errors or "strict"),
         head=TABLE_HEAD if session.output == "table" else None,
     )
     try:
-        session.run(request.run)
+        session.run_watched(request.run)
     except KeyboardInterrupt:  # How one stops reading what has no end.
         pass

@@ -51,6 +51,8 @@ class Visit:
     """The addresses that the name stands for, here."""
     failure: str | None = None
     """Why no broker was reached; None if one was."""
+    is_silent: bool = False
+    """Whether the address accepts connections, and nothing answers on them."""
     view: View | None = None
     broker_id: int | None = None
     """Which broker answered; None if it did not tell, as it may not have to."""

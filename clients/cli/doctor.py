@@ -14,12 +14,13 @@ import click
 
 from clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidates, diagnose
 from clients.cli.directories import failed_directories
+from clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum, in_sync_minimums
 from clients.cli.metadata_store import store_answers
 from clients.cli.output import format_json
-from clients.cli.printable import without_controls
 from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
+from clients.cli.waiting import nobody_there
 from clients.connection import Address, Connection, connect
-from clients.errors import ClientError
+from clients.errors import BrokerSilent, ClientError
 from protocol.api_keys import ApiKey
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -27,6 +28,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.printable import without_controls
 
 _VISIT_SECONDS: Final = 5.0
 _BROKER_RESOURCE: Final = 4
@@ -45,7 +47,8 @@ def doctor(session: Session) -> None:
     if examination.view is None:
         for visit in examination.bootstrap:
             click.echo(f"Error: {visit.address}: {visit.failure}", err=True)
-        click.echo("  is a broker running there? `oncelog serve` starts one", err=True)
+        is_silent = any(visit.is_silent for visit in examination.bootstrap)
+        click.echo(f"  {nobody_there(session.bootstrap, is_silent=is_silent)}", err=True)
         raise click.exceptions.Exit(NO_BROKER)
     _show(session, examination, examination.view)
     if any(finding.is_problem for finding in examination.findings):
@@ -77,8 +80,27 @@ async def _examine(bootstrap: Iterable[Address], seconds: float) -> _Examination
     ]
     others = dict.fromkeys(place for address in lost for place in candidates(address, hosts))
     elsewhere = await _visit_all(others, seconds)
-    examination.findings = diagnose(view, examination.bootstrap, examination.brokers, elsewhere)
+    findings = diagnose(view, examination.bootstrap, examination.brokers, elsewhere)
+    here = next(visit.address for visit in examination.bootstrap if visit.view is view)
+    refusing = await _refused_writes(here, view, seconds)
+    if refusing is not None:
+        findings.insert(0, Finding(broker_id=None, message=refusing, advice=MINIMUM_ADVICE))
+    examination.findings = findings
     return examination
+
+
+async def _refused_writes(address: Address, view: View, seconds: float) -> str | None:
+    """What there is to say of partitions that refuse writes, as the broker at the address sees it."""
+    connection: Connection | None = None
+    try:
+        connection = await connect(address, client_id="oncelog-cli", connect_seconds=seconds, request_seconds=seconds)
+        metadata = await connection.send(MetadataRequest(topics=None), MetadataResponse)
+        return about_minimum(metadata, await in_sync_minimums(connection, metadata), view.brokers)
+    except ClientError:
+        return None
+    finally:
+        if connection is not None:
+            connection.close()
 
 
 async def _visit_all(addresses: Iterable[Address], seconds: float) -> list[Visit]:
@@ -102,7 +124,8 @@ async def _visit(address: Address, seconds: float) -> Visit:
         return await _talk(address, resolved, connection)
     except ClientError as error:
         reason = str(error).removeprefix(f"{address}: ")
-        return Visit(address=address, resolved=resolved, failure=reason)
+        silent = isinstance(error, BrokerSilent)
+        return Visit(address=address, resolved=resolved, failure=reason, is_silent=silent)
     finally:
         if connection is not None:
             connection.close()

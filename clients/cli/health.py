@@ -7,14 +7,15 @@ import click
 
 from clients.cli.cluster_health import PARTITION_COLUMNS, SHOWN_PARTITIONS, ClusterHealth, SeenBroker, assess
 from clients.cli.directories import about_directory, failed_directories
+from clients.cli.in_sync_minimum import in_sync_minimums
 from clients.cli.metadata_store import store_answers
 from clients.cli.output import format_json, format_table
-from clients.cli.printable import without_controls
 from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
 from clients.cluster import Cluster
 from clients.errors import BrokerRefused, Refusal, Unreachable
 from clients.retry import Backoff, Retry
 from protocol.errors import ErrorCode
+from protocol.printable import without_controls
 
 
 @click.command(epilog=example("oncelog health", "oncelog health --ready --bootstrap broker1:9092"))
@@ -62,7 +63,8 @@ async def _look(cluster: Cluster) -> ClusterHealth:
     known = sorted(metadata.brokers, key=lambda broker: broker.node_id)
     async with asyncio.TaskGroup() as group:
         visits = [group.create_task(_visit(cluster, broker.node_id, broker.rack)) for broker in known]
-    return assess(metadata, cluster.controller_id, [visit.result() for visit in visits])
+    minimums = await in_sync_minimums(await cluster.connection_to_any(), metadata)
+    return assess(metadata, cluster.controller_id, [visit.result() for visit in visits], minimums)
 
 
 async def _visit(cluster: Cluster, node_id: int, rack: str | None) -> SeenBroker:
@@ -108,7 +110,7 @@ class _Sighting(NamedTuple):
 
 async def _wait(session: Session, brokers: int) -> _Sighting:
     """The first sighting that is enough, or the last before the time is up."""
-    async with session.cluster() as cluster:
+    async with session.cluster() as cluster, session.watching(cluster):
         retry = Retry(Backoff(rng=cluster.rng), session.timeout_seconds)
         while True:
             sighting = await _look_for(cluster, brokers, retry.remaining_seconds)

@@ -28,7 +28,12 @@ _NO_ANSWER: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTRO
 
 WITHOUT_STORE: Final = (
     "its metadata store (ZooKeeper) does not answer: clients go on reading and writing where the leader is alive, with "
-    "acks=all only while every in-sync replica lives; no leader can be elected, and no topic, setting or ISR changed"
+    "acks=all only while every in-sync replica lives; no leader can be elected, and no topic, setting or ISR "
+    "can change meanwhile"
+)
+_UNKNOWN: Final = (
+    "its metadata store (ZooKeeper) does not answer. What was asked for is not done yet, and may be done as soon as "
+    "it answers again: look before you try again"
 )
 STORE_ADVICE: Final = "see that ZooKeeper runs, and that the broker reaches it (zookeeper.connect)"
 
@@ -50,7 +55,7 @@ async def store_answers(connection: Connection, broker_id: int) -> bool | None:
 
 
 class StoreLost(ClientError):
-    """A change was given up because no broker reaches the metadata store, which would have to keep it."""
+    """No broker reaches the metadata store, which would have to keep a change. It may be kept later all the same."""
 
 
 async def unless_store_is_lost(cluster: Cluster, change: Awaitable[T]) -> T:
@@ -65,7 +70,7 @@ async def unless_store_is_lost(cluster: Cluster, change: Awaitable[T]) -> T:
         under_way.cancel()
         look.cancel()
     if under_way.cancelled():
-        raise StoreLost(f"broker {', '.join(map(str, look.result()))}: {WITHOUT_STORE}")
+        raise StoreLost(f"broker {', '.join(map(str, look.result()))}: {_UNKNOWN}")
     outcome = under_way.result()
     if isinstance(outcome, ClientError):
         raise outcome

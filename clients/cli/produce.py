@@ -2,9 +2,7 @@
 
 import asyncio
 import sys
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from functools import partial
 from io import BufferedReader
 from random import Random
 from typing import Final, Literal, cast
@@ -12,79 +10,24 @@ from typing import Final, Literal, cast
 import click
 
 from clients.background_tasks import BackgroundTasks
-from clients.cli.advertised_addresses import DOCTOR_ADVICE, AdvertisedUnreachable, explain_silence, unreachable_leaders
 from clients.cli.arguments import parse_assignments
+from clients.cli.line_producer import LineProducer
 from clients.cli.lines import LineFormat, LineSplitter, LineTooLong
-from clients.cli.session import Session, complain, example, wall_clock, with_session
+from clients.cli.remedies import remedy
+from clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, wall_clock, with_session
+from clients.cli.signals import Heeded, stopped_by_signals
+from clients.cli.waiting import Watch
 from clients.cluster import Cluster
-from clients.errors import (
-    ClientError,
-    DeliveryTimedOut,
-    OperationTimedOut,
-    OutcomeUnknown,
-    RecordTooLarge,
-    RequestTimedOut,
-)
-from clients.producer import FutureRecordMetadata, Producer, ProducerConfig
+from clients.errors import BrokerRefused, ClientError, DeliveryTimedOut, RecordTooLarge, Refusal
+from clients.producer import Producer, ProducerConfig
 from protocol.records.compression import Compression
 
 _READ_BYTES: Final = 256 * 1024
 _LARGEST_REQUEST: Final = 64 * 1024 * 1024
 """Far above what brokers take, so that it is they who say how much is too much."""
 _LINGER_MS: Final = 5
-
-
-@dataclass(slots=True)
-class _Progress:
-    """What has been written to one partition."""
-
-    records: int = 0
-    first_offset: int | None = None
-    last_offset: int | None = None
-
-    def note(self, offset: int) -> None:
-        self.records += 1
-        if offset >= 0:
-            self.first_offset = offset if self.first_offset is None else self.first_offset
-            self.last_offset = offset
-
-
-@dataclass(slots=True, kw_only=True)
-class _LineProducer:
-    """Sends lines, and keeps account of those that are acknowledged."""
-
-    producer: Producer
-    topic: str
-    partition: int | None
-    format: LineFormat
-    progress: dict[int, _Progress] = field(default_factory=dict)
-    under_way: deque[FutureRecordMetadata] = field(default_factory=deque)
-
-    async def send(self, lines: Iterable[bytes]) -> None:
-        """Send what was read; what a broker refuses raises here, or with a later line."""
-        for line in lines:
-            record = self.format.record(line, wall_clock())
-            future = await self.producer.send(
-                self.topic,
-                record.value,
-                key=record.key,
-                headers=record.headers,
-                partition=self.partition,
-                timestamp_ms=record.timestamp,
-            )
-            self.under_way.append(future)
-            while self.under_way and self.under_way[0].done():
-                self._note(self.under_way.popleft())
-
-    async def finish(self) -> None:
-        """Wait for what is under way."""
-        await self.producer.flush()
-        while self.under_way:
-            self._note(self.under_way.popleft())
-
-    def _note(self, future: FutureRecordMetadata) -> None:
-        metadata = future.result()
-        self.progress.setdefault(metadata.partition, _Progress()).note(metadata.offset)
+_CLOSE_SECONDS: Final = 0.2
+"""After Ctrl-C or SIGTERM: what was under way has been waited for."""
 
 
 def _config(session: Session, acks: Literal["all", "1", "0"], compression: str) -> ProducerConfig:
@@ -105,52 +48,72 @@ def _config(session: Session, acks: Literal["all", "1", "0"], compression: str) 
     )
 
 
-async def _read_input() -> bytes:
-    """What is there, as soon as something is; empty at the end."""
+async def _read_input(over: asyncio.Event) -> bytes:
+    """What is there, as soon as something is; empty at the end, and when it is of no use to read more."""
     stream = cast(BufferedReader, sys.stdin.buffer)
-    await _until_readable(stream)
-    return stream.read1(_READ_BYTES)
+    await _until_readable(stream, over)
+    return b"" if over.is_set() else stream.read1(_READ_BYTES)
 
 
-async def _until_readable(stream: BufferedReader) -> None:
+async def _until_readable(stream: BufferedReader, over: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
+    readable = loop.create_future()
+
+    def is_ready() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
     try:
         descriptor = stream.fileno()
-        loop.add_reader(descriptor, readable.set)
+        loop.add_reader(descriptor, is_ready)
     except OSError:  # Not a pipe or a terminal: a file has no need to wait.
         return
+    tasks = BackgroundTasks("oncelog produce")
     try:
-        await readable.wait()
+        given_up = tasks.spawn(over.wait(), "until no more is to be read")
+        await asyncio.wait({readable, given_up}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         loop.remove_reader(descriptor)
+        await tasks.stop()
 
 
-async def _produce_input(producer: _LineProducer) -> None:
-    await producer.producer.partitions_for(producer.topic)
-    lines = LineSplitter(_LARGEST_REQUEST)
-    while data := await _read_input():
+async def _produce_input(lines: LineProducer) -> None:
+    await lines.producer.partitions_for(lines.topic)
+    splitter = LineSplitter(_LARGEST_REQUEST)
+    while data := await _read_input(lines.over):
         try:
-            whole = lines.feed(data)
+            whole = splitter.feed(data)
         except LineTooLong as error:
-            raise RecordTooLarge(str(error)) from error
-        await producer.send(whole)
-    await producer.send(lines.finish())
-    await producer.finish()
+            lines.lose(lines.lines_read + 1, RecordTooLarge(str(error)))
+            lines.over.set()
+            break
+        await lines.send(whole)
+    if not lines.over.is_set():
+        await lines.send(splitter.finish())
+    await lines.finish()
 
 
-async def _warn_of_silence(cluster: Cluster, lines: _LineProducer) -> None:
-    reason = await explain_silence(cluster, [lines.topic], lambda: bool(lines.under_way) and not lines.progress)
-    if reason is not None:
-        complain(f"Warning: nothing is acknowledged yet: {reason}", DOCTOR_ADVICE)
+def _tell_first_failure(watch: Watch, line: int, error: ClientError) -> None:
+    why = None if isinstance(error, BrokerRefused) else watch.why(str(error))
+    if why is not None:
+        complain(f"Error: line {line} is not written: {why}", why.advice)
+    else:
+        complain(f"Error: line {line} is not written: {error}", advice_for(error))
 
 
-async def _explained(error: ClientError, cluster: Cluster, topic: str) -> ClientError:
-    try:
-        unreachable = await unreachable_leaders(cluster, [topic])
-    except ClientError:
-        unreachable = []
-    return AdvertisedUnreachable("; ".join([str(error), *unreachable])) if unreachable else RequestTimedOut(str(error))
+def advice_for(error: ClientError) -> str | None:
+    """What to do about the error of a line: about what a broker answered, if one did."""
+    if isinstance(error, DeliveryTimedOut) and error.last_error is not None:
+        return remedy(Refusal(error=error.last_error))
+    return remedy(error.refusal) if isinstance(error, BrokerRefused) else None
+
+
+def _summary(lines: LineProducer) -> str:
+    plural = "" if lines.lost.count == 1 else "s"
+    text = f"Error: {lines.written} written, {lines.lost.count} not: line{plural} {lines.lost}"
+    if lines.unsure.count:
+        text += f"; of these {lines.unsure} may be written, only their acknowledgement is missing"
+    return text + (f"; nothing behind line {lines.lines_read} was read" if lines.over.is_set() else "")
 
 
 @click.command(
@@ -191,7 +154,8 @@ def produce(
     """Write each line of standard input as a record.
 
     With --acks all each is written once, even if its acknowledgement is lost; with --acks 1 it may then be there twice,
-    and with --acks 0 not at all.
+    and with --acks 0 not at all. The exit code is 0 if all lines are written; otherwise the last line on standard error
+    says which are not. Ctrl-C and SIGTERM end it in seconds, with the same account.
     """
     line_format = LineFormat(
         key=None if key is None else key.encode(),
@@ -203,19 +167,37 @@ def produce(
     if sys.stdin is None:
         raise click.UsageError("standard input is closed: its lines are what is to be written")
 
-    async def work(cluster: Cluster) -> dict[int, _Progress]:
-        async with Producer(_config(session, acks, compression), rng=Random(), wall_clock=wall_clock) as producer:
-            lines = _LineProducer(producer=producer, topic=topic, partition=partition, format=line_format)
-            tasks = BackgroundTasks("oncelog produce")
-            tasks.spawn(_warn_of_silence(cluster, lines), "look at silent leaders")
-            try:
-                await _produce_input(lines)
-            except (DeliveryTimedOut, OperationTimedOut, OutcomeUnknown) as error:
-                raise await _explained(error, cluster, topic) from error
-            finally:
-                await tasks.stop()
-            return lines.progress
+    async def work(cluster: Cluster, watch: Watch) -> tuple[LineProducer, Heeded]:
+        producer = Producer(_config(session, acks, compression), rng=Random(), wall_clock=wall_clock)
+        watch.add(producer)
+        lines = LineProducer(
+            producer=producer,
+            topic=topic,
+            partition=partition,
+            format=line_format,
+            now_ms=wall_clock,
+            on_first_failure=partial(_tell_first_failure, watch),
+        )
+        await producer.start()
+        tasks = BackgroundTasks("oncelog produce")
+        tasks.spawn(lines.look_for_failures(), "look for lines that are lost")
+        try:
+            with stopped_by_signals(lines.stop) as heeded:
+                await lines.run(_produce_input(lines))
+        finally:
+            await tasks.stop()
+            await producer.close(_CLOSE_SECONDS if lines.is_stopped else None)
+        return lines, heeded
 
+    lines, heeded = session.run_watched(work)
+    _show(session, topic, lines)
+    if heeded.exit_code is not None:
+        raise click.exceptions.Exit(heeded.exit_code)
+    if lines.lost.count:
+        raise click.exceptions.Exit(NO_BROKER if lines.got_no_answer else REFUSED)
+
+
+def _show(session: Session, topic: str, lines: LineProducer) -> None:
     rows = [
         {
             "topic": topic,
@@ -224,6 +206,10 @@ def produce(
             "first_offset": done.first_offset,
             "last_offset": done.last_offset,
         }
-        for index, done in sorted(session.run(work).items())
+        for index, done in sorted(lines.progress.items())
     ]
     session.show_rows(rows, ("partition", "records", "first_offset", "last_offset"))
+    if lines.lost.count:
+        complain(_summary(lines))
+    elif lines.is_stopped:
+        complain(f"Stopped: {lines.written} written, nothing behind line {lines.lines_read} was read")

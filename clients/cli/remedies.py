@@ -3,9 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
+from clients.errors import Refusal
 from protocol.errors import RETRIABLE, ErrorCode
 
 _UNSETTLED: Final = "the cluster has not settled: try again, and see `oncelog health`"
+_COLLISION: Final = (
+    "the names of metrics have an underscore for each dot, so a.b and a_b would be one: choose a name that differs "
+    "in more than that"
+)
 _MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
 
 _REMEDIES: Final[Mapping[ErrorCode, str]] = {
@@ -14,7 +19,7 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has at most 249 letters, digits, dots, underscores and dashes",
     ErrorCode.INVALID_REPLICATION_FACTOR: "pass --replication-factor with at most the number of brokers",
     ErrorCode.INVALID_PARTITIONS: "partitions can only be added: see `oncelog topic describe`",
-    ErrorCode.INVALID_CONFIG: "`oncelog config describe` shows names, values and, with --docs, their meaning",
+    ErrorCode.INVALID_CONFIG: "`oncelog config describe … --all` shows names, values and, with --docs, their meaning",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`oncelog topic describe --offsets` shows where partitions begin and end",
     ErrorCode.NON_EMPTY_GROUP: _MEMBERS,
     ErrorCode.UNKNOWN_MEMBER_ID: _MEMBERS,
@@ -47,8 +52,11 @@ _REMEDIES: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def remedy(error: ErrorCode) -> str | None:
-    """What to do about an error; None if there is nothing to say that its name does not."""
+def remedy(refused: Refusal) -> str | None:
+    """What to do about a refusal; None if there is nothing to say that it does not say itself."""
+    error = refused.error
+    if error is ErrorCode.INVALID_TOPIC_EXCEPTION and "collide" in (refused.message or ""):
+        return _COLLISION
     return _REMEDIES.get(error) or (_UNSETTLED if error in RETRIABLE else None)
 
 

@@ -8,23 +8,26 @@ import errno
 import functools
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from clients.cli.advertised_addresses import DOCTOR_ADVICE, AdvertisedUnreachable
+from clients.bootstrap import parse_bootstrap
 from clients.cli.output import Row, format_fields, format_json, format_table
-from clients.cli.printable import without_controls
 from clients.cli.remedies import NO_ANSWER, remedy
 from clients.cli.standard_streams import abandon_output
-from clients.cluster import Cluster, parse_bootstrap
+from clients.cli.waiting import BROKERS_ADVICE, DOCTOR_ADVICE, STUCK_ADVICE, StillWaiting, Watch, nobody_there, watching
+from clients.cluster import Cluster
 from clients.connection import Address
 from clients.errors import (
     BadResponse,
+    BrokerAbsent,
     BrokerRefused,
+    BrokerSilent,
     ClientError,
     ConnectionLost,
     NoBrokerReachable,
@@ -33,6 +36,7 @@ from clients.errors import (
     Unreachable,
 )
 from clients.retry import attempt_seconds
+from protocol.printable import without_controls
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -42,9 +46,6 @@ REFUSED: Final = 1
 NO_BROKER: Final = 3
 
 _ENVIRONMENT: Final = ["ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"]
-_NOBODY_THERE: Final = (
-    "is a broker running there? `oncelog serve` starts one; --bootstrap or ONCELOG_BOOTSTRAP says where to look"
-)
 
 
 def wall_clock() -> int:
@@ -62,13 +63,28 @@ class Session:
 
     def run(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
         """Do the command's work; a failure is explained on standard error and ends the command with its code."""
+        return self._run(self._watched(work))
+
+    def run_watched(self, work: Callable[[Cluster, Watch], Awaitable[T]]) -> T:
+        """``run`` for a command with clients of its own: it is told what is waited for in every format."""
+        return self._run(self._with_watch(work))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return asyncio.run(self._with_cluster(work))
+            return asyncio.run(work)
         except BrokerRefused as error:
             self.fail({error.subject: error.refusal})
-        except (NoBrokerReachable, BadResponse) as error:
-            _end(NO_BROKER, str(error), _NOBODY_THERE)
-        except (Unreachable, AdvertisedUnreachable) as error:  # A broker that others tell of.
+        except NoBrokerReachable as error:
+            _end(NO_BROKER, str(error), nobody_there(self.bootstrap, is_silent=error.is_silent))
+        except BadResponse as error:
+            _end(NO_BROKER, str(error), nobody_there(self.bootstrap))
+        except StillWaiting as error:
+            _end(NO_BROKER, str(error), error.advice)
+        except BrokerSilent as error:
+            _end(NO_BROKER, str(error), STUCK_ADVICE)
+        except BrokerAbsent as error:
+            _end(NO_BROKER, str(error), BROKERS_ADVICE)
+        except Unreachable as error:  # A broker that others tell of.
             _end(NO_BROKER, str(error), DOCTOR_ADVICE)
         except (ConnectionLost, RequestTimedOut) as error:
             _end(NO_BROKER, str(error), "whether it was done is unknown: look before you try again")
@@ -87,9 +103,17 @@ class Session:
 
         return self.run(watched)
 
-    async def _with_cluster(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
-        async with self.cluster() as cluster:
+    async def _watched(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
+        async with self.cluster() as cluster, self.watching(cluster):
             return await work(cluster)
+
+    async def _with_watch(self, work: Callable[[Cluster, Watch], Awaitable[T]]) -> T:
+        async with self.cluster() as cluster, watching(self.bootstrap, complain, cluster) as watch:
+            return await work(cluster, watch)
+
+    def watching(self, cluster: Cluster) -> AbstractAsyncContextManager[Watch | None]:
+        """Say what is waited for, unless a program reads what is printed."""
+        return nullcontext() if self.output == "json" else watching(self.bootstrap, complain, cluster)
 
     def cluster(self) -> Cluster:
         return Cluster(
@@ -133,7 +157,7 @@ class Session:
     def fail(self, refusals: Mapping[str, Refusal]) -> NoReturn:
         """Explain what a broker refused, and end the command."""
         for subject, refused in refusals.items():
-            complain(f"Error: {subject}: {refused}", remedy(refused.error))
+            complain(f"Error: {subject}: {refused}", remedy(refused))
         nobody_answered = all(refused.error in NO_ANSWER for refused in refusals.values())
         raise click.exceptions.Exit(NO_BROKER if nobody_answered else REFUSED)
 

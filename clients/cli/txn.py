@@ -4,6 +4,8 @@ The verbs and options are those of Kafka's ``kafka-transactions.sh`` (Transactio
 other commands use as well.
 """
 
+from typing import Final
+
 import click
 
 from clients.admin.producers import ProducersOfPartitions, describe_producers
@@ -14,6 +16,9 @@ from clients.cli.txn_arguments import topic_argument, transactional_id_argument
 from clients.cluster import Cluster, Coordinator
 from clients.errors import BrokerRefused, Refusal, error_code
 from protocol.topic_partition import TopicPartition
+
+_ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+"""States in which no transaction is open or being ended."""
 
 
 @click.group(
@@ -91,6 +96,7 @@ def describe(session: Session, transactional_id: str) -> None:
         return await cluster.coordinator(Coordinator.of_transactional_id(transactional_id)), described
 
     coordinator, described = session.run(work)
+    start_ms = None if described.state in _ENDED else described.start_ms
     fields = {
         "coordinator": coordinator,
         "transactional_id": described.transactional_id,
@@ -98,8 +104,8 @@ def describe(session: Session, transactional_id: str) -> None:
         "producer_epoch": described.producer_epoch,
         "state": described.state,
         "timeout_ms": described.timeout_ms,
-        "start_ms": described.start_ms,
-        "open_for_ms": None if described.start_ms is None else wall_clock() - described.start_ms,
+        "start_ms": start_ms,
+        "open_for_ms": None if start_ms is None else wall_clock() - start_ms,
     }
     rows = [{"topic": tp.topic, "partition": tp.partition} for tp in described.partitions]
     session.show_record(fields, "partitions", rows, ("topic", "partition"))

@@ -124,7 +124,7 @@ class CompletedFetch:
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Up to ``limit`` records in order; fewer only if there are no more. Moves the position.
 
-        Raises ``UnreadableRecords``, but never after it took some.
+        Raises ``UnreadableRecords``, and what decoding raises (``MemoryError``), but never after it took some.
         """
         if self._is_cut_off:
             reason = f"the broker sent {self.size} bytes of a batch that is larger: increase max_partition_fetch_bytes"
@@ -137,17 +137,19 @@ class CompletedFetch:
                 return taken
             try:
                 self._pending = self._next_batch()
-            except CorruptRecord as error:
+            except Exception as error:  # Whatever it is (MemoryError, say), it comes again with the next call.
                 if taken:
                     return taken
-                raise self._unreadable(error) from error
+                if isinstance(error, CorruptRecord):
+                    raise self._unreadable(error) from error
+                raise
             self._given = min(len(self._pending), limit - len(taken))
             taken += self._pending[: self._given]
         self.position = taken[-1].offset + 1
         return taken
 
     def _next_batch(self) -> list[ConsumerRecord]:
-        """The records of the next batch that are to be seen. After a ``CorruptRecord`` nothing has changed."""
+        """The records of the next batch that are to be seen. After an exception nothing has changed."""
         at = self._positions[self._batch]
         header = read_header(self._buffer, at)
         if self._check_crcs and not crc_is_valid(self._buffer, at, header):

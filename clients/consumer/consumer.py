@@ -29,14 +29,16 @@ import logging
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Final, Self
 
+from clients import arguments
 from clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from clients.background_tasks import BackgroundTasks
-from clients.cluster import Cluster, parse_bootstrap
-from clients.connection import Address, Connection, connect
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
+from clients.connection import Address
 from clients.consumer.consumer_config import ConsumerConfig
 from clients.consumer.consumer_errors import ConsumerClosed
 from clients.consumer.consumer_record import ConsumerRecord
@@ -61,6 +63,7 @@ from clients.consumer.subscription_state import (
 )
 from clients.errors import BackgroundTaskFailed, BrokerRefused, IllegalState, OperationTimedOut, Refusal
 from clients.metadata_refresh import MetadataRefresh
+from clients.obstacles import Obstacle
 from clients.retry import Backoff
 from protocol.messages.metadata import MetadataResponse
 from protocol.topic_partition import TopicPartition
@@ -86,6 +89,7 @@ class Consumer:
         self._subscription = SubscriptionState(config.reset_policy)
         self._buffer = FetchBuffer(self._subscription)
         self._cluster = self._new_cluster()
+        self._clusters = [self._cluster]
         self._refresh = MetadataRefresh(
             self._cluster,
             self._backoff,
@@ -99,7 +103,7 @@ class Consumer:
             self._subscription,
             self._buffer,
             self._cluster,
-            self._connect,
+            self._cluster.connect,
             self._tasks,
             self._backoff,
             request_metadata=self._refresh.request,
@@ -108,12 +112,13 @@ class Consumer:
         )
         self._group: GroupConsumption | None = None
         if config.group_id is not None:
+            self._clusters.append(self._new_cluster())
             self._group = GroupConsumption(
                 config,
                 config.group_id,
                 self._subscription,
                 self._cluster,
-                self._new_cluster(),
+                self._clusters[1],
                 self._refresh,
                 self._tasks,
                 self._backoff,
@@ -144,10 +149,14 @@ class Consumer:
     # Beginning and end
 
     async def start(self) -> None:
-        """Connect. Raises ``Unreachable``, ``BadResponse``."""
+        """Connect. Raises ``Unreachable``, ``BadResponse``, ``ConsumerClosed``."""
+        self._raise_if_closing()
         if self._is_started:
             return
         await self._cluster.refresh(())
+        self._raise_if_closing()
+        if self._is_started:  # By another task.
+            return
         self._is_started = True
         self._tasks.keep_running(self._refresh.run, "metadata")
         self._wake()
@@ -183,13 +192,18 @@ class Consumer:
         """What can be said in good order until then; in any case, everything ends."""
         self._is_closed = True
         self._wake()
-        await self._tasks.stop()
-        await self._fetcher.close()
-        clusters = [self._cluster.close()] if self._group is None else [self._cluster.close(), self._group.close()]
+        async with AsyncExitStack() as rest:  # All of it is done, also if this call is cancelled on the way.
+            rest.push_async_callback(self._close_clusters, deadline)
+            rest.push_async_callback(self._fetcher.close, deadline)
+            await self._tasks.stop()
+
+    async def _close_clusters(self, deadline: float) -> None:
+        for cluster in self._clusters:
+            cluster.hang_up()
         grace = asyncio.get_running_loop().time() + _GRACE_SECONDS
         try:
             async with asyncio.timeout_at(max(deadline, grace)):
-                await asyncio.gather(*clusters)
+                await asyncio.gather(*(cluster.close() for cluster in self._clusters))
         except TimeoutError:
             pass
 
@@ -202,34 +216,29 @@ class Consumer:
             operation_seconds=self._config.request_timeout_ms / 1000,
         )
 
-    async def _connect(self, address: Address) -> Connection:
-        return await connect(
-            address,
-            client_id=self._config.client_id,
-            connect_seconds=self._config.connect_timeout_ms / 1000,
-            request_seconds=self._config.request_timeout_ms / 1000,
-        )
-
     # What to read
 
     def subscribe(self, topics: Collection[str] | re.Pattern[str], listener: RebalanceListener | None = None) -> None:
         """Share these topics, or all whose whole names match, with the group. Replaces what was subscribed to before.
 
-        Raises ``IllegalState`` without a group id, or after ``assign``.
+        Raises ``IllegalState`` without a group id, or after ``assign``; ``ValueError``; ``ConsumerClosed``.
         """
+        self._raise_if_closing()
         if isinstance(topics, str) or not topics:
             raise ValueError("subscribe takes a collection of topics that is not empty, or a compiled pattern")
         group = self._group_or_raise()
         if isinstance(topics, re.Pattern):
             self._subscription.subscribe_pattern(topics)
         else:
-            self._subscription.subscribe(topics)
+            self._subscription.subscribe([arguments.checked_topic(topic) for topic in topics])
         group.listen(listener)
         self._refresh.request()
         self._wake()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read just these, without sharing; no partitions end it. Raises ``IllegalState`` after ``subscribe``."""
+        """Read just these, unshared; none ends it. Raises ``IllegalState`` after ``subscribe``, ``ConsumerClosed``."""
+        self._raise_if_closing()
+        partitions = arguments.checked_topic_partitions(partitions)
         if self._group is not None:
             self._group.commit_soon()
         self._subscription.assign(partitions)
@@ -242,7 +251,8 @@ class Consumer:
         self._wake()
 
     async def unsubscribe(self) -> None:
-        """Give up everything, and leave the group."""
+        """Give up everything, and leave the group. Raises ``ConsumerClosed``."""
+        self._raise_if_closing()
         if self._group is not None:
             await self._group.leave("the consumer has unsubscribed")
         self._subscription.unsubscribe()
@@ -267,7 +277,7 @@ class Consumer:
         records and the group; ``BrokerRefused`` for topics that may not be read; and what the listener raises. Records
         are never lost with an exception: it comes alone, and the next poll goes on.
         """
-        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        deadline = asyncio.get_running_loop().time() + arguments.checked_seconds(timeout_seconds, "timeout_seconds")
         return await self._poll(deadline, self._config.max_poll_records if max_records is None else max_records)
 
     def __aiter__(self) -> Self:
@@ -292,6 +302,7 @@ class Consumer:
         if self._subscription.is_empty:
             raise IllegalState("there is nothing to poll: subscribe to topics or assign partitions")
         self._is_polling = True
+        loop = asyncio.get_running_loop()
         if self._group is not None:
             self._group.enter_poll()
         try:
@@ -300,14 +311,13 @@ class Consumer:
         finally:
             self._is_polling = False
             if self._group is not None:
-                self._group.leave_poll(asyncio.get_running_loop().time())
+                self._group.leave_poll(loop.time())
 
     async def _poll_until(self, deadline: float, limit: int) -> list[ConsumerRecord]:
         loop = asyncio.get_running_loop()
         while True:
             self._raise_unless_open()
-            if self._is_closing:
-                raise ConsumerClosed("the consumer is being closed")
+            self._raise_if_closing()
             if self._group is not None:
                 if self._group.is_due:
                     await self._rebalance(self._group)
@@ -373,11 +383,9 @@ class Consumer:
     def seek(self, topic_partition: TopicPartition, to: int | OffsetAndMetadata) -> None:
         """Go on at this offset. One with a leader epoch is checked against the leader's log first (KIP-320).
 
-        Raises ``IllegalState`` for a partition that is not assigned, ``ValueError`` for a negative offset.
+        Raises ``IllegalState`` for a partition that is not assigned, ``ValueError`` for no possible offset.
         """
-        place = OffsetAndMetadata(to) if isinstance(to, int) else to
-        if place.offset < 0:
-            raise ValueError(f"{topic_partition} has no offset {place.offset}")
+        place = arguments.checked_offset(to if isinstance(to, OffsetAndMetadata) else OffsetAndMetadata(to))
         position = FetchPosition(place.offset, place.leader_epoch, self._leader_of(topic_partition))
         self._subscription[topic_partition].seek(position)
         self._position_changed([topic_partition])
@@ -461,14 +469,11 @@ class Consumer:
 
         Raises ``RebalanceInProgress`` (poll first), ``CommitFailed`` (the partitions are others' by now),
         ``InstanceFenced``, ``BrokerRefused``, ``OperationTimedOut`` (it may have been done), ``IllegalState`` without a
-        group id.
+        group id, ``ValueError`` for offsets that no request can hold.
         """
         group = self._group_or_raise()
         self._raise_unless_open()
-        if offsets is None:
-            offsets = self._subscription.consumed()
-        elif negative := [tp for tp, offset in offsets.items() if offset.offset < 0]:
-            raise ValueError(f"a negative offset for {negative[0]}")
+        offsets = self._subscription.consumed() if offsets is None else arguments.checked_offsets(offsets)
         await group.commit(offsets, self._seconds(timeout_seconds))
 
     async def committed(
@@ -479,8 +484,9 @@ class Consumer:
         Waits for open transactions that may change it (KIP-447). Raises ``BrokerRefused``, ``OperationTimedOut``.
         """
         group = self._group_or_raise()
+        asked = arguments.checked_topic_partitions(partitions)
         async with self._within(timeout_seconds):
-            return await group.committed(partitions)
+            return await group.committed(asked)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this is in its group: what a producer needs to commit in a transaction (KIP-447)."""
@@ -516,11 +522,24 @@ class Consumer:
     async def _list_offsets(
         self, timestamps: Mapping[TopicPartition, int], timeout_seconds: float | None
     ) -> dict[TopicPartition, FoundOffset]:
+        asked = arguments.checked_target_times(timestamps)
         async with self._within(timeout_seconds):
-            answers = await list_offsets(self._cluster, timestamps, read_committed=self._config.reads_committed)
+            answers = await list_offsets(self._cluster, asked, read_committed=self._config.reads_committed)
         for topic_partition, error in answers.failed.items():
             raise BrokerRefused(str(topic_partition), Refusal(error=error))
         return answers.found
+
+    # What it waits for
+
+    def obstacles(self) -> list[Obstacle]:
+        """Return what keeps this consumer from going on now, the oldest first."""
+        of_group = [] if self._group is None else self._group.obstacles()
+        found = [*self._cluster.obstacles(), *self._fetcher.silences(), *of_group]
+        return sorted(found, key=lambda each: -each.seconds)
+
+    def is_connected(self, address: Address) -> bool:
+        """Whether a connection to the address is open."""
+        return self._cluster.is_connected(address) or self._fetcher.is_connected(address)
 
     # What the parts ask of each other
 
@@ -550,6 +569,10 @@ class Consumer:
             raise IllegalState("this needs a group_id")
         return self._group
 
+    def _raise_if_closing(self) -> None:
+        if self._is_closing:
+            raise ConsumerClosed("the consumer is being closed, or has been")
+
     def _raise_unless_open(self) -> None:
         if self._is_closed:
             raise ConsumerClosed("the consumer has been closed")
@@ -557,7 +580,8 @@ class Consumer:
             raise IllegalState("the consumer has not been started")
 
     def _seconds(self, timeout_seconds: float | None) -> float:
-        return self._config.default_api_timeout_ms / 1000 if timeout_seconds is None else timeout_seconds
+        seconds = self._config.default_api_timeout_ms / 1000 if timeout_seconds is None else timeout_seconds
+        return arguments.checked_seconds(seconds, "timeout_seconds")
 
     @asynccontextmanager
     async def _within(self, timeout_seconds: float | None) -> AsyncIterator[None]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from clients.cluster import parse_bootstrap
+from clients.bootstrap import parse_bootstrap
 from clients.consumer.assignors import ASSIGNORS
 from clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 
@@ -40,6 +40,7 @@ class ConsumerConfig:
     session_timeout_ms: int = 45_000
     """How long the group waits for a heartbeat."""
     heartbeat_interval_ms: int = 3000
+    """At most a third of ``max_poll_interval_ms`` is used: a heartbeat tells a member that a rebalance waits for it."""
     max_poll_interval_ms: int = 300_000
     """How long the application may stay away from ``poll`` before its partitions go to others; also how long a
     rebalance waits for a member."""
@@ -90,6 +91,11 @@ class ConsumerConfig:
     @property
     def reads_committed(self) -> bool:
         return self.isolation_level == "read_committed"
+
+    @property
+    def effective_heartbeat_interval_ms(self) -> float:
+        """How often to send a heartbeat, so that two may be lost before a rebalance ends without this member."""
+        return min(self.heartbeat_interval_ms, self.max_poll_interval_ms / 3)
 
     @property
     def is_cooperative(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from clients.cluster import Cluster, Coordinator
 from clients.connection import Connection
 from clients.errors import ConnectionLost, RequestTimedOut, Unreachable
+from clients.obstacles import Obstacle
 from protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -23,15 +24,19 @@ class CoordinatorLink:
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
         self._route = Coordinator.of_group(group_id)
+        self._connection: Connection | None = None
+        """The one that was used last."""
         self.group_id = group_id
 
     async def connection(self) -> Connection:
         """An open connection to the coordinator. Raises what is in ``NO_ANSWER``, ``BrokerRefused``."""
         try:
-            return await self._cluster.connection_to(await self._cluster.coordinator(self._route))
+            connection = await self._cluster.connection_to(await self._cluster.coordinator(self._route))
         except NO_ANSWER:
             self.forget()
             raise
+        self._connection = connection
+        return connection
 
     async def ask(
         self,
@@ -50,9 +55,16 @@ class CoordinatorLink:
             self.forget()
             raise
 
+    def obstacles(self) -> list[Obstacle]:
+        """Return what keeps requests from the coordinator."""
+        return self._cluster.obstacles()
+
+    def hang_up(self) -> None:
+        """End the connection, and with it what waits for an answer. The next request is sent over a new one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     def forget(self) -> None:
         """It is another broker, or may be."""
         self._cluster.forget_coordinator(self._route)
-
-    async def close(self) -> None:
-        await self._cluster.close()

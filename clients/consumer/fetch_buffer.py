@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Collection
 
 from clients.consumer.completed_fetch import CompletedFetch
-from clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
+from clients.consumer.consumer_errors import OffsetOutOfRange
 from clients.consumer.consumer_record import ConsumerRecord
 from clients.consumer.subscription_state import (
     NO_RESET,
@@ -74,8 +74,8 @@ class FetchBuffer:
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Up to ``limit`` records, as they came; moves the positions.
 
-        Raises ``OffsetOutOfRange`` without a reset policy, ``UnreadableRecords``, ``BrokerRefused``; never after it
-        took some.
+        Raises ``OffsetOutOfRange`` without a reset policy, ``UnreadableRecords``, ``BrokerRefused``, and what decoding
+        raises (``MemoryError``); never after it took some.
         """
         records: list[ConsumerRecord] = []
         passed_over: list[CompletedFetch] = []
@@ -96,7 +96,7 @@ class FetchBuffer:
                     self._judge(fetch, partition)
                 else:
                     records += self._take_from(fetch, partition, limit - len(records))
-        except UnreadableRecords:
+        except Exception:  # Whatever it is, it comes again with the next call. These records would not.
             if not records:
                 raise
         finally:

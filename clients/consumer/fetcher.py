@@ -23,12 +23,14 @@ from typing import Final
 from clients.background_tasks import BackgroundTasks
 from clients.cluster import Cluster
 from clients.connection import Address, Connection
+from clients.connection_pool import silence_of
 from clients.consumer.completed_fetch import CompletedFetch
 from clients.consumer.consumer_config import ConsumerConfig
 from clients.consumer.fetch_buffer import FetchBuffer
 from clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
 from clients.consumer.subscription_state import NO_NODE, TIMER_SLACK, SubscriptionState
-from clients.errors import ClientError, Unreachable, error_code
+from clients.errors import BrokerAbsent, ClientError, error_code
+from clients.obstacles import Obstacle, at_broker
 from clients.retry import Backoff
 from protocol.errors import RETRIABLE, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -130,6 +132,17 @@ class Fetcher:
         leader_id = self._subscription.read_replica(topic_partition, now)
         return leader_id if leader_id in self._cluster.brokers else NO_NODE
 
+    def silences(self) -> list[Obstacle]:
+        """Return which brokers leave a fetch unanswered for longer than they may wait for records."""
+        usual_seconds = self._config.fetch_max_wait_ms / 1000
+        found = [silence_of(each.connection, usual_seconds) for each in self._sources.values() if each.connection]
+        return [at_broker(silence, self._cluster.brokers) for silence in found if silence is not None]
+
+    def is_connected(self, address: Address) -> bool:
+        """Whether records can be fetched from the address."""
+        connections = (source.connection for source in self._sources.values())
+        return any(each is not None and each.is_open and each.address == address for each in connections)
+
     # One broker
 
     async def _fetch_from(self, source: _Source) -> None:
@@ -190,7 +203,7 @@ class Fetcher:
     async def _open(self, source: _Source) -> None:
         address = self._cluster.brokers.get(source.node_id)
         if address is None:
-            raise Unreachable(f"broker {source.node_id} is not in the cluster now")
+            raise BrokerAbsent(f"broker {source.node_id} is not in the cluster now")
         source.connection = await self._connect(address)
 
     async def _fetch(self, source: _Source, connection: Connection, wanted: Mapping[TopicPartition, Wanted]) -> bool:
@@ -316,8 +329,11 @@ class Fetcher:
 
     # The end
 
-    async def close(self) -> None:
-        """Close the connections, and have the brokers forget the sessions. Its tasks have been stopped before."""
+    async def close(self, deadline: float) -> None:
+        """Close the connections, and have the brokers forget the sessions if there is time until ``deadline``.
+
+        Its tasks have been stopped before.
+        """
         requests = {}
         for source in self._sources.values():
             if source.connection is not None:
@@ -327,7 +343,7 @@ class Fetcher:
                 requests[source.node_id] = self._request(closing)
         self._sources.clear()
         try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
+            async with asyncio.timeout_at(min(deadline, asyncio.get_running_loop().time() + _CLOSE_SECONDS)):
                 await self._cluster.ask_each(requests, FetchResponse, None, _CLOSE_SECONDS)
         except TimeoutError:
             pass  # A broker forgets sessions that nobody uses, too.

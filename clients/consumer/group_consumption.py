@@ -18,6 +18,7 @@ from clients.consumer.rebalances import Rebalances
 from clients.consumer.subscription_state import TIMER_SLACK, SubscriptionState
 from clients.errors import ClientError
 from clients.metadata_refresh import MetadataRefresh
+from clients.obstacles import Obstacle
 from clients.retry import Backoff
 from protocol.topic_partition import TopicPartition
 
@@ -42,7 +43,7 @@ class GroupConsumption:
         backoff: Backoff,
         wake: Callable[[], None],
     ) -> None:
-        """``group_cluster`` has the connections to the coordinator, which are closed with this."""
+        """``group_cluster`` has the connections to the coordinator."""
         self._config = config
         self._subscription = subscription
         self._tasks = tasks
@@ -96,14 +97,17 @@ class GroupConsumption:
         if self._subscription.shares_with_group:
             await self._rebalances.leave(reason)
 
-    async def close(self) -> None:
-        await self._link.close()
+    def obstacles(self) -> list[Obstacle]:
+        """Return what keeps this consumer from its coordinator."""
+        return self._link.obstacles()
 
     # Committing
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], seconds: float) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], seconds: float, place: int | None = None
+    ) -> None:
         membership = self._membership if self._subscription.shares_with_group else None
-        await self._commits.commit(offsets, membership, seconds)
+        await self._commits.commit(offsets, membership, seconds, place)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         return await self._commits.committed(partitions)
@@ -130,11 +134,12 @@ class GroupConsumption:
             return
         offsets = self._subscription.consumed()
         if offsets:
-            self._committing = self._tasks.spawn(self._commit_automatically(offsets), "automatic commit")
+            committing = self._commit_automatically(offsets, self._commits.take_place())
+            self._committing = self._tasks.spawn(committing, "automatic commit")
 
-    async def _commit_automatically(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit_automatically(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], place: int) -> None:
         try:
-            await self.commit(offsets, self._config.request_timeout_ms / 1000)
+            await self.commit(offsets, self._config.request_timeout_ms / 1000, place)
         except ClientError as error:
             _log.info("group %s: no automatic commit: %s", self._link.group_id, error)
             if error.is_retriable:

@@ -298,7 +298,7 @@ class GroupMembership:
     async def _beat(self) -> None:
         """For as long as this is a member."""
         loop = asyncio.get_running_loop()
-        interval = self._config.heartbeat_interval_ms / 1000
+        interval = self._config.effective_heartbeat_interval_ms / 1000
         last_success = loop.time()
         attempt, pause = 0, interval
         while True:
@@ -370,7 +370,7 @@ class GroupMembership:
         if not tells:
             return
         if was_joining:
-            await self._link.close()  # An answer to LeaveGroup would come behind that to JoinGroup.
+            self._link.hang_up()  # An answer to LeaveGroup would come behind that to JoinGroup.
         request = LeaveGroupRequest(
             group_id=self._link.group_id,
             member_id=left.member_id,

@@ -2,7 +2,8 @@
 
 A commit belongs to the generation in which it was asked for. If the group is rebalanced before it has gone through, its
 partitions may be another member's: it is not tried again, and its caller hears of it. Commits go out one after the
-other, so that none overtakes one that is being repeated.
+other, so that none overtakes one that is being repeated. What has been overtaken already, because its task began later
+than a newer one, is left out.
 
 A consumer that was given its partitions by the application commits as nobody in particular, which a group takes as long
 as it has no members.
@@ -56,23 +57,41 @@ class OffsetCommits:
         self._backoff = backoff
         self._instance_id = instance_id
         self._turn = asyncio.Lock()
+        self._places = 0
+        self._done: dict[TopicPartition, int] = {}
+        """The newest place whose commit of a partition has been done."""
 
     # Committing
 
+    def take_place(self) -> int:
+        """Say that a commit of what is known now will follow: it is older than those that take their places later."""
+        self._places += 1
+        return self._places
+
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], membership: GroupMembership | None, seconds: float
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        membership: GroupMembership | None,
+        seconds: float,
+        place: int | None = None,
     ) -> None:
         """Try until it is done or cannot be. ``membership`` is None for partitions that the application assigned.
+
+        ``place`` is that of a commit that is begun later than it was asked for.
 
         Raises ``RebalanceInProgress`` and ``CommitFailed`` as the group has it, ``InstanceFenced``, ``BrokerRefused``
         for an offset that the coordinator does not want, and ``OperationTimedOut``: it may have been done then.
         """
         if not offsets:
             return
+        place = self.take_place() if place is None else place
         generation = _NOBODY if membership is None else _stable_generation(membership)
         try:
             async with asyncio.timeout(seconds), self._turn:
-                await self._repeat(offsets, generation, membership)
+                left = {tp: offset for tp, offset in offsets.items() if self._done.get(tp, 0) < place}
+                if left:
+                    await self._repeat(left, generation, membership)
+                    self._done |= dict.fromkeys(left, place)
         except TimeoutError:
             raise OperationTimedOut(f"group {self._link.group_id}: not committed within {seconds:g} s") from None
 

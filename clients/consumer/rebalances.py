@@ -16,6 +16,7 @@ The rules are those of Kafka's ``ConsumerCoordinator.java``.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -38,8 +39,10 @@ from clients.consumer.group_metadata import ConsumerGroupMetadata
 from clients.consumer.offset_commits import OffsetCommits
 from clients.consumer.rebalance_listener import RebalanceListener
 from clients.consumer.subscription_state import SubscriptionState
+from clients.errors import require_success
 from clients.metadata_refresh import MetadataRefresh
 from clients.retry import Backoff
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.topic_partition import TopicPartition
 
@@ -82,6 +85,7 @@ class Rebalances:
         self._commits = commits
         self._tasks = tasks
         self._wake = wake
+        self._link = link
         self.membership = GroupMembership(
             link, config, tasks, backoff, offers=self.offers, share_out=self.share_out, wake=wake
         )
@@ -183,11 +187,22 @@ class Rebalances:
         self._subscription.group_topics = topics
         await self._refresh.fresh()
         sizes = self._sizes(topics)
-        self._assigned_sizes = sizes
         if answer.skip_assignment:  # A static leader came back: the others go on with what they have.
+            self._assigned_sizes = await self._sizes_as_assigned()
             return {}
+        self._assigned_sizes = sizes
         assignments = assignor.assign(sizes, members)
         return {member_id: encode_assignment(partitions) for member_id, partitions in assignments.items()}
+
+    async def _sizes_as_assigned(self) -> Mapping[str, int]:
+        """How many partitions of each topic the group has now: while this leader was away, nobody watched the topics.
+
+        Java's consumer takes it that nothing has changed meanwhile.
+        """
+        answer = await self._link.ask(DescribeGroupsRequest(groups=[self._link.group_id]), DescribeGroupsResponse)
+        require_success(f"group {self._link.group_id}", answer.groups[0].error_code)
+        assigned = [member.member_assignment for member in answer.groups[0].members if member.member_assignment]
+        return Counter(partition.topic for each in assigned for partition in decode_assignment(each))
 
     def _sizes(self, topics: Collection[str]) -> Mapping[str, int]:
         """How many partitions the topics have that there are."""
@@ -247,7 +262,7 @@ class Rebalances:
         if self._commit is None:
             self._subscription.mark_pending_revocation(given_up)
             consumed = {tp: offset for tp, offset in self._subscription.consumed().items() if tp in partitions}
-            committing = self._commits.commit(consumed, self.membership, seconds)
+            committing = self._commits.commit(consumed, self.membership, seconds, self._commits.take_place())
             self._commit = self._tasks.spawn(committing, "commit before partitions are given up", log_failure=False)
             self._commit.add_done_callback(lambda _: self._wake())
         if not self._commit.done():
@@ -306,6 +321,7 @@ class Rebalances:
         self._takeover = _Takeover(assigned, added, owned.difference(assigned))
         if self._takeover.revoked:
             self.membership.request_rejoin("partitions have been given up")
+        self.topics_changed()  # Metadata that came before the end of the rebalance asked for none.
 
     async def _take_over(self, takeover: "_Takeover") -> bool:
         """Give up and take over what a rebalance says; False if that is not done yet."""

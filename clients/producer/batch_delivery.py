@@ -18,6 +18,7 @@ from clients.errors import (
     TransactionAborted,
     error_code,
 )
+from clients.obstacles import Obstacle
 from clients.producer.producer_batch import ProducerBatch
 from clients.producer.producer_config import ProducerConfig
 from clients.producer.record_accumulator import RecordAccumulator
@@ -43,6 +44,8 @@ STALE_METADATA: Final = frozenset(
     }
 )
 """Errors after which metadata has to be asked for again (``InvalidMetadataException``)."""
+_NO_ANSWER: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+"""What stands for an answer that did not come: the connections tell why."""
 _CONCURRENT_TRANSACTIONS_SECONDS: Final = 0.02
 """The transaction before is being completed, which takes milliseconds (KAFKA-5482)."""
 
@@ -102,6 +105,10 @@ class BatchDelivery:
         pause = _CONCURRENT_TRANSACTIONS_SECONDS if concurrent else self._backoff.pause_seconds(batch.attempts)
         batch.attempts += 1
         batch.last_error = error
+        if error in _NO_ANSWER:
+            batch.refused_since = None
+        elif batch.refused_since is None:
+            batch.refused_since = now
         batch.retry_at = now + pause
         self._accumulator.enqueue_again(batch)
 
@@ -120,6 +127,18 @@ class BatchDelivery:
         self._accumulator.discard(batch)
         self._manager.failed(batch, code, error)
         batch.fail(error, record_errors)
+
+    def obstacles(self, now: float) -> list[Obstacle]:
+        """Return what brokers refuse for now: for each error the batch that has waited longest, the oldest first."""
+        waiting = [
+            (each.refused_since, each) for each in self._accumulator.incomplete if each.refused_since is not None
+        ]
+        longest: dict[ErrorCode, Obstacle] = {}
+        for since, batch in sorted(waiting, key=lambda item: item[0]):
+            error = batch.last_error
+            reason = f"{batch.topic_partition}: {error.name}"
+            longest.setdefault(error, Obstacle(reason=reason, seconds=now - since, error=error))
+        return list(longest.values())
 
     # Time
 
@@ -145,6 +164,7 @@ class BatchDelivery:
             f"a batch of {batch.record_count} records for {batch.topic_partition} {sent} "
             f"within {self._delivery_seconds:g} s{reason}",
             maybe_written=maybe_written,
+            last_error=None if batch.refused_since is None else batch.last_error,
         )
         self._accumulator.discard(batch)
         self._manager.expired(batch, error)

@@ -31,11 +31,21 @@ the rest.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
 from typing import Self
 
-from clients.cluster import Cluster, parse_bootstrap
+from clients.arguments import (
+    checked_group,
+    checked_offsets,
+    checked_partition,
+    checked_timestamp,
+    checked_topic,
+)
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
+from clients.connection import Address
 from clients.consumer.group_metadata import ConsumerGroupMetadata
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.errors import (
@@ -48,20 +58,14 @@ from clients.errors import (
     Refusal,
 )
 from clients.metadata_refresh import MetadataRefresh
-from clients.producer.arguments import (
-    checked_group,
-    checked_offsets,
-    checked_partition,
-    checked_timestamp,
-    checked_topic,
-)
+from clients.obstacles import Obstacle
 from clients.producer.batch_delivery import BatchDelivery
 from clients.producer.future_record_metadata import FutureRecordMetadata
 from clients.producer.partitioner import partition_for_key
 from clients.producer.producer_batch import Headers, ProducerBatch
 from clients.producer.producer_config import ProducerConfig
 from clients.producer.record_accumulator import PartitionQueue, RecordAccumulator, TopicQueues
-from clients.producer.send_turns import SendTurns
+from clients.producer.send_turns import SendTurns, WaitingCalls
 from clients.producer.sender import Sender
 from clients.producer.topic_questions import TopicQuestions
 from clients.producer.transaction_manager import State, TransactionManager
@@ -97,7 +101,12 @@ class Producer:
         )
         self._manager = TransactionManager(config)
         self._accumulator = RecordAccumulator(
-            config, self._manager, rng=rng, now=self._loop.time, on_batch=lambda: self._sender.wake()
+            config,
+            self._manager,
+            rng=rng,
+            now=self._loop.time,
+            on_batch=lambda: self._sender.wake_to_linger(),
+            on_full_batch=lambda: self._sender.wake(),
         )
         self._metadata = MetadataRefresh(
             self._cluster,
@@ -107,12 +116,13 @@ class Producer:
             max_age_seconds=config.metadata_max_age_ms / 1000,
             creates_topics=False,
         )
+        self._delivery = BatchDelivery(config, self._manager, self._accumulator, backoff)
         self._sender = Sender(
             config,
             self._cluster,
             self._manager,
             self._accumulator,
-            BatchDelivery(config, self._manager, self._accumulator, backoff),
+            self._delivery,
             self._metadata,
             backoff,
             self._look_at_space,
@@ -122,6 +132,10 @@ class Producer:
         self._turns = SendTurns()
         """Of the calls of ``send`` that wait: records keep the order of the calls."""
         self._lines = self._turns.lines
+        self._pausing = WaitingCalls()
+        """Calls of ``send`` that let the sender run. The loop resumes them in the order in which they paused."""
+        self._queued = WaitingCalls()
+        """Those in lines, but for partitions that are not there."""
         self._space_free = asyncio.Event()
         self._turn_to_wait = asyncio.Lock()
         """Held by whoever waits for space in front of all others."""
@@ -139,11 +153,15 @@ class Producer:
 
     async def start(self) -> None:
         """Connect to the first broker that answers. Raises ``NoBrokerReachable`` if none does."""
-        if self._task is not None or self._is_closing:
-            raise IllegalState("a producer is started once")
+        self._require_new()
         await self._cluster.connection_to_any()
+        self._require_new()
         self._is_open = True
         self._task = self._loop.create_task(self._sender.run(), name=f"producer {self._config.client_id}")
+
+    def _require_new(self) -> None:
+        if self._task is not None or self._is_closing:
+            raise IllegalState("a producer is started once")
 
     async def close(self, timeout_seconds: float | None = None) -> None:
         """Send what was accepted, finish what was begun, abort an open transaction; then fail whatever is left.
@@ -165,11 +183,15 @@ class Producer:
         except (TimeoutError, ClientError):
             pass  # Whoever waits for something that is not done is told so now.
         finally:
-            await self._questions.close()
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait([self._task])
-            await self._cluster.close()
+            async with AsyncExitStack() as rest:  # All of it is done, also if this call is cancelled on the way.
+                rest.push_async_callback(self._cluster.close)
+                rest.push_async_callback(self._stop_sender)
+                await self._questions.close()
+
+    async def _stop_sender(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def _finish(self) -> None:
         await self.flush()
@@ -198,6 +220,8 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
         """Accept a record, or raise ``BufferFull`` where ``send`` would wait. See ``send`` for the rest."""
+        if self._pausing.topics and self._pausing.concern(topic, partition):
+            raise BufferFull("others let the sender run")
         if self._lines and not self._may_overtake(topic, partition):
             raise BufferFull("others wait for space or for metadata")
         return self._accept(topic, value, key, headers, partition, timestamp_ms)
@@ -243,7 +267,10 @@ class Producer:
         for what no record can hold; ``IllegalState`` outside of a transaction; and the error of the transaction or the
         producer, if it has one. Then, and when it is cancelled, the record was not accepted.
         """
-        if not self._sender.is_behind and (not self._lines or self._may_overtake(topic, partition)):
+        if self._sender.is_behind or (self._pausing.topics and self._pausing.concern(topic, partition)):
+            with self._pausing.one_more(topic, partition):
+                await asyncio.sleep(0)  # Full batches wait to be sent: a caller without pause would keep them waiting.
+        if not self._lines or self._may_overtake(topic, partition):
             try:
                 return self._accept(topic, value, key, headers, partition, timestamp_ms)
             except BufferFull:
@@ -263,7 +290,7 @@ class Producer:
 
     def _may_overtake(self, topic: str, partition: int | None) -> bool:
         """Whether no call that waits could be for the same partition, or for the space that this one would take."""
-        if self._waiting_for_space or topic in self._lines:
+        if self._waiting_for_space or self._queued.concern(topic, partition):
             return False
         return partition is None or TopicPartition(topic, partition) not in self._lines
 
@@ -271,11 +298,9 @@ class Producer:
         self, topic: str, partition: int | None, accept: Callable[[], FutureRecordMetadata]
     ) -> FutureRecordMetadata:
         """Accept a record after those that came before it. One for a partition that is not there holds up no others."""
-        with self._turns.join(topic) as turn:
+        with self._queued.one_more(topic, partition), self._turns.join(topic) as turn:
             await self._learn(topic)
             await turn.come()
-            if self._sender.is_behind:
-                await asyncio.sleep(0)  # Full batches wait to be sent: a caller without pause would keep them waiting.
             await self._learn(topic)
             if partition is None or self._is_free(topic, partition):
                 return await self._accept_with_space(topic, partition, accept)
@@ -317,7 +342,7 @@ class Producer:
     def _why_not(self, topic: str, partition: int | None) -> ClientError:
         """What a call is told that has waited for ``max_block_ms``."""
         queues = self._accumulator.topics.get(topic)
-        error = self._questions.errors.get(topic)
+        error = self._questions.error_of(topic)
         if queues is None and error is not None:
             known = isinstance(error, BrokerRefused)
             return error if known else OperationTimedOut(f"no metadata of {topic} in time: {error}")
@@ -325,6 +350,15 @@ class Producer:
             missing = Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return BrokerRefused(str(TopicPartition(topic, partition)), missing)
         return OperationTimedOut(f"no space or no metadata for a record of {topic} in time")
+
+    def obstacles(self) -> list[Obstacle]:
+        """Return what keeps this producer from going on now, the oldest first."""
+        found = [*self._cluster.obstacles(), *self._delivery.obstacles(self._loop.time())]
+        return sorted(found, key=lambda each: -each.seconds)
+
+    def is_connected(self, address: Address) -> bool:
+        """Whether a connection to the address is open."""
+        return self._cluster.is_connected(address)
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; brokers may create it now.

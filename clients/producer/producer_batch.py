@@ -15,8 +15,8 @@ parts are.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from clients.arguments import checked_bytes, checked_headers
 from clients.errors import ClientError
-from clients.producer.arguments import checked_bytes, checked_headers
 from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
 from clients.producer.record_metadata import NO_OFFSET, RecordMetadata
 from protocol.errors import ErrorCode
@@ -80,6 +80,7 @@ class ProducerBatch:
         "maybe_written",
         "producer",
         "record_count",
+        "refused_since",
         "retry_at",
         "sent_to_epoch",
         "topic_partition",
@@ -100,6 +101,8 @@ class ProducerBatch:
         """How often it came back without being done."""
         self.last_error = ErrorCode.NONE
         """Why it came back the last time."""
+        self.refused_since: float | None = None
+        """When brokers began to refuse it for now; None if the last attempt had no answer."""
         self.retry_at = created_at
         """When the next attempt may be made, if the leader is still the same."""
         self.sent_to_epoch = -1

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from clients.cluster import parse_bootstrap
-from clients.producer.arguments import checked_text, checked_timeout
+from clients.arguments import checked_text, checked_timeout
+from clients.bootstrap import parse_bootstrap
 from protocol.records.compression import Compression
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]

@@ -77,6 +77,7 @@ class RecordAccumulator:
         rng: Random,
         now: Callable[[], float],
         on_batch: Callable[[], None],
+        on_full_batch: Callable[[], None],
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
@@ -91,7 +92,9 @@ class RecordAccumulator:
         self._rng = rng
         self._now = now
         self._on_batch = on_batch
-        """Called when there is a batch more, or one less to be filled."""
+        """Called when there is a batch more."""
+        self._on_full_batch = on_full_batch
+        """Called when there is one less to be filled."""
         self._linger_seconds = config.linger_ms / 1000
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: dict[TopicPartition, PartitionQueue] = {}
@@ -166,7 +169,7 @@ class RecordAccumulator:
     def _close_batch(self, queue: PartitionQueue) -> None:
         """There was no room for a record in it."""
         queue.open = None
-        self._on_batch()
+        self._on_full_batch()
 
     def _append_to_new(
         self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers

@@ -1,18 +1,23 @@
-"""The order of calls that wait: for each key, one line, first come, first served.
+"""The order of calls that wait. ``SendTurns``: for each key, one line, first come, first served.
 
 A key is a topic, or a partition that its topic does not have yet. A caller has its place from the moment it joins;
 what all of a line wait for, they may wait for in their places. The first caller stays first until it leaves, also
 across awaits; a caller that is cancelled leaves without harm to those behind it.
+
+``WaitingCalls`` says whom a call would overtake: only calls for the same partition have an order. With a task for each
+of many partitions, a line that everybody had to join would never end, and give each record a turn of its own.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from protocol.topic_partition import TopicPartition
+
+Key = TypeVar("Key")
 
 _WOKEN_AT_ONCE: Final = 32
 """So many may have their turns in one iteration of the loop; each that finds itself not first waits again."""
@@ -52,5 +57,46 @@ class SendTurns:
             line.remove(turn)
             if not line:
                 del self.lines[key]
-            for following in islice(line, _WOKEN_AT_ONCE):
-                following.woken.set()
+            self._wake(line)
+
+    @staticmethod
+    def _wake(line: deque[SendTurn]) -> None:
+        """The first ones have been woken, or none: so most of the time there is one more to be woken."""
+        if len(line) >= _WOKEN_AT_ONCE and line[0].woken.is_set():
+            line[_WOKEN_AT_ONCE - 1].woken.set()
+            return
+        for following in islice(line, _WOKEN_AT_ONCE):
+            following.woken.set()
+
+
+class WaitingCalls:
+    """The calls of one producer that wait, by what they are for: a topic, and a partition if that is chosen already."""
+
+    def __init__(self) -> None:
+        self.topics: Counter[str] = Counter()
+        """How many calls wait; only topics for which there are some."""
+        self._places: Counter[tuple[str, int | None]] = Counter()
+
+    def concern(self, topic: str, partition: int | None) -> bool:
+        """Whether one of them may be for the same partition; None is a partition yet to be chosen."""
+        if topic not in self.topics:
+            return False
+        return partition is None or (topic, partition) in self._places or (topic, None) in self._places
+
+    @contextmanager
+    def one_more(self, topic: str, partition: int | None) -> Iterator[None]:
+        """A call waits in this context."""
+        place = (topic, partition)
+        self.topics[topic] += 1
+        self._places[place] += 1
+        try:
+            yield
+        finally:
+            _decrement(self.topics, topic)
+            _decrement(self._places, place)
+
+
+def _decrement(counter: Counter[Key], key: Key) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

@@ -122,7 +122,12 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._acks = ACKS[config.acks]
         self._request_seconds = config.request_timeout_ms / 1000
+        self._linger_seconds = config.linger_ms / 1000
         self._woken = asyncio.Event()
+        self._is_urgent = True
+        """Whether there may be more to do, when it is woken, than to let the batches linger that were begun."""
+        self._lingered_at = 0.0
+        """If not, when the first of them has (the loop's time)."""
         self._request_due = asyncio.Event()
         self._links: dict[int, BrokerLink] = {}
         self._answers: deque[_Answer] = deque()
@@ -131,11 +136,22 @@ class Sender:
 
     @property
     def is_behind(self) -> bool:
-        """Whether it has been woken and has not run yet: whoever produces without pause should let it."""
-        return self._woken.is_set()
+        """Whether something is to be done and has not been: whoever produces without pause should let it run.
+
+        A batch that was only begun is not: were it sent before its second record, each record would be a batch.
+        """
+        return self._woken.is_set() and (self._is_urgent or self._loop.time() >= self._lingered_at)
 
     def wake(self) -> None:
         """Something may be ready."""
+        self._wake_up()
+        self._request_due.set()
+
+    def wake_to_linger(self) -> None:
+        """A batch was begun: it leaves when it is full, or has lingered."""
+        if not self._woken.is_set():
+            self._is_urgent = False
+            self._lingered_at = self._loop.time() + self._linger_seconds
         self._woken.set()
         self._request_due.set()
 
@@ -162,6 +178,10 @@ class Sender:
             self._asking.result.fail(error)
         self._on_progress()
 
+    def _wake_up(self) -> None:
+        self._is_urgent = True
+        self._woken.set()
+
     # Batches
 
     async def _send_batches(self) -> None:
@@ -175,7 +195,7 @@ class Sender:
             await self._wait_until(look_again_at)
 
     async def _wait_until(self, at: float) -> None:
-        timer = None if at == _NEVER else self._loop.call_at(at, self._woken.set)
+        timer = None if at == _NEVER else self._loop.call_at(at, self._wake_up)
         try:
             await self._woken.wait()
         finally:
@@ -224,7 +244,7 @@ class Sender:
     async def _connect(self, link: BrokerLink) -> None:
         try:
             link.connection = await self._cluster.connection_to(link.node_id)
-            link.connection.on_writable = self._woken.set
+            link.connection.on_writable = self._wake_up
             link.failures = 0
         except ClientError:
             self._not_connected(link)
@@ -233,7 +253,7 @@ class Sender:
             self._not_connected(link)
         finally:
             link.is_opening = False
-            self._woken.set()
+            self._wake_up()
 
     def _not_connected(self, link: BrokerLink) -> None:
         link.not_before = self._loop.time() + self._backoff.pause_seconds(link.failures)
@@ -315,7 +335,7 @@ class Sender:
     ) -> None:
         future.exception()  # Looked at, even if nobody takes the answer any more.
         self._answers.append(_Answer(link, batches, names, future))
-        self._woken.set()
+        self._wake_up()
 
     def _take_answer(self, answer: _Answer) -> None:
         link, batches, names, future = answer
@@ -371,7 +391,7 @@ class Sender:
             effect = await self._ask(request)
             self._asking = None
             self._delivery.settle()  # Before anybody hears of an error, the records that it concerns have failed.
-            self._woken.set()
+            self._wake_up()
             if effect in (Effect.RETRY, Effect.FIND_COORDINATOR):
                 await asyncio.sleep(self._pause_seconds(request))
 

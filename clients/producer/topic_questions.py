@@ -23,6 +23,8 @@ class _Question:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.waiting = 0
+        self.error: ClientError | None = None
+        """Why the topic was not known when brokers were last asked."""
         self.task: asyncio.Task[ClientError | None]
 
 
@@ -37,8 +39,6 @@ class TopicQuestions:
         self._tasks = BackgroundTasks("producer")
         self._questions: dict[str, _Question] = {}
         self._is_closed = False
-        self.errors: dict[str, ClientError] = {}
-        """Why topics were not known when brokers were last asked: what to tell those who give up."""
 
     async def ask(self, topic: str) -> None:
         """Return when a topic is known. Raises ``BrokerRefused``, ``ProducerClosed``, and what else does not pass."""
@@ -59,6 +59,14 @@ class TopicQuestions:
         if error is not None:
             raise error.with_traceback(None)
 
+    def error_of(self, topic: str) -> ClientError | None:
+        """Return why a topic was not known when brokers were last asked, for a caller that gives up just now.
+
+        An error is kept as long as its question: a producer that names a thousand topics which do not exist keeps none.
+        """
+        question = self._questions.get(topic)
+        return None if question is None else question.error
+
     async def close(self) -> None:
         """End all questions; whoever waits is told that the producer is closed."""
         self._is_closed = True
@@ -76,12 +84,11 @@ class TopicQuestions:
             while question.waiting:
                 error = await self._ask_once(topic)
                 if error is None:
-                    self.errors.pop(topic, None)
                     self._on_topic(topic)
                     return None
                 if not error.is_retriable:
                     return error
-                self.errors[topic] = error
+                question.error = error
                 await asyncio.sleep(self._backoff.pause_seconds(attempt))
                 attempt += 1
             return None

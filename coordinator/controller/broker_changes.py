@@ -58,7 +58,7 @@ async def _on_stopped(reign: Reign, changes: BrokerChanges, unclean_allowed: Unc
         reign.state.remove_broker(broker_id)
         reign.forget(broker_id)
     elected = await elect(reign, dict.fromkeys(concerned), unclean_allowed)
-    tell(reign, elected, concerned)
+    await tell(reign, elected, concerned)
 
 
 async def _on_started(reign: Reign, changes: BrokerChanges, unclean_allowed: UncleanAllowed) -> None:
@@ -66,4 +66,4 @@ async def _on_started(reign: Reign, changes: BrokerChanges, unclean_allowed: Unc
     concerned = [p for broker_id in sorted(changes.started) for p in reign.state.partitions_on(broker_id)]
     await elect(reign, dict.fromkeys(concerned), unclean_allowed)
     tell_all_metadata(reign, changes.started)
-    tell(reign, concerned, concerned)
+    await tell(reign, concerned, concerned)

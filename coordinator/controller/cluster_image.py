@@ -222,32 +222,29 @@ class InternalTopicSizes:
     it to a partition that knows nothing of its offsets or its epoch. The controller refuses such a change; if another
     tool makes it, a running broker keeps to the number that it knows, as in Apache Kafka."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_ids", "counts")
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[bytes, int]] = {}
-        """By name, the topic id and the number of partitions."""
+        self._ids: dict[str, bytes] = {}
+        """By name, the topic id that the number belongs to."""
+        self.counts: dict[str, int] = {}
+        """By name, the number of partitions."""
 
     def take(self, topics: Mapping[str, TopicImage]) -> None:
         """Note the internal topics of a new image."""
         for name in INTERNAL_TOPICS & topics.keys():
             topic = topics[name]
             count = max(topic.partitions) + 1
-            known_id, known_count = self._known.get(name, (None, 0))
-            if topic.topic_id != known_id:
-                self._known[name] = topic.topic_id, count
-            elif count != known_count:
+            if topic.topic_id != self._ids.get(name):
+                self._ids[name], self.counts[name] = topic.topic_id, count
+            elif count != self.counts[name]:
                 logger.error(
                     "%s has %d partitions now. This broker goes on with %d until it is restarted; with another number, "
                     "committed offsets or producer epochs are not found any more",
                     name,
                     count,
-                    known_count,
+                    self.counts[name],
                 )
-
-    def count(self, topic: str) -> int | None:
-        known = self._known.get(topic)
-        return None if known is None else known[1]
 
 
 class MetadataCache:
@@ -322,7 +319,7 @@ class MetadataCache:
         image = self.image.topics.get(topic)
         if image is None:
             return None
-        return self._internal_topics.count(topic) if image.is_internal else len(image.partitions)
+        return self._internal_topics.counts.get(topic) or len(image.partitions)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
         """The leader and its epoch; None while the partition is unknown or has no leader."""

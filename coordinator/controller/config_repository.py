@@ -8,7 +8,8 @@ race or its fate is unknown (every operation has the same effect twice as once).
 A broker loads everything when its session begins, and a controller again when its reign begins, so its notifications
 are only those of later changes. The creation of a topic with overrides is a change like any other. Overrides of a topic
 that is created here are learned at once, before the first of its logs is made; a broker that another controller orders
-to make a log reads the topic's overrides before it does (``read_topics``). Reads and writes may end in any order, so
+to make a log reads the topic's overrides before it does (``read_topics``), and asks the store for what is newest, since
+the order may be faster than what its own member of the ensemble hears. Reads and writes may end in any order, so
 overrides are learned only if they were written later than those that are known. Old notifications are removed, the
 oldest first; a broker that recognises none of many any more reads everything again.
 
@@ -157,6 +158,7 @@ class ConfigRepository:
         session = self._store.session
         if session is None:
             raise StoreUnavailable("there is no session with the metadata store")
+        await session.sync()
         await self._read(session, [ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
 
     async def _all_resources(self, session: Session) -> list[ConfigResource]:
@@ -173,6 +175,8 @@ class ConfigRepository:
 
     async def refresh(self, session: Session, changed: Watch) -> None:
         """Read what changed since the last time."""
+        if self._doubtful:
+            await session.sync()
         names = await session.children(paths.CONFIG_CHANGES, changed) or []
         if len(names) >= _KEPT_CHANGES and self._seen_changes.isdisjoint(names):
             await self.load(session, changed)  # Changes that were not seen may have been removed.

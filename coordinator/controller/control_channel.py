@@ -18,9 +18,9 @@ A broker that registers anew is another one: what was meant for its former life 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from coordinator.controller.control_requests import takes_long
 from coordinator.ports import BrokerChannel
@@ -44,24 +44,36 @@ _MOST_WAITING: Final = 2_500
 class ControlChannel:
     """The requests of one reign."""
 
-    def __init__(self, channel: BrokerChannel, on_response: OnControlResponse, on_caught_up: OnCaughtUp) -> None:
+    def __init__(
+        self,
+        channel: BrokerChannel,
+        on_response: OnControlResponse,
+        on_caught_up: OnCaughtUp,
+        suspects: Collection[int] = (),
+    ) -> None:
+        """``suspects``: the brokers that cannot be reached now; ``suspects_changed`` says that there are more."""
         self._channel = channel
+        self._suspects = suspects
         self._on_response = on_response
         self._on_caught_up = on_caught_up
         self._outboxes: dict[int, _Outbox] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[_Telling] = []
 
     def send(self, broker_id: int, request: Message) -> None:
         outbox = self._outboxes.get(broker_id)
         if outbox is None:
-            outbox = _Outbox(broker_id, self._channel, self._on_answer, self._on_caught_up)
+            outbox = _Outbox(broker_id, self._channel, self._on_answer, self._on_caught_up, self._note_progress)
             self._outboxes[broker_id] = outbox
         outbox.send(request)
 
     def all_told(self) -> "asyncio.Future[None]":
-        """Done when every broker that answers has answered everything that it was sent, or when all of this ends."""
+        """Done when every broker that answers has answered all that it was sent before, or when all of this ends.
+
+        A broker does not answer while it is behind or a suspect.
+        """
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(told)
+        marks = [(broker_id, outbox, outbox.accepted) for broker_id, outbox in self._outboxes.items()]
+        self._waiting.append(_Telling(told, marks))
         self._note_progress()
         return told
 
@@ -71,11 +83,19 @@ class ControlChannel:
             asyncio.get_running_loop().call_soon(self._note_progress)  # After the next request has left.
 
     def _note_progress(self) -> None:
-        if all(outbox.is_idle or outbox.is_behind for outbox in self._outboxes.values()):
-            waiting, self._waiting = self._waiting, []
-            for told in waiting:
-                if not told.done():
-                    told.set_result(None)
+        waiting, self._waiting = self._waiting, []
+        for telling in waiting:
+            if any(self._is_awaited(*mark) for mark in telling.marks):
+                self._waiting.append(telling)
+            elif not telling.told.done():
+                telling.told.set_result(None)
+
+    def _is_awaited(self, broker_id: int, outbox: "_Outbox", accepted: int) -> bool:
+        return outbox.completed < accepted and broker_id not in self._suspects
+
+    def suspects_changed(self) -> None:
+        """A broker has become a suspect: it is not waited for any more."""
+        self._note_progress()
 
     def is_behind(self, broker_id: int) -> bool:
         """Whether the broker has yet to be told everything afresh."""
@@ -96,17 +116,35 @@ class ControlChannel:
         self._note_progress()
 
 
+class _Telling(NamedTuple):
+    """A wait for the answers to all that was sent before it began."""
+
+    told: "asyncio.Future[None]"
+    marks: "list[tuple[int, _Outbox, int]]"
+    """Each broker, its outbox, and how many requests that had accepted."""
+
+
 class _Outbox:
     """What one broker is still to be told."""
 
     def __init__(
-        self, broker_id: int, channel: BrokerChannel, on_response: OnControlResponse, on_caught_up: OnCaughtUp
+        self,
+        broker_id: int,
+        channel: BrokerChannel,
+        on_response: OnControlResponse,
+        on_caught_up: OnCaughtUp,
+        on_behind: Callable[[], None],
     ) -> None:
         self.is_behind = False
+        self.accepted = 0
+        """How many requests there were to send."""
+        self.completed = 0
+        """How many of them have been answered, or are not kept any more."""
         self._broker_id = broker_id
         self._channel = channel
         self._on_response = on_response
         self._on_caught_up = on_caught_up
+        self._on_behind = on_behind
         self._queue: deque[Message] = deque()
         self._under_way: Message | None = None
         self._failures = 0
@@ -116,10 +154,6 @@ class _Outbox:
         """A request that takes long was answered in this turn of the loop."""
         self._closed = False
 
-    @property
-    def is_idle(self) -> bool:
-        return self._under_way is None and not self._queue
-
     def send(self, request: Message) -> None:
         if self._closed or self.is_behind:
             return
@@ -127,18 +161,22 @@ class _Outbox:
             logger.warning("Broker %d does not answer: it will be told everything afresh", self._broker_id)
             self._fall_behind()
             return
+        self.accepted += 1
         self._queue.append(request)
         self._go_on()
 
     def close(self) -> None:
         self._closed = True
         self._queue.clear()
+        self.completed = self.accepted
         if self._timer is not None:
             self._timer.cancel()
 
     def _fall_behind(self) -> None:
         self.is_behind = True
         self._queue.clear()
+        self.completed = self.accepted
+        self._on_behind()
 
     def _go_on(self) -> None:
         """Send until one request is under way. A local broker answers before ``send`` returns."""
@@ -175,6 +213,7 @@ class _Outbox:
         self._under_way = None
         self._failures = 0
         was_behind, self.is_behind = self.is_behind, False
+        self.completed += not was_behind
         self._on_response(self._broker_id, request, response)
         if was_behind:
             self._on_caught_up(self._broker_id)

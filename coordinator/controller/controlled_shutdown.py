@@ -34,7 +34,7 @@ async def move_leaderships_away(
     reign.state.leaving.add(broker_id)
     partitions = list(reign.state.partitions_on(broker_id))
     elected = await elect(reign, partitions, unclean_allowed)
-    tell(reign, elected, elected)
+    await tell(reign, elected, elected)
     remaining = []
     for partition in partitions:
         versioned = reign.state.state(partition)

@@ -27,13 +27,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 from coordinator.controller.alter_partition import alter_partition
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, TIMED_OUT, ApiError
 from coordinator.controller.broker_changes import follow_broker_changes
 from coordinator.controller.cluster_image import NO_CONTROLLER
 from coordinator.controller.cluster_loading import load_cluster, watch_malformed
 from coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
 from coordinator.controller.config_repository import ConfigRepository, Overrides
-from coordinator.controller.control_requests import MOST_PARTITIONS
 from coordinator.controller.controlled_shutdown import move_leaderships_away
 from coordinator.controller.controller_election import Defeat, Verdict, Victory, stand, take_over
 from coordinator.controller.controller_settings import ControllerSettings
@@ -47,7 +46,7 @@ from coordinator.controller.office import Office
 from coordinator.controller.reassignments import Targets
 from coordinator.controller.reign import ControllerMoved, Reign
 from coordinator.controller.suspicion import SuspicionLimit
-from coordinator.controller.topic_changes import create_partitions, create_topics, error_of
+from coordinator.controller.topic_changes import collect, create_partitions, create_topics, error_of
 from coordinator.controller.topic_deletion import deletion_result, unknown_topic
 from coordinator.controller.topic_plan import (
     NewPartitions,
@@ -82,7 +81,7 @@ _LONGEST_RETRY_SECONDS: Final = 5.0
 _TELLING_SECONDS: Final = 1.0
 _REPORT_AGAIN_SECONDS: Final = 1.0
 _EXPECTED: Final = frozenset({ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR})
-_LARGE_CREATION_SECONDS: Final = 30.0
+_CREATION_SECONDS: Final = 30.0
 _UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 
@@ -222,7 +221,7 @@ class Controller:
         # partition that it does not know then for deleted.
         tell_all_metadata(reign, reign.state.brokers)
         elected = await elect(reign, reign.state.partitions(), self._unclean_allowed)
-        tell(reign, reign.state.partitions(), elected)
+        await tell(reign, reign.state.partitions(), elected)
         await office.carry_on()
         await office.full_disks.read_reports(self._disks_reported)
         self._balance_later()
@@ -333,7 +332,7 @@ class Controller:
         if self._office is not None and topic in self._office.reign.state.topics:
             reign = self._office.reign
             elected = await elect(reign, list(reign.state.partitions([topic])), self._unclean_allowed)
-            tell(reign, elected, elected)
+            await tell(reign, elected, elected)
 
     def _unclean_allowed(self, topic: str) -> bool:
         override = self._configs.topic_overrides(topic).get(_UNCLEAN_KEY)
@@ -441,7 +440,7 @@ class Controller:
         office = self._office
         if office is None or broker_id not in office.reign.state.brokers:
             return
-        tell_everything(office.reign, [broker_id])
+        await tell_everything(office.reign, [broker_id])
         office.reassignments.tell_again(broker_id)
         await office.carry_on()
 
@@ -465,8 +464,7 @@ class Controller:
             return await move_leaderships_away(office.reign, request, self._unclean_allowed)
 
         response = await self._as_controller(move, ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER))
-        if self._office is not None:  # The new leaders should know it before the old one is gone.
-            await asyncio.wait([self._office.reign.all_told()], timeout=_TELLING_SECONDS)
+        await self._told([True], _TELLING_SECONDS)  # The new leaders should know it before the old one is gone.
         return response
 
     # What clients ask
@@ -500,12 +498,17 @@ class Controller:
         return await self._as_controller(look, NOT_CONTROLLER)
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_seconds: float = _CREATION_SECONDS
     ) -> list[TopicPlan | ApiError]:
-        """Create topics, or only check that they could be; what they are, or why not, in the order of the topics."""
+        """Create topics, or only check that they could be; what they are, or why not, in the order of the topics.
+
+        REQUEST_TIMED_OUT: the topic was created, but not all brokers that answer know it in time.
+        """
 
         async def create(office: Office) -> list[TopicPlan | ApiError]:
-            planned = plan_topics(topics, office.reign.state, self._settings.defaults, self._validator, self._rng)
+            planned = await collect(
+                plan_topics(topics, office.reign.state, self._settings.defaults, self._validator, self._rng)
+            )
             if validate_only:
                 return planned
             plans = [plan for plan in planned if isinstance(plan, TopicPlan)]
@@ -518,19 +521,14 @@ class Controller:
 
         refused: list[TopicPlan | ApiError] = [NOT_CONTROLLER for _ in topics]
         results = await self._as_controller(create, refused)
-        if not validate_only:
-            await self._until_told(sum(r.partition_count for r in results if isinstance(r, TopicPlan)))
-        return results
+        if validate_only or await self._told([isinstance(each, TopicPlan) for each in results], timeout_seconds):
+            return results
+        return [TIMED_OUT if isinstance(each, TopicPlan) else each for each in results]
 
-    async def _until_told(self, created_partitions: int) -> None:
-        """Wait until all brokers know what was created: a client may ask any of them next.
-
-        They make the logs of many partitions in portions, which takes longer. A broker that does not answer is not
-        waited for beyond that.
-        """
-        if created_partitions and self._office is not None:
-            seconds = _LARGE_CREATION_SECONDS if created_partitions > MOST_PARTITIONS else _TELLING_SECONDS
-            await asyncio.wait([self._office.reign.all_told()], timeout=seconds)
+    async def _told(self, changed: Sequence[bool], timeout_seconds: float) -> bool:
+        """Wait until all brokers that answer know what has changed: a client may ask any of them next."""
+        seconds = max(timeout_seconds, _TELLING_SECONDS)
+        return not any(changed) or self._office is None or await self._office.reign.tell_within(seconds)
 
     async def delete_topics(self, topics: Sequence[str], *, timeout_seconds: float) -> list[ApiError]:
         """Delete topics by name, and wait until nothing is left of them."""
@@ -551,7 +549,11 @@ class Controller:
         return [deletion_result(entry) if isinstance(entry, asyncio.Future) else entry for entry in begun]
 
     async def create_partitions(
-        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+        self,
+        requests: Sequence[NewPartitions],
+        *,
+        validate_only: bool = False,
+        timeout_seconds: float = _CREATION_SECONDS,
     ) -> list[ApiError]:
         """Add partitions to topics; the errors are in the order of the requests, which name different topics."""
 
@@ -565,9 +567,9 @@ class Controller:
             return [error_of(planned[request.topic], created.get(request.topic)) for request in requests]
 
         results = await self._as_controller(create, [NOT_CONTROLLER for _ in requests])
-        if not validate_only:
-            await self._until_told(sum(request.total_count for request in requests))
-        return results
+        if validate_only or await self._told([each == NO_ERROR for each in results], timeout_seconds):
+            return results
+        return [TIMED_OUT if each == NO_ERROR else each for each in results]
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[ApiError]:
         """Finalise other levels of all these features, or of none; the errors are in the order of the updates."""

@@ -42,7 +42,7 @@ class FullDisks:
             await session.delete(path)
         for broker_id in dict.fromkeys(znodes.decode_log_dir_event(znode.data) for znode in found):
             if broker_id in self._reign.state.brokers:
-                tell_leaderships(self._reign, broker_id)
+                await tell_leaderships(self._reign, broker_id)
 
     def is_news(self, broker_id: int, response: Message) -> bool:
         """Whether an answer says something else of a broker's disk than is known; if so, it is known now."""
@@ -72,4 +72,4 @@ class FullDisks:
 
     async def _elect(self, partitions: list[TopicPartition]) -> None:
         elected = await elect(self._reign, partitions, self._unclean_allowed)
-        tell(self._reign, elected, partitions)
+        await tell(self._reign, elected, partitions)

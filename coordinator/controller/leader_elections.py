@@ -44,7 +44,7 @@ async def elect_leaders(
     needed = [partition for partition, error in results.items() if error == NO_ERROR]
     decide = _preferred(reign) if election is ElectionType.PREFERRED else _unclean(reign)
     elected = await change_states(reign, needed, decide)
-    tell(reign, elected, elected)
+    await tell(reign, elected, elected)
     results |= dict.fromkeys([p for p in needed if not _has_leader(reign, p, election)], _FAILURES[election])
     if partitions is None:
         return {p: error for p, error in results.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
@@ -113,7 +113,7 @@ async def balance_leaders(reign: Reign, tolerated_percentage: int) -> None:
     unbalanced = {broker for broker in missing if missing[broker] * 100 > wanted[broker] * tolerated_percentage}
     moving = [p for p in elsewhere if preferred[p] in unbalanced and not _is_being_reassigned(reign, p)]
     elected = await change_states(reign, moving, _preferred(reign))
-    tell(reign, elected, elected)
+    await tell(reign, elected, elected)
 
 
 def _is_being_reassigned(reign: Reign, partition: TopicPartition) -> bool:

@@ -52,7 +52,9 @@ async def change_states(reign: Reign, partitions: Iterable[TopicPartition], deci
     changed."""
     remaining = [partition for partition in partitions if not _is_being_deleted(reign, partition)]
     changed: list[TopicPartition] = []
-    for portion in chunks(remaining, PARTITIONS_PER_PASS):
+    for number, portion in enumerate(chunks(remaining, PARTITIONS_PER_PASS)):
+        if number:
+            await asyncio.sleep(0)  # Where nothing changes, nothing is waited for.
         changed += await _change_portion(reign, list(portion), decide)
     return changed
 
@@ -152,14 +154,36 @@ async def read_again(reign: Reign, partitions: Sequence[TopicPartition]) -> None
             reign.state.take_state(partition, znode)
 
 
-def tell(reign: Reign, leadership: Iterable[TopicPartition], metadata: Iterable[TopicPartition]) -> None:
-    """Tell leaderships to their replicas, and to all brokers who is alive and what partitions look like now."""
-    requests = reign.requests()
-    for partition in leadership:
-        if reign.state.state(partition) is not None and not _is_being_deleted(reign, partition):
-            requests.tell_leadership(partition, reign.state.replicas(partition).replicas)
-    requests.tell_metadata(metadata, reign.state.brokers)
-    reign.send(requests)
+async def tell(reign: Reign, leadership: Iterable[TopicPartition], metadata: Iterable[TopicPartition]) -> None:
+    """Tell leaderships to their replicas, and to all brokers who is alive and what partitions look like now.
+
+    Between portions the loop has its turn.
+    """
+    for _ in _tell(reign, list(leadership), list(metadata)):
+        await asyncio.sleep(0)
+
+
+def tell_now(reign: Reign, leadership: Iterable[TopicPartition], metadata: Iterable[TopicPartition]) -> None:
+    """The same in this turn of the loop."""
+    for _ in _tell(reign, list(leadership), list(metadata)):
+        pass
+
+
+def _tell(reign: Reign, leadership: Sequence[TopicPartition], metadata: Sequence[TopicPartition]) -> Iterator[None]:
+    for number, portion in enumerate(chunks(leadership, PARTITIONS_PER_PASS)):
+        if number:
+            yield
+        requests = reign.requests()
+        for partition in portion:
+            if reign.state.state(partition) is not None and not _is_being_deleted(reign, partition):
+                requests.tell_leadership(partition, reign.state.replicas(partition).replicas)
+        reign.send(requests)
+    for number, portion in enumerate(chunks(metadata, PARTITIONS_PER_PASS) if metadata else [()]):
+        if number:
+            yield
+        requests = reign.requests()
+        requests.tell_metadata(portion, reign.state.brokers)
+        reign.send(requests)
 
 
 async def tell_new(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
@@ -194,11 +218,11 @@ def tell_topics(reign: Reign, names: Iterable[str]) -> None:
     tell_all(reign, state.partitions(existing))
 
 
-def tell_everything(reign: Reign, broker_ids: Collection[int]) -> None:
+async def tell_everything(reign: Reign, broker_ids: Collection[int]) -> None:
     """Tell brokers all that there is to know: who is alive and every partition, and then what they lead and follow."""
     tell_all_metadata(reign, broker_ids)
     for broker_id in broker_ids:
-        tell_leaderships(reign, broker_id)
+        await tell_leaderships(reign, broker_id)
 
 
 def tell_all_metadata(reign: Reign, broker_ids: Collection[int]) -> None:
@@ -208,10 +232,24 @@ def tell_all_metadata(reign: Reign, broker_ids: Collection[int]) -> None:
     reign.send(requests)
 
 
-def tell_leaderships(reign: Reign, broker_id: int) -> None:
-    """Tell a broker of every partition that it has a replica of."""
-    requests = reign.requests()
-    for partition in reign.state.partitions_on(broker_id):
-        if reign.state.state(partition) is not None and not _is_being_deleted(reign, partition):
-            requests.tell_leadership(partition, [broker_id])
-    reign.send(requests)
+async def tell_leaderships(reign: Reign, broker_id: int) -> None:
+    """Tell a broker of every partition that it has a replica of. Between portions the loop has its turn."""
+    for _ in _tell_leaderships(reign, broker_id):
+        await asyncio.sleep(0)
+
+
+def tell_leaderships_now(reign: Reign, broker_id: int) -> None:
+    """The same in this turn of the loop."""
+    for _ in _tell_leaderships(reign, broker_id):
+        pass
+
+
+def _tell_leaderships(reign: Reign, broker_id: int) -> Iterator[None]:
+    for number, portion in enumerate(chunks(list(reign.state.partitions_on(broker_id)), PARTITIONS_PER_PASS)):
+        if number:
+            yield
+        requests = reign.requests()
+        for partition in portion:
+            if reign.state.state(partition) is not None and not _is_being_deleted(reign, partition):
+                requests.tell_leadership(partition, [broker_id])
+        reign.send(requests)

@@ -39,11 +39,11 @@ class Reign:
     ) -> None:
         self._session = session
         self._epoch_version = victory.epoch_version
-        self._control = ControlChannel(channel, on_response, on_caught_up)
         self._listener_name = listener_name
         self.controller_id = controller_id
         self.epoch = victory.epoch
         self.state = ClusterState()
+        self._control = ControlChannel(channel, on_response, on_caught_up, self.state.suspects)
         self._sequences = count()
         self.ended = False
 
@@ -93,9 +93,15 @@ class Reign:
             request.sequence = next(self._sequences)
             self._control.send(broker_id, request)
 
-    def all_told(self) -> "asyncio.Future[None]":
-        """Done when every broker that answers has answered everything that it was sent."""
-        return self._control.all_told()
+    async def tell_within(self, seconds: float) -> bool:
+        """Wait until every broker that answers has answered all that it was sent. Returns whether that was in time."""
+        done, _ = await asyncio.wait([self._control.all_told()], timeout=seconds)
+        return bool(done)
+
+    def suspect(self, broker_id: int) -> None:
+        """Pass a broker over, and wait for no answer of it."""
+        self.state.suspects.add(broker_id)
+        self._control.suspects_changed()
 
     def forget(self, broker_id: int) -> None:
         """A broker is gone: what it was still to be told is of no use to it."""

@@ -13,7 +13,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from coordinator.controller.leadership import UncleanAllowed, elect, tell, tell_leaderships
+from coordinator.controller.leadership import (
+    UncleanAllowed,
+    elect,
+    tell,
+    tell_leaderships,
+    tell_leaderships_now,
+    tell_now,
+)
 from coordinator.controller.reign import Reign
 from protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from protocol.messages.update_metadata import UpdateMetadataResponse
@@ -41,16 +48,16 @@ class Suspects:
         logger.warning("Broker %d cannot be reached: others lead its partitions, where they can", broker_id)
         reign = self._reign
         self._end_probation(broker_id)  # Of a former registration.
-        reign.state.suspects.add(broker_id)
+        reign.suspect(broker_id)
         concerned = list(reign.state.partitions_on(broker_id))
         elected = await elect(reign, concerned, self._unclean_allowed)
-        tell(reign, elected, concerned)
-        tell_leaderships(reign, broker_id)  # Something to accept, also if nothing could be taken from it.
+        await tell(reign, elected, concerned)
+        await tell_leaderships(reign, broker_id)  # Something to accept, also if nothing could be taken from it.
 
     def still_unreachable(self, broker_id: int) -> None:
         """A suspect could not be reached again: its probation, if it has begun, is over."""
         if self._end_probation(broker_id):
-            tell_leaderships(self._reign, broker_id)  # Something to accept when it is back.
+            tell_leaderships_now(self._reign, broker_id)  # Something to accept when it is back.
 
     def on_response(self, broker_id: int, response: Message) -> None:
         """A broker has responded to an order: put it on probation if it is a suspect."""
@@ -84,4 +91,4 @@ class Suspects:
         if self._reign.is_active and broker_id in self._reign.state.suspects:
             logger.info("Broker %d can be reached again", broker_id)
             self._reign.state.suspects.discard(broker_id)
-            tell(self._reign, (), self._reign.state.partitions_on(broker_id))
+            tell_now(self._reign, (), self._reign.state.partitions_on(broker_id))

@@ -5,7 +5,9 @@ of a very large topic follow in further multis; a controller that dies in betwee
 which its successor completes.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from coordinator.controller.api_error import NO_ERROR, ApiError
 from coordinator.controller.cluster_state import TopicState
@@ -27,6 +29,16 @@ from coordinator.metadata_store.store import Create, Done, MultiFailed, Operatio
 from coordinator.metadata_store.znodes import PartitionState, TopicAssignment
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
+
+
+async def collect(plans: Iterator[TopicPlan | ApiError]) -> list[TopicPlan | ApiError]:
+    """Make the plans of one request. Between portions the loop has its turn."""
+    collected: list[TopicPlan | ApiError] = []
+    while portion := list(islice(plans, PARTITIONS_PER_PASS)):
+        collected += portion
+        if len(portion) == PARTITIONS_PER_PASS:
+            await asyncio.sleep(0)
+    return collected
 
 
 async def create_topics(

@@ -9,7 +9,7 @@ a new controller does.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from coordinator.controller.leadership import PARTITIONS_PER_PASS, chunks
@@ -29,7 +29,7 @@ class TopicDeletions:
 
     def __init__(self, reign: Reign) -> None:
         self._reign = reign
-        self._undeleted: dict[str, set[tuple[int, TopicPartition]]] = {}
+        self._undeleted: dict[str, dict[tuple[int, TopicPartition], None]] = {}
         """By topic, the (broker, partition) pairs that are not known to be deleted."""
         self._waiting: dict[str, asyncio.Future[bool]] = {}
 
@@ -60,11 +60,11 @@ class TopicDeletions:
             requests.tell_metadata(portion, self._reign.state.brokers)
             self._reign.send(requests)
             await asyncio.sleep(0)  # Between portions the loop has its turn.
-        undeleted = [
-            replica
-            for topic in topics
-            for replica in sorted(self._undeleted.setdefault(topic, set(self._replicas(topic))))
-        ]
+        undeleted: list[tuple[int, TopicPartition]] = []
+        for topic in topics:
+            if topic not in self._undeleted:
+                self._undeleted[topic] = await self._replicas(topic)
+            undeleted += self._undeleted[topic]
         for replicas in chunks(undeleted, PARTITIONS_PER_PASS):
             self._stop(replicas)
             await asyncio.sleep(0)
@@ -77,10 +77,16 @@ class TopicDeletions:
                 requests.stop_replica(partition, [broker_id], delete=True)
         self._reign.send(requests)
 
-    def _replicas(self, topic: str) -> Iterator[tuple[int, TopicPartition]]:
-        for partition in self._reign.state.partitions([topic]):
-            for broker_id in self._reign.state.replicas(partition).replicas:
-                yield broker_id, partition
+    async def _replicas(self, topic: str) -> dict[tuple[int, TopicPartition], None]:
+        """The (broker, partition) pairs, in order. The loop has its turn after each portion but the last."""
+        replicas: dict[tuple[int, TopicPartition], None] = {}
+        state = self._reign.state
+        for portion in chunks(list(state.partitions([topic])), PARTITIONS_PER_PASS):
+            if replicas:
+                await asyncio.sleep(0)
+            for partition in portion:
+                replicas.update(dict.fromkeys((broker, partition) for broker in state.replicas(partition).replicas))
+        return replicas
 
     def on_response(self, broker_id: int, request: StopReplicaRequest, response: Message | None) -> bool:
         """Note what a broker deleted. Whether a topic may be finished now."""
@@ -90,7 +96,7 @@ class TopicDeletions:
         for error in response.partition_errors:
             partition = TopicPartition(error.topic_name, error.partition_index)
             if error.error_code == ErrorCode.NONE:
-                self._undeleted.get(partition.topic, set()).discard((broker_id, partition))
+                self._undeleted.get(partition.topic, {}).pop((broker_id, partition), None)
             else:
                 logger.warning(
                     "Broker %d did not delete %s: %s", broker_id, partition, ErrorCode(error.error_code).name

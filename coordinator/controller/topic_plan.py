@@ -4,7 +4,7 @@ Apache Kafka's checks and their error codes, decided on what the controller know
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -99,23 +99,23 @@ def plan_topics(
     defaults: TopicDefaults,
     validator: ConfigValidator,
     rng: random.Random,
-) -> list[TopicPlan | ApiError]:
-    """How the topics of one request will be created."""
+) -> Iterator[TopicPlan | ApiError]:
+    """How the topics of one request will be created, one after the other."""
     total = sum(_wanted_partitions(topic, defaults) for topic in topics)
     if total > MOST_PARTITIONS_PER_REQUEST:
         error = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-        return [error for _ in topics]
-    plans: list[TopicPlan | ApiError] = []
+        yield from (error for _ in topics)
+        return
     planned: dict[str, str] = {}
     for topic in topics:
         before = planned.get(topic_name.unified(topic.name))
         if before is not None:
-            plans.append(_collision(topic.name, before))
+            yield _collision(topic.name, before)
             continue
-        plans.append(plan_topic(topic, cluster, defaults, validator, rng))
-        if isinstance(plans[-1], TopicPlan):
+        plan = plan_topic(topic, cluster, defaults, validator, rng)
+        if isinstance(plan, TopicPlan):
             planned[topic_name.unified(topic.name)] = topic.name
-    return plans
+        yield plan
 
 
 def _wanted_partitions(topic: NewTopic, defaults: TopicDefaults) -> int:

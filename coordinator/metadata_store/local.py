@@ -43,6 +43,10 @@ _T = TypeVar("_T")
 
 
 _COMPACT_AT_BYTES: Final = 4 << 20
+_WORK_PER_TURN: Final = 1_000
+"""Operations of several multis; then the loop has its turn."""
+_WORK_OF_A_RECORD: Final = 4
+"""What a record in the journal costs, in operations."""
 
 
 class JournalFull(Exception):
@@ -68,8 +72,10 @@ class Journal(Protocol):
     def size(self) -> int:
         """Bytes appended since the last snapshot."""
 
-    async def compact(self, snapshot: bytes) -> None:
+    async def compact(self, snapshot: Iterable[bytes]) -> None:
         """Replace everything appended before this call by the snapshot. Appending may go on meanwhile.
+
+        The snapshot comes in parts, which take time to make: between them the loop runs.
 
         Raises ``JournalFull`` if there was no room for the snapshot: then nothing is replaced.
         """
@@ -236,6 +242,9 @@ class LocalSession:
         await self._ensemble.settle()
         return answer
 
+    async def sync(self) -> None:
+        self._tree()  # There is one tree, and no read is behind it.
+
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         znode = self._tree().get(path)
         if watch is not None:
@@ -271,9 +280,16 @@ class LocalSession:
         return (await self.multi_many([operations]))[0]
 
     async def multi_many(self, batches: Sequence[Sequence[Operation]]) -> list[MultiResult]:
-        self._tree()
-        transactions = [Multi(session_id=self.session_id, operations=tuple(batch)) for batch in batches]
-        return await self._settled([self._ensemble.submit(transaction) for transaction in transactions])
+        results: list[MultiResult] = []
+        work = 0
+        for batch in batches:
+            if work > _WORK_PER_TURN:
+                await asyncio.sleep(0)
+                work = 0
+            self._tree()
+            results.append(self._ensemble.submit(Multi(session_id=self.session_id, operations=tuple(batch))))
+            work += _WORK_OF_A_RECORD + len(batch)
+        return await self._settled(results)
 
 
 class LocalStore:

@@ -10,6 +10,9 @@ as a ZooKeeper client really is, so that code that is right here is right everyw
 * **A local deadline.** ``Session.is_live()`` turns false on its own some time after the last contact with the store,
   before the store could have given the session up. Whoever holds something by an ephemeral asks it before acting.
 * **A write may have happened although ``ConnectionLost`` was raised.** The caller reads again before it decides.
+* **A read may be old.** It shows everything that this session has read or written before, but what another session
+  was told to be done it may not show yet: members of an ensemble follow their leader at some distance. Whoever was
+  sent here by somebody else's write calls ``sync`` first.
 * **A watch is a hint "read again".** It fires at most once for each time it was left (leaving the same one again for
   the same path changes nothing), possibly for no reason (a lost connection fires them all), and possibly after a newer
   read. It is called from the event loop, never from inside one of the caller's own calls.
@@ -145,6 +148,9 @@ class Session(Protocol):
 
     def is_live(self) -> bool:
         """Whether the store certainly still holds this session's ephemerals."""
+
+    async def sync(self) -> None:
+        """Reads that are begun after this see every write that was done before it was begun, whoever did it."""
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         """The znode, or None. The watch fires when it is created, set or deleted."""

@@ -3,12 +3,16 @@
 The tree changes only by ``apply(transaction)``: opening a session, closing one (its ephemerals go), or a multi. A
 transaction either changes the tree completely and gets the next transaction id (zxid), or changes nothing. Applying
 the same transactions to the same tree always gives the same tree, which is what lets a journal of them restore it.
+
+Nodes are values: a change puts another node in the place of the former one. So a copy of the table of nodes is the tree
+of that moment, whatever happens to the tree later, and a snapshot of it can be made in portions.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from coordinator.metadata_store.store import (
     ANY_VERSION,
@@ -46,15 +50,15 @@ class Multi:
 Transaction: TypeAlias = OpenSession | CloseSession | Multi
 
 
-@dataclass(slots=True, kw_only=True)
-class _Node:
+class _Node(NamedTuple):
     data: bytes
     czxid: int
     mzxid: int
+    children: set[str]
+    """Names; shared by all nodes that succeed each other at one path, and no part of a snapshot."""
     version: int = 0
     owner: int = NO_SESSION
     next_sequence: int = 0
-    children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
         return Stat(czxid=self.czxid, mzxid=self.mzxid, version=self.version, ephemeral_owner=self.owner)
@@ -76,6 +80,8 @@ Commit: TypeAlias = Callable[[int], None]
 """Makes a transaction, by its id, outlive the process; raises if that is not possible."""
 
 ROOT: Final = "/"
+_ROWS_PER_PART: Final = 500
+"""Of a snapshot: a millisecond or two."""
 
 
 def parent_of(path: str) -> str:
@@ -106,7 +112,7 @@ class ZnodeTree:
     __slots__ = ("_nodes", "_sessions", "next_session_id", "zxid")
 
     def __init__(self) -> None:
-        self._nodes = {ROOT: _Node(data=b"", czxid=0, mzxid=0)}
+        self._nodes = {ROOT: _Node(data=b"", czxid=0, mzxid=0, children=set())}
         self._sessions: dict[int, dict[str, None]] = {}
         """The ephemerals of each open session, in the order in which they were made."""
         self.zxid = 0
@@ -185,7 +191,8 @@ class ZnodeTree:
 
     def _create(self, session_id: int, operation: Create, zxid: int) -> _Step | StoreError:
         _check_path(operation.path + "0" if operation.sequential else operation.path)
-        parent = self._nodes.get(parent_of(operation.path))
+        parent_path = parent_of(operation.path)
+        parent = self._nodes.get(parent_path)
         if parent is None:
             return StoreError.NO_NODE
         if parent.owner != NO_SESSION:
@@ -194,12 +201,12 @@ class ZnodeTree:
         if path in self._nodes:
             return StoreError.NODE_EXISTS
         owner = session_id if operation.ephemeral else NO_SESSION
-        node = _Node(data=operation.data, czxid=zxid, mzxid=zxid, owner=owner)
+        node = _Node(data=operation.data, czxid=zxid, mzxid=zxid, children=set(), owner=owner)
         self._link(path, node)
-        parent.next_sequence += 1
+        self._nodes[parent_path] = parent._replace(next_sequence=parent.next_sequence + 1)
 
         def undo() -> None:
-            parent.next_sequence -= 1
+            self._nodes[parent_path] = parent
             self._unlink(path)
 
         return Done(path=path, stat=node.stat()), undo
@@ -208,13 +215,13 @@ class ZnodeTree:
         node = self._at_version(operation.path, operation.version)
         if isinstance(node, StoreError):
             return node
-        before = (node.data, node.version, node.mzxid)
-        node.data, node.version, node.mzxid = operation.data, node.version + 1, zxid
+        changed = node._replace(data=operation.data, version=node.version + 1, mzxid=zxid)
+        self._nodes[operation.path] = changed
 
         def undo() -> None:
-            node.data, node.version, node.mzxid = before
+            self._nodes[operation.path] = node
 
-        return Done(path=operation.path, stat=node.stat()), undo
+        return Done(path=operation.path, stat=changed.stat()), undo
 
     def _delete(self, operation: Delete) -> _Step | StoreError:
         path = operation.path
@@ -245,19 +252,13 @@ class ZnodeTree:
         if node.owner != NO_SESSION:
             del self._sessions[node.owner][path]
 
-    def snapshot(self) -> bytes:
-        """The whole tree as JSON: one row per znode, parents before their children."""
-        rows = [
-            [path, node.data.decode("latin-1"), node.czxid, node.mzxid, node.version, node.owner, node.next_sequence]
-            for path, node in sorted(self._nodes.items())
-        ]
-        content = {
-            "zxid": self.zxid,
-            "next_session_id": self.next_session_id,
-            "sessions": list(self._sessions),
-            "znodes": rows,
-        }
-        return json.dumps(content, separators=(",", ":")).encode()
+    def snapshot(self) -> Iterator[bytes]:
+        """The tree as it is now, in parts: one JSON document with a row per znode, parents before their children.
+
+        The parts are made when they are asked for; the tree may change meanwhile.
+        """
+        header = {"zxid": self.zxid, "next_session_id": self.next_session_id, "sessions": list(self._sessions)}
+        return _encode(header, self._nodes.copy())
 
     @classmethod
     def restore(cls, snapshot: bytes) -> "ZnodeTree":
@@ -270,6 +271,7 @@ class ZnodeTree:
                 data=data.encode("latin-1"),
                 czxid=czxid,
                 mzxid=mzxid,
+                children=set(),
                 version=version,
                 owner=owner,
                 next_sequence=next_sequence,
@@ -279,6 +281,24 @@ class ZnodeTree:
             else:
                 tree._link(path, node)
         return tree
+
+
+def _encode(header: dict[str, Any], nodes: dict[str, _Node]) -> Iterator[bytes]:
+    """A snapshot, in parts. A parent stands before its children in ``nodes``: it was there first."""
+    rows = (
+        [path, node.data.decode("latin-1"), node.czxid, node.mzxid, node.version, node.owner, node.next_sequence]
+        for path, node in nodes.items()
+    )
+    yield _to_json(header)[:-1] + b',"znodes":['
+    separator = b""
+    while portion := list(islice(rows, _ROWS_PER_PART)):
+        yield separator + _to_json(portion)[1:-1]
+        separator = b","
+    yield b"]}"
+
+
+def _to_json(content: Any) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def _nothing() -> None:

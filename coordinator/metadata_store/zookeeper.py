@@ -1,8 +1,7 @@
 """The metadata store on ZooKeeper, through kazoo: the one file that imports it.
 
-kazoo works in threads of its own. Everything that it tells crosses into the event loop through one queue, which wakes
-the loop once for however many answers have come, so that a bulk read costs one wake-up and not a thousand. Nothing
-here blocks the loop: every operation is kazoo's asynchronous form, and many are under way at once.
+kazoo works in threads of its own. What it tells crosses into the event loop through one queue, which wakes the loop
+once for however many answers have come. Every operation is kazoo's asynchronous form, and many are under way at once.
 
 *A session is a client.* kazoo replaces an expired session by a new one behind the back of whoever still queues
 operations. Here each session has a kazoo client to itself, which is thrown away with it; the moment in which kazoo
@@ -89,8 +88,7 @@ _ERROR: Final = -1
 _ROOT: Final = "/"
 _LIVE_SHARE: Final = 2 / 3
 _CONTACTS_PER_TIMEOUT: Final = 6
-_HANDSHAKES_PER_TIMEOUT: Final = 9
-"""Of the time-out that is asked for; what is granted may be half of that."""
+_HANDSHAKES_PER_TIMEOUT: Final = 9  # Of the time-out that is asked for; what is granted may be half of that.
 _RECONNECT: Final = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=0.4, max_delay=1.0)
 _MOST_AT_ONCE: Final = 1_000
 """Multis of one bulk call that are under way together."""
@@ -168,8 +166,7 @@ class _Multi:
 
 
 class _MultiRead:
-    """Many reads in one request (ZooKeeper 3.6 and later), which kazoo does not know: one by one they cost it a
-    millisecond each."""
+    """Many reads in one request (ZooKeeper 3.6 and later), which kazoo does not know: each costs it a millisecond."""
 
     type = 22
 
@@ -376,6 +373,9 @@ class ZooKeeperSession:
 
     def _without_chroot(self, path: str) -> str:
         return path.removeprefix(self._chroot) or _ROOT
+
+    async def sync(self) -> None:
+        await self._start(lambda: self._client.sync_async(self._path(_ROOT)))
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         if watch is not None:

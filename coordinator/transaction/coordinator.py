@@ -138,7 +138,7 @@ class TransactionCoordinator:
         self._wall_clock = wall_clock
         self._transaction_version = transaction_version
         self._states = TransactionStateManager(
-            partition_count=lambda: metadata.partition_count(TRANSACTION_STATE_TOPIC_NAME),
+            partition_count=partial(metadata.partition_count, TRANSACTION_STATE_TOPIC_NAME),
             tasks=tasks,
             wall_clock=wall_clock,
             transaction_version=transaction_version,

@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 MOST_PARTITIONS: Final = 2_000
 """In one request. Each is three array elements at most, and a broker that is set to the least accepts 7,000."""
 
+_ERRORS: Final = {int(error): error for error in ErrorCode}
+_UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
+"""What a code of a newer broker that is not known here counts as."""
 ATTEMPTS_FOR_INTERNAL_TOPICS: Final = 12
 """Some seconds with the default backoff; far longer than metadata takes to arrive."""
 
@@ -189,8 +192,10 @@ class MarkerSender:
                 self._enqueue(leader.broker_id, markers, partition)
         if leaderless:
             self._retry(markers, leaderless)
-        if local:
+        if len(local) > MOST_PARTITIONS:
             self._send_here(markers, local)
+        elif local:
+            self._send(self._broker_id, {markers: local})
         else:
             self._finish_if_done(markers)
 
@@ -328,16 +333,8 @@ def _marker(markers: PendingMarkers, partitions: list[TopicPartition]) -> Writab
 def _errors_by_partition(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
     """{(producer id, topic, partition): error}"""
     return {
-        (marker.producer_id, topic.name, partition.partition_index): _error_code(partition.error_code)
+        (marker.producer_id, topic.name, partition.partition_index): _ERRORS.get(partition.error_code, _UNKNOWN)
         for marker in response.markers
         for topic in marker.topics
         for partition in topic.partitions
     }
-
-
-def _error_code(code: int) -> ErrorCode:
-    """Codes of a newer broker that are not known here count as UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

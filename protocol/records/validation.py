@@ -166,14 +166,15 @@ def _unreadable_header_error(records: memoryview) -> ErrorCode:
 
 
 def _frame_error(records: memoryview, header: BatchHeader, max_message_bytes: int, allow_zstd: bool) -> ErrorCode:
-    if header.size != len(records):
+    size = header.size
+    if size != len(records):
         return ErrorCode.INVALID_RECORD
     codec = header.attributes & COMPRESSION_MASK
     if codec >= Compression.ZSTD and not (codec == Compression.ZSTD and allow_zstd):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if header.base_offset != 0:
         return ErrorCode.INVALID_RECORD
-    if header.size > max_message_bytes:
+    if size > max_message_bytes:
         return ErrorCode.MESSAGE_TOO_LARGE
     if not crc_is_valid(records, 0, header):
         return ErrorCode.CORRUPT_MESSAGE

@@ -10,13 +10,15 @@ Buffer = bytes | bytearray | memoryview
 
 _MAX_BYTES: Final = 10
 """Of a 64-bit integer: nine groups of seven bits and one of one bit."""
+_SHORT: Final = tuple(bytes((byte,)) for byte in range(0x80))
+"""The encodings of one byte, made once: nearly all that are needed."""
 
 
 def encode_varint(value: int) -> bytes:
     """The zig-zag encoding of an integer of up to 64 bits (both of Kafka's widths look the same)."""
     zigzag = value << 1 if value >= 0 else ~(value << 1)
     if zigzag < 0x80:
-        return b"%c" % zigzag
+        return _SHORT[zigzag]
     if zigzag < 0x4000:
         return b"%c%c" % (zigzag & 0x7F | 0x80, zigzag >> 7)
     return _encode_long(zigzag)

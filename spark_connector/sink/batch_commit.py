@@ -9,14 +9,18 @@ decision. So it asks first, as a prelude does: nobody can decide any more when i
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
+from spark_connector.sink.batch_content import Content, content_of_all
 from spark_connector.sink.decisions import take_over, write_state
 from spark_connector.sink.endings import abort_all, commit_decided, describe_all, find_strays
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import SinkBroker, insist
 from spark_connector.sink.sink_errors import (
+    OTHER_ROWS,
     BatchNotDecided,
     CheckpointRewound,
+    SaveRepeated,
     SinkError,
     SinkFenced,
     TransactionsLost,
@@ -35,12 +39,18 @@ async def commit_batch(
     planned: Planned = UNKNOWN_PLAN,
     *,
     fail_on_loss: bool = True,
+    fail_on_difference: bool = True,
 ) -> None:
     """Make the batch visible, exactly once however often this is begun.
 
-    Raises ``BatchNotDecided``, ``SinkFenced`` and ``CheckpointRewound`` (nothing is visible), ``TransactionsLost``.
+    Without ``fail_on_difference`` a decided batch that comes with other rows is skipped, if its offsets are the same or
+    not known.
+
+    Raises ``BatchNotDecided``, ``SinkFenced``, ``CheckpointRewound`` and ``SaveRepeated`` (nothing is visible), and
+    ``TransactionsLost``.
     """
     permit, query = _common(outcomes)
+    run = outcomes[0].run
     driver = permit.driver
     transactions = [each.transaction for each in outcomes if each.transaction is not None]
     state = await broker.read_state(permit.sink) or StateRecord(sink=permit.sink)
@@ -48,13 +58,17 @@ async def commit_batch(
         _log.warning("sink %s has written for query %s before: %s begins anew", permit.sink, state.query, query)
     if state.is_beyond(query, batch):
         raise SinkFenced(f"another run of the query has gone on to batch {state.batch} of sink {permit.sink}")
+    content = content_of_all(each.content for each in outcomes)
     if state.decides(query, batch):
-        _note_repetition(state, planned)
+        _note_repetition(state, planned, content, run, fail_on_difference=fail_on_difference)
+        if state.run != run:
+            state, driver = await _note_run(broker, state, driver, run)
     else:
         if any(each.skipped for each in outcomes):
             raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
         await _validate(broker, transactions, f"batch {batch}")
-        state = decision(state, permit.driver, query, batch, transactions, planned)
+        kept = None if planned.names_rows else content
+        state = decision(state, permit.driver, query, batch, transactions, planned, run, kept)
         if not transactions:
             state = state.when_settled(driver, await broker.transaction_version())
         driver = await write_state(broker, driver, state)
@@ -103,12 +117,48 @@ async def abort_late_tasks(broker: SinkBroker, sink: str) -> None:
     await _abort_leftovers(broker, StateRecord(sink=sink), 0)
 
 
-def _note_repetition(state: StateRecord, planned: Planned) -> None:
-    """Say that the batch is skipped. Raises ``CheckpointRewound`` where these are not the rows that were decided."""
+def _note_repetition(
+    state: StateRecord, planned: Planned, content: Content | None, run: str, *, fail_on_difference: bool
+) -> None:
+    """Say that the batch is skipped.
+
+    Raises ``CheckpointRewound`` where these are not the rows that were decided, and ``SaveRepeated`` where the run has
+    done all of this before: it would have ended at a batch that failed, so these are other rows of the same batch.
+    """
+    if run and state.run == run and state.settled:
+        raise SaveRepeated(state.query, state.batch)
     difference = state.planned.difference(planned)
     if difference:
         raise CheckpointRewound(state.sink, state.query, state.batch, f"it is decided {difference}")
+    difference = _difference_of_rows(state, planned, content)
+    if difference:
+        if fail_on_difference:
+            raise CheckpointRewound(state.sink, state.query, state.batch, f"it is decided {difference}", OTHER_ROWS)
+        _log.warning("failOnDifferentRows is false: batch %d is decided %s", state.batch, difference)
     _log.warning("batch %d of %s is written already: sink %s skips it", state.batch, state.query, state.sink)
+
+
+def _difference_of_rows(state: StateRecord, planned: Planned, content: Content | None) -> str:
+    """In which way the rows are others than those that were decided, where the plan does not say; empty if in none.
+
+    Of a batch that a former release has decided without known offsets, that cannot be told.
+    """
+    decided = state.planned
+    if decided.is_same(planned):
+        return ""
+    if state.content is not None:
+        return "" if content == state.content else f"with {state.content} and not with {content or 'unknown rows'}"
+    if decided.offsets and not planned.offsets:
+        return f"up to {decided.offsets}, and where it ends in this checkpoint cannot be read"
+    return ""
+
+
+async def _note_run(broker: SinkBroker, state: StateRecord, driver: Driver, run: str) -> tuple[StateRecord, Driver]:
+    """Record that another run has found the batch saved: a second time it must not."""
+    state = replace(state, run=run)
+    if state.settled:
+        state = state.when_settled(driver, await broker.transaction_version())
+    return state, await write_state(broker, driver, state)
 
 
 def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:

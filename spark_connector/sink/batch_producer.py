@@ -55,7 +55,7 @@ class BatchProducer:
         backoff = Backoff(rng=cluster.rng, first_seconds=config.retry_backoff_ms / 1000)
         self._manager = _Manager(config)
         self._accumulator = RecordAccumulator(
-            config, self._manager, rng=cluster.rng, now=self._loop.time, on_batch=self._wake
+            config, self._manager, rng=cluster.rng, now=self._loop.time, on_batch=self._wake, on_full_batch=self._wake
         )
         metadata = MetadataRefresh(
             cluster,

@@ -16,7 +16,7 @@ from clients.admin.transactions import ONGOING, describe_transactions, list_tran
 from clients.cluster import Cluster, Coordinator
 from clients.errors import BrokerRefused, ClientError, Refusal, VersionNotSupported, error_code
 from clients.producer.partitioner import partition_for_key
-from clients.retry import Backoff
+from clients.retry import Backoff, Retry
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.internal.placement import TRANSACTION_STATE
@@ -50,6 +50,7 @@ from spark_connector.sink.sink_transactions import (
 from spark_connector.sink.state_record import StateRecord, decode_state
 from spark_connector.sink.state_topic import (
     STATE_TOPIC_CONFIGS,
+    RecordOpen,
     StatePartition,
     StateTopicReader,
     newest_values,
@@ -72,7 +73,6 @@ _FIRST_END_OF_PROTOCOL_2: Final = 5
 _LAST_ADD_FOR_CLIENTS: Final = 3
 _LAST_PRODUCE_OF_PROTOCOL_1: Final = 11
 _LAST_PRODUCE_WITH_NAMES: Final = 12
-_PATIENCE_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,24 @@ class SinkSettings:
     state_topic: str
     transaction_timeout_ms: int
     """For the driver's transactions too, so that a broker that allows less refuses it before any task runs."""
+    patience_seconds: float
+    """How long a step is repeated before the batch is decided. After that, until its transactions have timed out."""
+
+
+class RetryPatience:
+    """``Patience`` of the clients' backoff."""
+
+    def __init__(self, retry: Retry, seconds: float) -> None:
+        self._retry = retry
+        self._seconds = seconds
+
+    async def wait(self, reason: ErrorCode) -> None:
+        if not await self._retry.pause():
+            raise SinkUnavailable(
+                f"the brokers did not carry out what was asked within {self._seconds:g} s: {reason.name}. "
+                "`oncelog doctor` and `oncelog health` say what is wrong with them; kafka.max.block.ms (and, for a "
+                "batch that is decided, transactionTimeoutMs) change the time"
+            )
 
 
 class ClusterBroker:
@@ -101,9 +119,6 @@ class ClusterBroker:
         self._readers = readers
         """Of this process's sinks: they go on where they were."""
         self._wall_clock = wall_clock
-        self._backoff = Backoff(rng=cluster.rng)
-        self._pauses = 0
-        self._since: float | None = None
 
     async def require_support(self) -> None:
         """Raise ``UnsupportedBroker`` if the cluster cannot list and describe transactions (KIP-664)."""
@@ -200,30 +215,38 @@ class ClusterBroker:
     async def open_writer(self, transactional_id: str) -> RowWriter:
         return await self._make_writer(transactional_id)
 
-    async def pause(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._since is None:
-            self._since = loop.time()
-        if loop.time() - self._since > _PATIENCE_SECONDS:
-            raise SinkUnavailable(f"the cluster did not carry out what was asked for {_PATIENCE_SECONDS:g} s")
-        await asyncio.sleep(self._backoff.pause_seconds(self._pauses))
-        self._pauses += 1
+    def patience(self, *, is_decided: bool = False) -> RetryPatience:
+        seconds = self._settings.patience_seconds
+        if is_decided:
+            seconds = max(seconds, self._settings.transaction_timeout_ms / 1000)
+        return RetryPatience(Retry(Backoff(rng=self._cluster.rng), seconds), seconds)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """As ``insist`` does for what has error codes: also while there is no broker at all."""
-        return await persistently(self._cluster, _PATIENCE_SECONDS, ask)
+        return await persistently(self._cluster, self._settings.patience_seconds, ask)
 
     # The state topic
 
     async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
-        async def newest() -> bytes | None:
-            return await (await self._reader(sink, since)).newest()
-
         try:
-            value = await self._patiently(newest)
+            value = await self._newest_value(sink, since)
         except ClientError as error:
             raise SinkUnavailable(f"the state of sink {sink} cannot be read: {error}") from error
         return None if value is None else decode_state(sink, value)
+
+    async def _newest_value(self, sink: str, since: int | None) -> bytes | None:
+        """Read again while the sink's own record is open: EndTxn may be answered before its marker is written."""
+
+        async def newest() -> bytes | None:
+            return await (await self._reader(sink, since)).newest()
+
+        retry = Retry(Backoff(rng=self._cluster.rng), self._settings.patience_seconds)
+        while True:
+            try:
+                return await self._patiently(newest)
+            except RecordOpen:
+                if not await retry.pause():
+                    raise
 
     async def _reader(self, sink: str, since: int | None) -> StateTopicReader:
         key = (sink, since is not None)

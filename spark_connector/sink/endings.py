@@ -26,7 +26,7 @@ async def commit_decided(broker: SinkBroker, state: StateRecord) -> None:
     refused = await end_all(broker, state.transactions, commit=True)
     if not refused:
         return
-    described = await describe_all(broker, [each.transactional_id for each in refused])
+    described = await describe_all(broker, [each.transactional_id for each in refused], is_decided=True)
     lost = [(each, described[each.transactional_id].state or "unknown") for each in refused]
     lost = [(each, found) for each, found in lost if not is_committed(each, described[each.transactional_id])]
     if lost:
@@ -36,7 +36,8 @@ async def commit_decided(broker: SinkBroker, state: StateRecord) -> None:
 async def end_all(
     broker: SinkBroker, transactions: Sequence[TaskTransaction], *, commit: bool
 ) -> list[TaskTransaction]:
-    """End transactions, and return those whose coordinators have refused it for good."""
+    """End transactions, and return those whose coordinators have refused it for good. Only what is decided commits."""
+    patience = broker.patience(is_decided=commit)
     pending = list(transactions)
     refused: list[TaskTransaction] = []
     while pending:
@@ -45,21 +46,27 @@ async def end_all(
         refused += [each for each, error in by_fate if error is not ErrorCode.NONE and error not in PASSING]
         pending = [each for each, error in by_fate if error in PASSING]
         if pending:
-            await broker.pause()
+            await patience.wait(next(error for _, error in by_fate if error in PASSING))
     return refused
 
 
-async def describe_all(broker: SinkBroker, transactional_ids: Collection[str]) -> dict[str, Description]:
+async def describe_all(
+    broker: SinkBroker, transactional_ids: Collection[str], *, is_decided: bool = False
+) -> dict[str, Description]:
     """What coordinators say of some ids. Raises ``SinkUnavailable``."""
+    patience = broker.patience(is_decided=is_decided)
     described: dict[str, Description] = {}
     while missing := [each for each in transactional_ids if each not in described]:
+        passing = ErrorCode.NONE
         for transactional_id, answer in (await broker.describe(missing)).items():
             if isinstance(answer, Description):
                 described[transactional_id] = answer
             elif answer not in PASSING:
                 raise SinkUnavailable(f"transactional id {transactional_id} cannot be described: {answer.name}")
-        if any(each not in described for each in missing):
-            await broker.pause()
+            else:
+                passing = answer
+        if passing is not ErrorCode.NONE:
+            await patience.wait(passing)
     return described
 
 

@@ -25,6 +25,10 @@ class Permit:
     decided_batch: int = NO_BATCH
     decided_until: str = ""
     """Where the decided batch's sources end, if that is known."""
+    decided_has_content: bool = False
+    """Whether the decision says what rows the batch had, to be compared with when it comes again."""
+    plans_name_rows: bool = False
+    """Whether what the batch is planned from tells its rows from others, so that tasks need not digest them."""
     state_position: int = 0
     """What the state topic has before this is what the permit says."""
 
@@ -37,12 +41,20 @@ class Permit:
         """Whether this batch was decided before its tasks began."""
         return self.decided_query == query and self.decided_batch == batch
 
+    def digests_rows(self, query: str, batch: int) -> bool:
+        """Whether tasks have to say what rows they have, written or skipped."""
+        if self.is_decided(query, batch):
+            return self.decided_has_content
+        return self.may_decide and not self.plans_name_rows
+
     def is_behind(self, query: str, batch: int) -> bool:
         """Whether a later batch was: then this one's number was given to other rows before, and it must not run."""
         return self.decided_query == query and self.decided_batch > batch
 
 
-async def begin_batch(broker: SinkBroker, sink: str, former: Former | None = None) -> Permit:
+async def begin_batch(
+    broker: SinkBroker, sink: str, former: Former | None = None, *, plans_name_rows: bool = False
+) -> Permit:
     """Fence, complete, clean up; then give out the permit. Raises ``SinkFenced`` if another driver does the same."""
     driver = await take_over(broker, sink)
     state = await broker.read_state(sink)
@@ -64,5 +76,7 @@ async def begin_batch(broker: SinkBroker, sink: str, former: Former | None = Non
         decided_query=state.query,
         decided_batch=state.batch,
         decided_until=state.planned.offsets,
+        decided_has_content=state.content is not None,
+        plans_name_rows=plans_name_rows,
         state_position=position,
     )

@@ -65,6 +65,13 @@ class RowWriter(Protocol):
         """End the transaction as far as possible; never raises for what brokers say."""
 
 
+class Patience(Protocol):
+    """How long one step is repeated. Made when the step begins: no step uses up the time of the next."""
+
+    async def wait(self, reason: ErrorCode) -> None:
+        """Wait before asking again. Raises ``SinkUnavailable`` when the time is up."""
+
+
 class SinkBroker(Protocol):
     """A cluster, seen by the sink named ``sink``."""
 
@@ -78,7 +85,8 @@ class SinkBroker(Protocol):
         """The newest committed record of the sink; everything that was decided before the call is seen.
 
         With ``since``, a ``state_position``, maybe None if the newest was written before that.
-        Raises ``SinkUnavailable`` while a record of the sink itself is neither committed nor aborted.
+        Waits while a record of the sink itself is neither committed nor aborted, and raises ``SinkUnavailable`` if that
+        lasts.
         """
 
     def state_position(self, sink: str) -> int:
@@ -102,14 +110,15 @@ class SinkBroker(Protocol):
     async def open_writer(self, transactional_id: str) -> RowWriter:
         """Begin a task's transaction, under an epoch of its own. Raises ``AnswerLost``, and what is in the way."""
 
-    async def pause(self) -> None:
-        """Wait before asking again. Raises ``SinkUnavailable`` when that has gone on for too long."""
+    def patience(self, *, is_decided: bool = False) -> Patience:
+        """For one step. What is decided is waited for longer: nobody can take it back any more."""
 
 
 async def insist(broker: SinkBroker, ask: Callable[[], Awaitable[T | ErrorCode]]) -> T | ErrorCode:
     """The first answer that is not "ask again". Raises ``SinkUnavailable``."""
+    patience = broker.patience()
     while True:
         answer = await ask()
         if not isinstance(answer, ErrorCode) or answer not in PASSING:
             return answer
-        await broker.pause()
+        await patience.wait(answer)

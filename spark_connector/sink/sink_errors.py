@@ -1,12 +1,15 @@
 """What can go wrong with the sink, in words for whoever runs the query. ``docs/spark.md`` says what to do."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pickle import PickleError
-from typing import Any
+from typing import Any, Final
 
 from clients.errors import ClientError, restore
 from spark_connector.sink.sink_transactions import TaskTransaction
+
+_log = logging.getLogger(__name__)
 
 
 class SinkError(Exception):
@@ -31,18 +34,43 @@ class SupersededTask(SinkError):
 class CheckpointRewound(SinkError):
     """The batch that is to be written is not the one that was decided under its number, or comes before it."""
 
-    def __init__(self, sink: str, query: str, batch: int, found: str) -> None:
-        self._identity = (sink, query, batch, found)
+    def __init__(self, sink: str, query: str, batch: int, found: str, more: str = "") -> None:
+        self._identity = (sink, query, batch, found, more)
         super().__init__(
             f"batch {batch} of {query} is not written: {found}. The checkpoint is older than what sink {sink} has "
             "written (a restored backup, deleted offsets or commits, a copy that another query goes on with), or the "
             "number belongs to other rows. Nothing of this batch is visible, and nothing of what was written before is "
             "lost. Restore the newest checkpoint; or begin with a new one, and have it read from where the decided "
-            "batch ends"
+            f"batch ends{more}"
         )
 
     def __reduce__(self) -> tuple[type["CheckpointRewound"], tuple[object, ...]]:
         return CheckpointRewound, self._identity
+
+
+OTHER_ROWS: Final = (
+    ". If the checkpoint is the newest and this is the same batch, whose rows are others each time that it is run "
+    "(rand(), a limit without an order, sums of doubles), set failOnDifferentRows=false for one run: the batch is "
+    "skipped then, and its rows stay as they were decided. Of two save()s with one txnVersion, also to topics that the "
+    "column topic names, the second one needs a txnAppId of its own"
+)
+"""What a ``CheckpointRewound`` says besides, where rows were compared."""
+
+
+class SaveRepeated(SinkError):
+    """One run of a streaming query saves the same version of an application to the same topic twice."""
+
+    def __init__(self, application: str, version: int) -> None:
+        self._identity = (application, version)
+        super().__init__(
+            f"version {version} of application {application} (txnVersion, txnAppId) is saved already by this run of "
+            "the query: a second save() to the same topic, or to topics of the column, in one foreachBatch would be "
+            "taken for a repetition of the first one, and skipped. Nothing of it is written. Give it a txnAppId of its "
+            "own, and leave that of the first save() as it is; then start the query again"
+        )
+
+    def __reduce__(self) -> tuple[type["SaveRepeated"], tuple[object, ...]]:
+        return SaveRepeated, self._identity
 
 
 class AnswerLost(SinkError):
@@ -83,6 +111,19 @@ class BatchNotBegun(SinkError, PickleError):
 
     Spark hides all errors in there but those of pickling.
     """
+
+
+@contextmanager
+def while_aborting(what: str) -> Iterator[None]:
+    """Log what prevents a batch from being taken back: Spark hides why it failed behind an error of its abort.
+
+    Nothing depends on it. What is decided stays decided, and the next prelude judges the rest; what nobody goes on with
+    times out.
+    """
+    try:
+        yield
+    except (SinkError, ClientError) as error:
+        _log.warning("%s is not taken back now: %s: %s", what, type(error).__name__, error)
 
 
 @contextmanager

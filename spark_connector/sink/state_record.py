@@ -4,13 +4,17 @@ The topic is compacted; the key is the sink's name, the value JSON (compressed w
 
     {"v": 1, "generation": 3, "query": "<query id>", "batch": 41, "driver": [producer id, epoch],
      "transactions": [["<what follows the sink's name in the id>", producer id, epoch, protocol version], …],
-     "settled": [producer id, epoch, protocol version], "topic": "orders", "offsets": "<lines of Spark's offset log>"}
+     "settled": [producer id, epoch, protocol version], "topic": "orders", "offsets": "<lines of Spark's offset log>",
+     "run": "<id>", "planned": "<time>", "content": [rows, digest]}
 
 In a transaction that was begun under a former name of the sink, the first text is empty and a fifth is the whole id
-(``former_names``). The last three fields may be missing; former releases neither write nor read them. With ``settled``
+(``former_names``). The last six fields may be missing; former releases neither write nor read them. With ``settled``
 all transactions of the batch were committed, and none is listed: coordinators forget ids that are not used for a week,
 so nobody could tell later. It names the driver that has written this, and so tells the next one whether there was
 another in between (``is_followed_by``). ``topic`` and ``offsets`` say what the batch was planned from (``Planned``).
+``run`` is the run of a streaming query that has saved the batch, or found it saved, last: a run saves a batch once.
+``planned`` is when Spark planned the batch. ``content`` says what rows it had (``batch_content``), where the offsets do
+not tell it from another batch of the same number.
 
 ``batch`` counts within ``query``: a checkpoint that was deleted makes a new query, for which nothing is decided yet.
 ``generation`` grows with every driver that cannot know that it is the only one left of its generation, so whatever has
@@ -23,6 +27,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from spark_connector.sink.batch_content import Content
 from spark_connector.sink.sink_errors import UnreadableState
 from spark_connector.sink.sink_transactions import Driver, TaskTransaction
 
@@ -37,6 +42,10 @@ class Planned(NamedTuple):
     """The one topic that all rows go to."""
     offsets: str = ""
     """Where the batch's sources end."""
+    time: str = ""
+    """When Spark planned it. A batch that is only run again has the time that it had."""
+    names_rows: bool = False
+    """Whether batches with the same offsets have the same rows. Not recorded: equal offsets are equal in this, too."""
 
     def difference(self, other: "Planned") -> str:
         """In which way another plan of the same batch would have written other rows; empty if in none that is known."""
@@ -45,6 +54,12 @@ class Planned(NamedTuple):
         if self.offsets and other.offsets and self.offsets != other.offsets:
             return f"up to {self.offsets} and not {other.offsets}"
         return ""
+
+    def is_same(self, other: "Planned") -> bool:
+        """Whether another plan that has no ``difference`` is known to have the same rows."""
+        if not self.offsets or self.offsets != other.offsets:
+            return False
+        return other.names_rows or bool(self.time and self.time == other.time)
 
 
 UNKNOWN_PLAN: Final = Planned()
@@ -63,6 +78,8 @@ class StateRecord:
     settled_by: tuple[int, int, int] | None = None
     """(producer id, epoch, protocol version) of the driver that wrote that every transaction was committed, if so."""
     planned: Planned = UNKNOWN_PLAN
+    run: str = ""
+    content: Content | None = None
 
     def decides(self, query: str, batch: int) -> bool:
         """Whether this very batch of this query is decided."""
@@ -108,7 +125,11 @@ class StateRecord:
         }
         if self.settled_by is not None:
             fields["settled"] = self.settled_by
-        fields |= {name: text for name, text in self.planned._asdict().items() if text}
+        planned = self.planned
+        texts = {"topic": planned.topic, "offsets": planned.offsets, "run": self.run, "planned": planned.time}
+        fields |= {name: text for name, text in texts.items() if text}
+        if self.content is not None:
+            fields["content"] = self.content
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -144,7 +165,13 @@ def decode_state(sink: str, value: bytes) -> StateRecord:
                 for rest, producer, epoch, version, *whole in fields["transactions"]
             ),
             settled_by=_decoded_settled(fields.get("settled")),
-            planned=Planned(str(fields.get("topic", "")), str(fields.get("offsets", ""))),
+            planned=Planned(
+                topic=str(fields.get("topic", "")),
+                offsets=str(fields.get("offsets", "")),
+                time=str(fields.get("planned", "")),
+            ),
+            run=str(fields.get("run", "")),
+            content=Content(*map(int, fields["content"])) if "content" in fields else None,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableState(f"the state of sink {sink} cannot be read: {error}") from error
@@ -157,6 +184,8 @@ def decision(
     batch: int,
     of: list[TaskTransaction],
     planned: Planned = UNKNOWN_PLAN,
+    run: str = "",
+    content: Content | None = None,
 ) -> StateRecord:
     """The record that commits a batch."""
     return replace(
@@ -167,4 +196,6 @@ def decision(
         transactions=tuple(of),
         settled_by=None,
         planned=planned,
+        run=run,
+        content=content,
     )

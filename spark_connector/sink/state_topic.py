@@ -1,9 +1,12 @@
 """Reading the state topic: what is committed of one sink, whatever other sinks of the same partition are doing.
 
 A ``read_committed`` fetch ends where the partition's oldest open transaction begins, and that may be another sink's,
-whose driver is stuck. The sink's own driver has taken over when it reads, so nothing of its own is open, and every
-transaction that has ended has its marker in the log. So what lies beyond is read uncommitted, and judged by the markers
-(``judge_by_markers``). Brokers never compact beyond that point, so none of them is missing there.
+whose driver is stuck. So what lies beyond is read uncommitted, and judged by the markers (``judge_by_markers``).
+Brokers never compact beyond that point, so none of them is missing there.
+
+A record of the sink itself may still lack its marker: Apache Kafka answers EndTxn once the outcome is in the
+coordinator's log, and writes the markers afterwards. Nothing is concluded from such a record (``RecordOpen``); it is to
+be read again.
 
 The driver's processes read the partition from its beginning, once; compaction keeps it short (``STATE_TOPIC_CONFIGS``).
 Tasks only look whether their batch was decided since the driver's prelude, and begin where that has read to.
@@ -58,6 +61,10 @@ class Committed(NamedTuple):
 
 class OffsetGone(SinkUnavailable):
     """The log does not have the offset that was asked for: records were deleted, or the topic."""
+
+
+class RecordOpen(SinkUnavailable):
+    """A record of the sink is neither committed nor aborted yet: its marker is still to come."""
 
 
 class StatePartition:
@@ -132,7 +139,10 @@ class StateTopicReader:
             self._read = self._read._replace(position=position)
 
     async def newest(self) -> bytes | None:
-        """The newest committed value, of all that was in the log when this was called. Raises ``SinkUnavailable``."""
+        """The newest committed value, of all that was in the log when this was called.
+
+        Raises ``RecordOpen``, or another ``SinkUnavailable``.
+        """
         try:
             return await self._newest()
         except OffsetGone:
@@ -214,7 +224,7 @@ def read_committed(data: PartitionData, read: Committed, key: bytes) -> Committe
 def judge_by_markers(pieces: list[tuple[int, bytes]], key: bytes, value: bytes | None) -> bytes | None:
     """The newest committed value, given what follows it uncommitted: (position, record batches). Pure.
 
-    Raises ``SinkUnavailable`` if a record of this key has no marker: it was open when its driver had been fenced.
+    Raises ``RecordOpen`` if a record of this key has no marker.
     """
     open_values: dict[int, bytes | None] = {}
     for _, records in pieces:
@@ -229,7 +239,7 @@ def judge_by_markers(pieces: list[tuple[int, bytes]], key: bytes, value: bytes |
             if found is not None:
                 open_values[header.producer_id] = found
     if open_values:
-        raise SinkUnavailable(f"the record of sink {key.decode()} is in a transaction that has not ended")
+        raise RecordOpen(f"the record of sink {key.decode()} is in a transaction that has not ended")
     return value
 
 

@@ -23,7 +23,8 @@ from typing import Final
 import uvloop
 
 from clients.admin.topics import NewTopic, create_topics
-from clients.cluster import Cluster, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
 from tests.benchmarks.python_producers import produce_without_waiting
 from tests.processes import REPOSITORY, OncelogProcess
 

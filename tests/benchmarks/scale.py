@@ -17,7 +17,8 @@ from random import Random
 from clients.admin.admin import Admin
 from clients.admin.offsets import LATEST, list_offsets
 from clients.admin.topics import NewTopic, TopicDescription
-from clients.cluster import Cluster, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
 from clients.producer import Producer, ProducerConfig
 from protocol.topic_partition import TopicPartition
 from tests.benchmarks.cluster_side_by_side import broker_pids, processor_seconds

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final, TypeAlias
 
 from clients.admin.topics import NewTopic, create_topics
-from clients.cluster import Cluster, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.errors import ClientError
 from protocol.topic_partition import TopicPartition
@@ -26,6 +27,9 @@ _LATE_SECONDS: Final = 1.0
 """How much later than its time-out a call may return."""
 
 
+_MOST_FINALLY: Final = 10
+
+
 class HangingCall(AssertionError):
     """A call took longer than it may."""
 
@@ -33,12 +37,14 @@ class HangingCall(AssertionError):
 class Stage:
     """One broker, one proxy, one topic."""
 
-    def __init__(self, loop: VirtualLoop, rng: Random, partitions: int) -> None:
+    def __init__(
+        self, loop: VirtualLoop, rng: Random, partitions: int, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.loop = loop
         self.rng = rng
         self.partitions = partitions
-        settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{PROXY_PORT}"}
-        self.broker = SimulatedBroker(loop, rng, settings)
+        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{PROXY_PORT}"}
+        self.broker = SimulatedBroker(loop, rng, {**advertised, **(settings or {})})
         self.proxy = Proxy(PORT, Random(rng.getrandbits(64)), port=PROXY_PORT)
         self.calls = 0
         """How many calls were made."""
@@ -128,7 +134,21 @@ def run_schedule(seed: int, schedule: Schedule) -> Counter[str]:
         failure.add_note(f"seed {seed}")
         raise
     finally:
+        _collect(loop)
         loop.close()
+
+
+def _collect(loop: VirtualLoop) -> None:
+    """End what killed processes left behind; their ``finally`` blocks speak to nobody."""
+    for process in loop.processes:
+        for task in process.tasks:
+            work = task.get_coro()
+            for _ in range(_MOST_FINALLY):
+                try:
+                    work.close()  # type: ignore[union-attr]
+                    break
+                except RuntimeError:  # It awaits in a ``finally`` block, or asks for the running loop.
+                    pass
 
 
 def offsets_of(number: int) -> dict[TopicPartition, OffsetAndMetadata]:

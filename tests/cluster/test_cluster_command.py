@@ -180,7 +180,7 @@ def refused(directory: Path, *words: str, **environment: str) -> str:
 
 
 def test_a_start_without_zookeepers_jars_or_java_says_what_is_missing(tmp_path: Path) -> None:
-    assert "pip install 'pyspark>=4,<5'" in refused(tmp_path, ONCELOG_ZOOKEEPER_JARS=str(tmp_path))
+    assert "pip install 'pyspark>=4.2,<5'" in refused(tmp_path, ONCELOG_ZOOKEEPER_JARS=str(tmp_path))
     assert "Java is missing: apt-get install" in refused(tmp_path, PATH=str(tmp_path))
 
 

@@ -15,7 +15,8 @@ from clients.admin.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from clients.admin.topics import NewTopic, TopicDescription
 from clients.admin.transaction_abort import WhichTransaction
 from clients.admin.txn_markers import AbortMarker
-from clients.cluster import Cluster, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
 from clients.errors import BrokerRefused, Refusal
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from tests.command import SECONDS, Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess, free_port
@@ -91,6 +91,51 @@ def test_a_broker_tells_its_configuration(oncelog: Oncelog) -> None:
     broker_id = oncelog.json("health")["brokers"][0]["broker"]
     names = {entry["name"] for entry in oncelog.json(f"config describe broker {broker_id} --all")}
     assert {"log.retention.ms", "num.partitions", "message.max.bytes"} <= names
+
+
+def test_settings_of_all_brokers_are_changed_and_all_that_is_set_is_listed(oncelog: Oncelog, topic: str) -> None:
+    broker_id = oncelog.json("health")["brokers"][0]["broker"]
+    oncelog("config alter broker --default --set log.cleaner.backoff.ms=14000")
+    oncelog(f"config alter broker {broker_id} --set log.cleaner.backoff.ms=16000")
+    oncelog(f"config alter topic {topic} --set retention.ms=60000")
+    try:
+        described = {entry["name"]: entry for entry in oncelog.json("config describe broker --default")}
+        assert described["log.cleaner.backoff.ms"]["value"] == "14000"
+        assert described["log.cleaner.backoff.ms"]["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
+        listed = {(row["type"], row["name"], row["setting"], row["value"]) for row in oncelog.json("config list")}
+        assert {
+            ("broker", "(all)", "log.cleaner.backoff.ms", "14000"),
+            ("broker", str(broker_id), "log.cleaner.backoff.ms", "16000"),
+            ("topic", topic, "retention.ms", "60000"),
+        } <= listed
+        assert len({row for row in listed if row[2] == "log.cleaner.backoff.ms"}) == 2
+    finally:
+        oncelog(f"config alter broker {broker_id} --delete log.cleaner.backoff.ms")
+        oncelog("config alter broker --default --delete log.cleaner.backoff.ms")
+    names = {entry["name"] for entry in oncelog.json("config describe broker --default")}
+    assert "log.cleaner.backoff.ms" not in names
+
+
+def test_which_resource_is_meant_is_asked_for(oncelog: Oncelog) -> None:
+    assert "--default" in oncelog.fails("config describe broker", exit_code=2)
+    assert "--default" in oncelog.fails("config describe broker 1 --default", exit_code=2)
+    assert "--default" in oncelog.fails("config describe topic --default", exit_code=2)
+
+
+def test_hints_lead_to_what_is_wrong(oncelog: Oncelog) -> None:
+    oncelog("topic create dots.and_more -p 1")
+    assert "names of metrics have an underscore for each dot" in oncelog.fails("topic create dots_and.more")
+    assert "249 letters" in oncelog.fails("topic create spaces_@_")
+    done = oncelog.run("config describe topic dots.and_more")
+    assert done.returncode == 0
+    assert "have their defaults: see --all" in done.stderr
+    assert "--all" in oncelog.fails("config alter topic dots.and_more --set nonsense=1")
+    assert "ports are 1 to 65535" in oncelog.fails("topic list -b localhost:99999", exit_code=2)
+    assert "TLS and SASL are not there yet" in oncelog.fails("topic list -b SASL_SSL://localhost:9092", exit_code=2)
+
+
+def test_a_bootstrap_address_may_name_its_listener(oncelog: Oncelog) -> None:
+    oncelog(f"topic list -b PLAINTEXT://{oncelog.environment['ONCELOG_BOOTSTRAP']}")
 
 
 def test_lines_become_records_and_lines_again(oncelog: Oncelog, topic: str) -> None:
@@ -252,7 +297,8 @@ def test_an_open_transaction_is_shown_and_holds_readers_back(oncelog: Oncelog, t
     )
     assert oncelog(f"consume {topic} -e --format value") == ""
     producer.abort_transaction(SECONDS)
-    assert oncelog.json("txn describe open-one")["state"] == "CompleteAbort"
+    described = oncelog.json("txn describe open-one")
+    assert (described["state"], described["start_ms"], described["open_for_ms"]) == ("CompleteAbort", None, None)
     assert oncelog.json(f"txn producers {topic} -p 1")[0]["transaction_start_offset"] is None
 
 
@@ -385,6 +431,48 @@ def test_a_member_begins_where_it_is_told_only_where_nothing_is_committed(oncelo
     assert sorted(rest) == ["2", "a", "b"]
 
 
+def test_a_member_that_is_told_to_begin_behind_the_end_begins_there_and_says_so(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic} -p 0", "0\n1\n2\n")
+    oncelog(f"produce {topic} -p 1", "".join(f"{number}\n" for number in range(5)))
+    done = oncelog.run(f"consume {topic} --group {topic} --from 4 -e --format value")
+    assert (done.returncode, done.stdout.split()) == (0, ["4"])
+    assert f"{topic}-0 ends at 3" in done.stderr
+    assert f"{topic}-1" not in done.stderr
+    oncelog(f"topic trim-prefix {topic} --before 3 --partition 1")
+    done = oncelog.run(f"consume {topic} --group {topic}-2 --from 1 -e --format value")
+    assert (done.returncode, sorted(done.stdout.split())) == (0, ["1", "2", "3", "4"])
+    assert f"{topic}-1 begins at 3" in done.stderr
+
+
+def test_a_member_that_stops_at_the_end_reads_what_a_leaving_member_leaves(oncelog: Oncelog, topic: str) -> None:
+    """It joins while another member has everything, and that one leaves without having committed."""
+    for partition in range(2):
+        oncelog(f"produce {topic} -p {partition}", "".join(f"{partition}-{number}\n" for number in range(10)))
+    settings = {
+        "bootstrap.servers": oncelog.environment["ONCELOG_BOOTSTRAP"],
+        "group.id": topic,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    leaving = Consumer(settings)
+    leaving.subscribe([topic])
+    while len(leaving.assignment()) < 2:
+        leaving.poll(0.1)
+    with reading(oncelog, f"{topic} --group {topic} -e") as reader:
+        for _ in range(LOOKS):
+            described = oncelog.json(f"group describe {topic}")
+            if (described["state"], described["members"]) == ("Stable", 2) or reader.poll() is not None:
+                break
+            leaving.poll(0.1)
+        with pytest.raises(subprocess.TimeoutExpired):  # The other one has not given anything up.
+            reader.wait(4.0)
+        leaving.close()
+        printed, said = reader.communicate(timeout=2 * SECONDS)
+    assert sorted(printed.split()) == sorted(f"{partition}-{number}" for partition in range(2) for number in range(10))
+    assert said == "Read 20 records.\n"
+
+
 def test_a_member_that_stops_at_the_end_leaves_later_records_to_its_successor(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"produce {topic} -p 0", "0\n1\n")
     done = oncelog.run(f"consume {topic} --group {topic} -e --format value")
@@ -395,10 +483,10 @@ def test_a_member_that_stops_at_the_end_leaves_later_records_to_its_successor(on
 
 @pytest.mark.parametrize("output", ["table", "value", "json"])
 def test_control_characters_reach_the_terminal_only_when_asked_for(oncelog: Oncelog, topic: str, output: str) -> None:
-    evil = "\x1b]0;owned\x07 \x9b2J \x7f \r"
+    evil = "\x1b]0;owned\x07 \x9b2J \u202e \u2066 \u2028 \u200b \x7f \r"
     oncelog(["produce", topic, "-p", "0", "-K", "|"], f"{evil}|{evil}\n")
     shown = oncelog(f"consume {topic} -e --format {output}")
-    assert not set(shown) & set("\x1b\x07\x9b\x7f\r")
+    assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066\u2028\u200b\x7f\r")
     assert "owned" in shown
     if output == "value":
         assert oncelog(f"consume {topic} -e --format value --raw").startswith(evil[:-1])

@@ -16,7 +16,8 @@ import pytest
 
 from clients.admin.features import FeatureUpdate, update_features
 from clients.admin.topics import NewTopic, create_topics
-from clients.cluster import Cluster, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
 from clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
 from clients.errors import ClientError, IllegalState, ProducerFenced, TransactionAborted
 from clients.producer import FutureRecordMetadata, Producer, ProducerConfig

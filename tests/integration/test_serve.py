@@ -88,6 +88,21 @@ def test_it_says_once_when_it_is_ready_and_ends_cleanly_when_told_to(tmp_path: P
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_start_that_waits_for_zookeeper_ends_when_told_to(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as zookeeper:
+        zookeeper.settimeout(20)
+        where = f"127.0.0.1:{zookeeper.getsockname()[1]}"
+        options = command("--port", 0, "--data-dir", tmp_path, "--broker-id", 1, "--zookeeper", where)
+        with subprocess.Popen(options, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+            accepted, _ = zookeeper.accept()
+            with accepted:
+                process.send_signal(signal.SIGTERM)
+                _, log = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "stopped before the start was complete" in log
+    assert "Traceback" not in log
+
+
 def test_what_was_created_survives_kill_9(tmp_path: Path) -> None:
     options = ["--port", 0, "--data-dir", tmp_path]
     with serving(options) as broker:

@@ -8,7 +8,8 @@ import asyncio
 from random import Random
 
 from clients.admin.offsets import LATEST, list_offsets
-from clients.cluster import Cluster, Coordinator, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster, Coordinator
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

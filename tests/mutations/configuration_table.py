@@ -33,6 +33,18 @@ CONFIGURATION_MUTATIONS: Final = (
         f"{_SETTINGS}::test_a_topic_that_is_created_again_without_settings_has_none_on_brokers_without_a_replica",
     ),
     Mutation(
+        "B95", "coordinator/controller/config_repository.py",
+        "        await session.sync()\n        await self._read(",
+        "        await self._read(",
+        f"{_SETTINGS}::test_a_broker_whose_member_of_the_ensemble_is_behind_makes_logs_with_the_topics_settings",
+    ),
+    Mutation(
+        "B95", "coordinator/controller/config_repository.py",
+        "        if self._doubtful:\n",
+        "        if False:\n",
+        f"{_SETTINGS}::test_a_broker_whose_member_is_behind_forgets_a_former_topics_settings",
+    ),
+    Mutation(
         "B96", "broker/topic_config.py",
         "    return {**overrides, _CLEANUP_POLICY: _COMPACT} if topic in INTERNAL_TOPICS else overrides\n",
         "    return overrides\n",
@@ -46,7 +58,7 @@ CONFIGURATION_MUTATIONS: Final = (
     ),
     Mutation(
         "B96", "coordinator/controller/cluster_image.py",
-        "        return self._internal_topics.count(topic) if image.is_internal else len(image.partitions)\n",
+        "        return self._internal_topics.counts.get(topic) or len(image.partitions)\n",
         "        return len(image.partitions)\n",
         f"{_SETTINGS}::TestInternalTopics",
     ),

@@ -37,6 +37,9 @@ _COMPACTION: Final = "broker/storage/compaction.py"
 _CLEANER: Final = "broker/storage/cleaner.py"
 _CONNECTION: Final = "broker/network/connection.py"
 _FRAMES: Final = "broker/network/frames.py"
+_HEARTBEATS: Final = "broker/network/heartbeats.py"
+_SLOTS: Final = "broker/network/connection_slots.py"
+_SOCKET_SERVER: Final = "broker/network/socket_server.py"
 _IMAGE: Final = "coordinator/controller/cluster_image.py"
 _ISR_CHANGES: Final = "coordinator/controller/isr_changes.py"
 
@@ -82,6 +85,9 @@ _TEST_FAILURES: Final = "tests/unit/broker/storage/test_log_failures.py"
 _TEST_MANAGER: Final = "tests/unit/broker/storage/test_log_manager.py"
 _TEST_CLEANER: Final = "tests/unit/broker/storage/test_cleaner.py"
 _TEST_CONNECTION: Final = "tests/unit/broker/network/test_connection.py"
+_TEST_HEARTBEATS: Final = "tests/unit/broker/network/test_heartbeats.py"
+_TEST_SLOTS: Final = "tests/unit/broker/network/test_connection_slots.py"
+_TEST_SOCKET_SERVER: Final = "tests/unit/broker/network/test_socket_server.py"
 _TEST_BOUNDS: Final = "tests/unit/broker/network/test_connection_bounds.py"
 _TEST_FRAMES: Final = "tests/unit/broker/network/test_frames.py"
 
@@ -556,6 +562,29 @@ MUTATIONS: Final = (
         "tests/unit/broker/storage/test_shortages.py::test_batches_behind_one_that_met_a_shortage_are_refused_like_it",
     ),
     Mutation(
+        "B34", _PRODUCERS,
+        "            self._dropped_refusal_ms = dropped.at_ms\n",
+        "",
+        "tests/unit/broker/storage/test_shortages.py::TestMoreRefusedProducersThanAreRemembered",
+    ),
+    Mutation(
+        "B34", _PRODUCERS,
+        "            first_sequence = min(first_sequence, before.base_sequence)\n",
+        "            pass\n",
+        "tests/unit/broker/storage/test_shortages.py::test_second_refused_batch_is_not_appended_before_the_first",
+    ),
+    Mutation(
+        "B34", _PRODUCERS,
+        "            first_sequence = 0\n",
+        "            pass\n",
+        "tests/unit/broker/storage/test_shortages.py::TestMoreRefusedProducersThanAreRemembered",
+    ),
+    Mutation(
+        "B34", _PRODUCERS,
+        "before.producer_epoch > header.producer_epoch", "False",
+        "tests/unit/broker/storage/test_shortages.py::test_refused_batch_of_an_older_epoch_replaces_no_newer_refusal",
+    ),
+    Mutation(
         "B35", _PRODUCE,
         "    return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)\n",
         "    return _refused(request, error)\n",
@@ -1001,6 +1030,24 @@ MUTATIONS: Final = (
         "test_append_that_wakes_many_fetches_has_them_read_over_several_turns",
     ),
     Mutation(
+        "B77", "broker/replication/delayed_fetch.py",
+        "        if memory.is_full and not self._client.is_replica_fetcher:\n",
+        "        if False:\n",
+        "tests/unit/broker/handlers/test_fetch_room.py::test_large_batch_waits_for_room_and_comes_whole",
+    ),
+    Mutation(
+        "B77", "broker/replication/follower_connections.py",
+        "        if len(admitted) >= _MOST:\n            return False\n", "",
+        "tests/unit/broker/handlers/test_fetch_room.py::test_few_connections_of_each_follower_need_not_wait",
+    ),
+    Mutation(
+        "B77", "broker/network/response_memory.py",
+        "            return self._newcomers.popitem()[0]\n",
+        "            first = next(iter(self._newcomers)); del self._newcomers[first]; return first\n",
+        "tests/unit/broker/network/test_response_memory.py::"
+        "test_newcomer_does_not_wait_behind_a_thousand_that_never_read",
+    ),
+    Mutation(
         "B77", "protocol/compiler.py",
         "        self.line(f\"if e < 0: raise too_many_elements({path!r})\")\n",
         "",
@@ -1008,9 +1055,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B77", _CONNECTION,
-        "            if self._slice <= 0:\n                self._rest()\n",
-        "",
+        "while frames and left > 0 and", "while frames and",
         f"{_TEST_BOUNDS}::test_pipelined_requests_of_one_connection_begin_in_slices",
+    ),
+    Mutation(
+        "B77", _CONNECTION,
+        "            or (self._resting and len(self._frames) > 0)\n", "",
+        f"{_TEST_BOUNDS}::test_frames_behind_a_spent_slice_stay_with_the_sender",
     ),
     Mutation(
         "B77", _CONNECTION,
@@ -1024,11 +1075,32 @@ MUTATIONS: Final = (
         f"{_TEST_CONNECTION}::test_a_frame_with_a_bad_size_is_refused_before_it_is_received",
     ),
     Mutation(
-        "B78", "broker/network/socket_server.py",
+        "B77", _HEARTBEATS,
+        "        \"\"\"Close the connection of a client that does not read.\"\"\"\n        self._transport.abort()\n",
+        "        \"\"\"Close the connection of a client that does not read.\"\"\"\n",
+        f"{_TEST_HEARTBEATS}::test_adopted_connection_whose_responses_are_not_read_is_closed",
+    ),
+    Mutation(
+        "B77", _HEARTBEATS,
+        "        if self._transport.is_closing() or len(", "        if len(",
+        f"{_TEST_HEARTBEATS}::test_adopted_connection_whose_responses_are_not_read_is_closed",
+    ),
+    Mutation(
+        "B77", _HEARTBEATS,
+        "        for _ in range(_MOST_AT_ONCE):\n", "        while True:\n",
+        f"{_TEST_HEARTBEATS}::test_ten_thousand_heartbeats_at_once_close_the_connection",
+    ),
+    Mutation(
+        "B77", _HEARTBEATS,
+        "        if self._connections >= MOST_CONNECTIONS:\n", "        if False:\n",
+        f"{_TEST_HEARTBEATS}::test_adopted_connections_are_bounded_and_make_room_when_they_end",
+    ),
+    Mutation(
+        "B78", _SOCKET_SERVER,
         "        except TimeoutError:\n            for connection in list(self._connections):\n"
         "                connection.abort()\n",
         "        except TimeoutError:\n            pass\n",
-        "tests/unit/broker/network/test_socket_server.py::test_stopping_does_not_wait_for_a_client_that_never_reads",
+        f"{_TEST_SOCKET_SERVER}::test_stopping_does_not_wait_for_a_client_that_never_reads",
     ),
     Mutation(
         "B79", "broker/storage/batch_scan.py",
@@ -1201,5 +1273,40 @@ MUTATIONS: Final = (
         "        return max(self.heard_in_sync().values(), default=now_ms) < now_ms - self._host.desertion_ms\n",
         "        return False\n",
         f"{_TEST_PARTITION}::TestDesertion",
+    ),
+    Mutation(
+        "B99", _SLOTS,
+        "                displaced = self._find_least_recently_used()\n", "                pass\n",
+        f"{_TEST_SOCKET_SERVER}::test_connection_of_a_broker_on_a_listener_of_its_own_displaces_one_of_a_client",
+    ),
+    Mutation(
+        "B99", _SLOTS,
+        "return connection if accepted_at <= now - SILENCE_SECONDS else None", "return None",
+        f"{_TEST_SOCKET_SERVER}::test_connection_beyond_limit_displaces_one_that_stays_silent",
+    ),
+    Mutation(
+        "B99", _SLOTS,
+        "        self._silent[connection] = now\n", "            self._silent[connection] = now\n",
+        f"{_TEST_SLOTS}::test_silent_connections_on_the_protected_listener_are_displaced",
+    ),
+    Mutation(
+        "B99", _SLOTS,
+        "            if not connection.has_sent_request:\n", "            if True:\n",
+        f"{_TEST_SLOTS}::test_connection_that_has_sent_a_request_is_not_displaced_on_its_own_listener",
+    ),
+    Mutation(
+        "B99", _SLOTS,
+        "not (is_protected and has_descriptor)", "not is_protected",
+        f"{_TEST_SLOTS}::test_protected_connection_goes_beyond_max_connections_but_not_beyond_descriptors",
+    ),
+    Mutation(
+        "B99", _SOCKET_SERVER,
+        "        if connection not in self._adopted:\n", "        if True:\n",
+        f"{_TEST_HEARTBEATS}::test_adopted_connections_keep_their_slots_until_they_are_closed",
+    ),
+    Mutation(
+        "B99", _HEARTBEATS,
+        "self.is_turning, max_idle_seconds, lost)", "self.is_turning, None, lost)",
+        f"{_TEST_HEARTBEATS}::test_adopted_connection_that_falls_silent_is_closed",
     ),
 )  # fmt: skip

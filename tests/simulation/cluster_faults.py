@@ -66,6 +66,8 @@ class Fault(Enum):
     CUT_FROM_ENSEMBLE = auto()
     EXPIRE = auto()
     ENSEMBLE_DOWN = auto()
+    ENSEMBLE_BEHIND = auto()
+    """What one broker reads of the ensemble is old for a while."""
     SUSPECT = auto()
     ELECT = auto()
     REASSIGN = auto()
@@ -108,6 +110,7 @@ class ClusterFaults:
             Fault.CUT_FROM_ENSEMBLE: self._to_somebody(self._cut_from_ensemble),
             Fault.EXPIRE: self._to_somebody(self._expire),
             Fault.ENSEMBLE_DOWN: self._ensemble_down,
+            Fault.ENSEMBLE_BEHIND: self._to_somebody(self._fall_behind),
             Fault.SUSPECT: self._to_somebody(self._suspect),
             Fault.ELECT: self._to_somebody(self._elect),
             Fault.REASSIGN: self._to_somebody(self._reassign),
@@ -143,6 +146,7 @@ class ClusterFaults:
         for broker in self._cluster.brokers.values():
             if broker.store is not None:
                 broker.cut_from_ensemble(Direction.NONE)
+            self._catch_up(broker)
             await self._start(broker)
 
     def _to_somebody(self, deed: Callable[[ClusterBroker], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
@@ -255,6 +259,16 @@ class ClusterFaults:
             broker.cut_from_ensemble(self._rng.choice([Direction.TO_CLIENT, Direction.TO_ENSEMBLE, Direction.BOTH]))
             await asyncio.sleep(self._rng.choice([0.1, 1.0, 1.5 * SESSION_SECONDS]))
             broker.cut_from_ensemble(Direction.NONE)
+
+    async def _fall_behind(self, broker: ClusterBroker) -> None:
+        if broker.store is not None:
+            self._cluster.ensemble.fall_behind(broker.store)
+            await asyncio.sleep(self._rng.choice([0.1, 1.0, SESSION_SECONDS]))
+            self._catch_up(broker)
+
+    def _catch_up(self, broker: ClusterBroker) -> None:
+        if broker.store is not None:
+            self._cluster.ensemble.catch_up(broker.store)
 
     async def _expire(self, broker: ClusterBroker) -> None:
         if broker.store is not None and broker.store.session is not None:

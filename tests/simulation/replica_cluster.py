@@ -125,7 +125,8 @@ class Member:
         self._join()
         server = SocketServer(self.config, self.supervisor)
         self.response_memory = server.response_memory
-        await server.bind([Listener(name=LISTENER, host="127.0.0.1", port=self.port, security_protocol="PLAINTEXT")])
+        listener = Listener(name=LISTENER, host="127.0.0.1", port=self.port, security_protocol="PLAINTEXT")
+        await server.bind([listener], listener.name)
         await server.serve(Dispatcher(self, self.handlers))  # type: ignore[arg-type]
 
     def _replica_manager(self) -> ReplicaManager:

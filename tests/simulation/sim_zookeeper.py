@@ -9,6 +9,8 @@ from that is what kazoo and ZooKeeper do:
   again until it can.
 * The ensemble closes a session that it has not heard of for the whole time-out. Its client hears of that when it
   reaches the ensemble again, and not before; until then it has only its own deadline.
+* The member of the ensemble that a client is connected to may be behind the others: until it catches up, which a write
+  or a ``sync`` of its client makes it do, its client reads what was, and hears of no change.
 * A client's callbacks run in the context of the process that made it, so a killed process hears nothing any more, and
   its session expires.
 """
@@ -73,6 +75,8 @@ class SimZooKeeper:
         self._timeouts: dict[int, float] = {}
         self._data_watches: dict[str, dict[tuple[_Connection, Watch], None]] = {}
         self._child_watches: dict[str, dict[tuple[_Connection, Watch], None]] = {}
+        self._behind: dict[SimStore, _Past] = {}
+        """The clients whose member is behind."""
 
     def connect(self, *, session_timeout: float) -> "SimStore":
         """A client of the running process, with a session."""
@@ -119,33 +123,68 @@ class SimZooKeeper:
 
     # Reads, writes, watches
 
-    def apply(self, session_id: int, operations: Sequence[Operation]) -> MultiResult:
-        return self._apply(Multi(session_id=session_id, operations=tuple(operations)))
+    def apply(self, session: "SimSession", operations: Sequence[Operation]) -> MultiResult:
+        self.catch_up(session.store)
+        return self._apply(Multi(session_id=session.session_id, operations=tuple(operations)))
 
     def _apply(self, transaction: OpenSession | CloseSession | Multi) -> MultiResult:
         changes = Changes()
         result = self.tree.apply(transaction, changes)
         if not isinstance(result, MultiFailed):
-            _fire(self._data_watches, changes.data)
-            _fire(self._child_watches, changes.children)
+            self._fire(changes)
         return result
 
     def get(self, connection: "_Connection", path: str, watch: Watch | None) -> Znode | None:
         if watch is not None:
             self._data_watches.setdefault(path, {})[connection, watch] = None
-        return self.tree.get(path)
+        return self.seen_by(connection.store).get(path)
 
     def children(self, connection: "_Connection", path: str, watch: Watch | None) -> list[str] | None:
-        names = self.tree.children(path)
+        names = self.seen_by(connection.store).children(path)
         if watch is not None and names is not None:
             self._child_watches.setdefault(path, {})[connection, watch] = None
         return names
 
+    # A member that is behind
 
-def _fire(watches: "dict[str, dict[tuple[_Connection, Watch], None]]", paths: Sequence[str]) -> None:
-    for path in paths:
-        for connection, watch in watches.pop(path, ()):
-            connection.to_client(connection.fire, watch)
+    def fall_behind(self, store: "SimStore") -> None:
+        """From now on, and until it catches up, the client's member hears nothing of the others."""
+        if store not in self._behind:
+            self._behind[store] = _Past(ZnodeTree.restore(b"".join(self.tree.snapshot())))
+
+    def catch_up(self, store: "SimStore") -> None:
+        """The client's member learns everything that it has missed."""
+        past = self._behind.pop(store, None)
+        if past is not None:
+            self._tell(past.missed, lambda connection: connection.store is store)
+
+    def seen_by(self, store: "SimStore") -> ZnodeTree:
+        """What a client's member of the ensemble has got."""
+        past = self._behind.get(store)
+        return self.tree if past is None else past.tree
+
+    def _fire(self, changes: Changes) -> None:
+        """Tell who has left watches; a member that is behind does that later."""
+        for past in self._behind.values():
+            past.missed.data += changes.data
+            past.missed.children += changes.children
+        self._tell(changes, lambda connection: connection.store not in self._behind)
+
+    def _tell(self, changes: Changes, whom: "Callable[[_Connection], bool]") -> None:
+        for table, paths in ((self._data_watches, changes.data), (self._child_watches, changes.children)):
+            for path in dict.fromkeys(paths):
+                for connection, watch in list(table.get(path, ())):
+                    if whom(connection):
+                        del table[path][connection, watch]
+                        connection.to_client(connection.fire, watch)
+
+
+class _Past:
+    """What a member that is behind takes for the newest, and what has changed since."""
+
+    def __init__(self, tree: ZnodeTree) -> None:
+        self.tree = tree
+        self.missed = Changes()
 
 
 class _Connection:
@@ -153,6 +192,7 @@ class _Connection:
 
     def __init__(self, session: "SimSession") -> None:
         self._session = session
+        self.store = session.store
         self._ensemble = session.ensemble
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[asyncio.Future[Any], None] = {}
@@ -307,11 +347,14 @@ class SimSession:
             raise self._expired()
         return await self._connection.ask(question, watch)
 
+    async def sync(self) -> None:
+        await self._ask(lambda _: self.ensemble.catch_up(self.store))
+
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         return await self._ask(lambda connection: self.ensemble.get(connection, path, watch), watch)
 
     async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
-        return await self._ask(lambda _: [self.ensemble.tree.get(path) for path in paths])
+        return await self._ask(lambda _: [self.ensemble.seen_by(self.store).get(path) for path in paths])
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
         return await self._ask(lambda connection: self.ensemble.children(connection, path, watch), watch)
@@ -332,7 +375,7 @@ class SimSession:
         return result.error if isinstance(result, MultiFailed) else result[0]
 
     async def multi(self, operations: Sequence[Operation]) -> MultiResult:
-        return await self._ask(lambda _: self.ensemble.apply(self.session_id, operations))
+        return await self._ask(lambda _: self.ensemble.apply(self, operations))
 
     async def multi_many(self, batches: Sequence[Sequence[Operation]]) -> list[MultiResult]:
         """Each batch is a request of its own, so a connection that breaks may have done the first ones only."""
@@ -373,6 +416,7 @@ class SimStore:
             self.tell(SessionEvent.STARTED, self._session)
 
     def _open(self, generation: int) -> SimSession:
+        self.ensemble.catch_up(self)  # The member that opens a session has written that.
         return SimSession(self, self.ensemble.open_session(self.session_timeout), generation)
 
     def tell(self, event: SessionEvent, session: SimSession) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from broker.replication.partition import Partition
-from clients.cluster import Cluster, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
 from clients.consumer.log_reader import LogReader
 from clients.errors import ClientError
 from clients.producer import Producer, ProducerConfig

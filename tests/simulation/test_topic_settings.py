@@ -202,6 +202,40 @@ def test_a_broker_that_cannot_read_a_topics_settings_makes_no_log_until_it_can()
     simulate(story)
 
 
+def test_a_broker_whose_member_of_the_ensemble_is_behind_makes_logs_with_the_topics_settings() -> None:
+    """The order comes from the controller, and may be faster than what the broker's member hears from the others."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        fall_behind(cluster, (3,))
+        await create(cluster, dict(OTHERS))
+        assert len(list(cluster[3].running.log_manager)) == 3
+        await assert_known_everywhere(cluster, OTHERS)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("settings", [{}, {"segment.ms": "1234567"}])
+def test_a_broker_whose_member_is_behind_forgets_a_former_topics_settings(settings: dict[str, str]) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        (reigning,) = cluster.controllers
+        others = tuple(broker_id for broker_id in cluster.brokers if broker_id != reigning)
+        assignments = ((0, (reigning,)),)
+        await create(cluster, dict(OTHERS), assignments=assignments)
+        fall_behind(cluster, others)
+        await cluster[reigning].running.controller.delete_topics(["t"], timeout_seconds=5.0)
+        await create(cluster, dict(settings), assignments=assignments)
+        await assert_known_everywhere(cluster, settings)
+
+    simulate(story)
+
+
+def fall_behind(cluster: SimulatedCluster, broker_ids: tuple[int, ...]) -> None:
+    for broker_id in broker_ids:
+        store = cluster[broker_id].store
+        assert store is not None
+        cluster.ensemble.fall_behind(store)
+
+
 def test_an_order_that_is_overtaken_while_settings_are_read_creates_nothing() -> None:
     """What was ordered meanwhile may be the deletion of the topic whose log would be created."""
 

@@ -4,16 +4,21 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.processes import KAFKA_4, KafkaProcess, OncelogProcess
+from tests.spark.copying_case import Case
 from tests.spark.other_end import OtherEnd
 from tests.spark_session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_BROKER_SETTINGS = ("num.partitions=2", "log.cleaner.backoff.ms=100", "log.retention.ms=-1")
 
 
 def _lacking(what: str) -> None:
@@ -32,7 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogProcess]:
-    with OncelogProcess(tmp_path_factory.mktemp("broker"), ["num.partitions=2"]) as process:
+    with OncelogProcess(tmp_path_factory.mktemp("broker"), _BROKER_SETTINGS) as process:
         yield process
 
 
@@ -41,7 +46,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
     """Apache Kafka 4."""
     if not KAFKA_4.is_dir():
         _lacking("Apache Kafka is missing: run `make peers`")
-    process = KafkaProcess(tmp_path_factory.mktemp("kafka"), ["num.partitions=2"])
+    process = KafkaProcess(tmp_path_factory.mktemp("kafka"), _BROKER_SETTINGS)
     process.start(seconds=180)
     try:
         yield process
@@ -65,3 +70,22 @@ def numbers() -> "itertools.count[int]":
 def new_name(request: pytest.FixtureRequest, numbers: "itertools.count[int]") -> Callable[[str], str]:
     """Names that no other test uses, on brokers that tests share."""
     return lambda what: f"{what}-{request.node.originalname.removeprefix('test_')[:60]}-{next(numbers)}"
+
+
+@pytest.fixture(scope="session")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogProcess]:
+    """All transactions on it are of the query under test, and time out when they should.
+
+    Its one state partition is shared by all sinks.
+    """
+    settings = ["transaction.abort.timed.out.transaction.cleanup.interval.ms=200"]
+    with OncelogProcess(tmp_path_factory.mktemp("kills"), settings) as process:
+        with OtherEnd(process.address) as end:
+            end.create("__spark_sink_state", 1, {"cleanup.policy": "compact"})
+        yield process
+
+
+@pytest.fixture
+def case(own_broker: OncelogProcess, new_name: Callable[[str], str], tmp_path: Path) -> Iterator[Case]:
+    with OtherEnd(own_broker.address) as end:
+        yield Case(end, new_name, tmp_path)

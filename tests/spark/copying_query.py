@@ -6,9 +6,11 @@ As a program it is a driver of its own, which can be killed: ``python -m tests.s
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from tests.spark_session import temporary_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +41,8 @@ class Copying:
     point: str = ""
     action: str = "raise"
     done: str = ""
+    source_options: dict[str, str] = field(default_factory=dict)
+    sink_options: dict[str, str] = field(default_factory=dict)
 
     def start(self, spark: "SparkSession", driver: str) -> "StreamingQuery":
         from tests.spark.crashing import CrashingDataSource
@@ -50,6 +54,7 @@ class Copying:
             .option("subscribe", self.source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", str(ROWS_IN_BATCH))
+            .options(**self.source_options)
             .load()
             .select("key", "value")
             .repartition(self.tasks)
@@ -63,6 +68,7 @@ class Copying:
             .option("crash.action", self.action)
             .option("crash.done", self.done)
             .option("crash.driver", driver)
+            .options(**self.sink_options)
             .trigger(availableNow=True)
             .start()
         )
@@ -79,7 +85,7 @@ def main() -> None:
 
     copying = Copying(**json.loads(sys.argv[1]))
     builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(Path(copying.checkpoint).parent / "warehouse"))
-    for name, value in SETTINGS.items():
+    for name, value in (SETTINGS | temporary_files(Path(copying.checkpoint).parent / "tmp")).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from protocol.errors import ErrorCode
 from spark_connector.sink.former_names import Former
 from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter, SinkBroker, Written
+from spark_connector.sink.sink_broker import Ended, OpenTransaction, Patience, RowWriter, SinkBroker, Written
 from spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
 from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned, StateRecord
 from spark_connector.sink.task import TaskOutcome
@@ -128,8 +128,8 @@ class CrashingBroker:
         self.reach("open_writer", "after")
         return CrashingWriter(writer, self)
 
-    async def pause(self) -> None:
-        await self._inner.pause()
+    def patience(self, *, is_decided: bool = False) -> Patience:
+        return self._inner.patience(is_decided=is_decided)
 
 
 class CrashingWriter:
@@ -170,9 +170,9 @@ class CrashingSession(SinkSession):
         self._crashing = CrashingBroker(self.make_cluster_broker(), self._crash)
         return self._crashing
 
-    def begin(self, sink: str) -> Permit:
+    def begin(self, sink: str, *, plans_name_rows: bool = False) -> Permit:
         self._crashing.phase = "prelude"
-        return super().begin(sink)
+        return super().begin(sink, plans_name_rows=plans_name_rows)
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
         self._crashing.phase = "task"

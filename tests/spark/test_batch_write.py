@@ -8,6 +8,7 @@ import pytest
 
 from tests.processes import KafkaProcess
 from tests.spark.other_end import OtherEnd
+from tests.spark.streams import stream_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -95,10 +96,34 @@ def test_options_that_cannot_be_are_all_told_before_any_task(spark: "SparkSessio
 
 def test_a_version_is_written_once(spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]) -> None:
     topic = other_end.create(new_name("t"), 2)
-    for version in (4, 4, 3, 5):
+
+    def save(version: int) -> None:
         writer = to_topic(numbers(spark, 10), other_end, topic)
         writer.option("txnAppId", topic).option("txnVersion", str(version)).save()
+
+    save(4)
+    save(4)
+    with pytest.raises(Exception, match="CheckpointRewound"):
+        save(3)
+    save(5)
     assert records(other_end, topic) == sorted(expected(10) * 2)
+
+
+def test_a_second_save_of_a_version_to_other_topics_of_the_column_is_refused(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str]
+) -> None:
+    """All topics of the column are one sink: which they are is not known before the rows are."""
+    topics, application = [other_end.create(new_name("t"), 1) for _ in range(2)], new_name("a")
+
+    def save(topic: str) -> None:
+        rows = numbers(spark, 10).selectExpr("*", f"'{topic}' as topic")
+        to_topic(rows, other_end, None).option("txnAppId", application).option("txnVersion", "1").save()
+
+    save(topics[0])
+    save(topics[0])
+    with pytest.raises(Exception, match=r"(?s)CheckpointRewound.*needs a txnAppId of its own"):
+        save(topics[1])
+    assert [records(other_end, topic) for topic in topics] == [expected(10), []]
 
 
 def test_for_each_batch(
@@ -154,3 +179,35 @@ def test_a_time_out_that_brokers_do_not_allow_is_told_by_the_options_name(
     writer = writer.option("txnAppId", "a").option("txnVersion", "1").option("transactionTimeoutMs", "900001")
     with pytest.raises(Exception, match=r"transactionTimeoutMs: .*transaction\.max\.timeout\.ms"):
         writer.save()
+
+
+def test_a_second_save_of_a_version_in_one_batch_is_refused_until_it_has_its_own_application(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Delta skips it. Here no row may be lost silently, and none written twice when the query is started again."""
+    source, target = other_end.create(new_name("in")), other_end.create(new_name("out"), 2)
+    other_end.write(source, [(None, b"1"), (None, b"2")])
+    applications = [source, source]
+
+    def copy(batch: "DataFrame", number: int) -> None:
+        for application, word in zip(applications, ("first", "second"), strict=True):
+            rows = batch.selectExpr(f"concat('{word} ', cast(value as string)) as value")
+            writer = rows.write.format("oncelog").option("kafka.bootstrap.servers", other_end.address).mode("append")
+            writer = writer.option("topic", target).option("txnAppId", application)
+            writer.option("txnVersion", str(number)).save()
+
+    def run() -> None:
+        stream = stream_of(spark, other_end.address, {"subscribe": source, "startingOffsets": "earliest"})
+        writer = stream.writeStream.foreachBatch(copy).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).start().awaitTermination(240)
+
+    def found() -> list[bytes]:
+        return [value for _, value, _ in records(other_end, target)]
+
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"(?s)SaveRepeated.*Give it a txnAppId of its own"):
+            run()
+        assert found() == [b"first 1", b"first 2"]
+    applications[1] = f"{source}-second"
+    run()
+    assert found() == [b"first 1", b"first 2", b"second 1", b"second 2"]

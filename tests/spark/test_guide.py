@@ -34,7 +34,7 @@ def test_every_program_runs(
         (tmp_path / name).write_text(text)
         on_a_busy_machine(lambda: runpy.run_path(str(tmp_path / name), run_name="__main__"))
 
-    for topic in ("orders", "invoices"):
+    for topic in ("shop-orders", "shop-invoices"):
         other_end.create(topic, 3)
     run("first_batch.py")
     shown = capsys.readouterr().out
@@ -43,10 +43,10 @@ def test_every_program_runs(
     assert shown.count("|ann|") == 2
     run("first_stream.py")
     run("pipeline.py")
-    other_end.write("orders", [(b"cid", b"4 cherries")])
+    other_end.write("shop-orders", [(b"cid", b"4 cherries")])
     run("pipeline.py")
     expected = [b"apples 3", b"pears 5", b"plums 1", b"4 cherries"]
-    assert values(other_end, "invoices") == sorted(b"invoice for " + order for order in expected)
+    assert values(other_end, "shop-invoices") == sorted(b"invoice for " + order for order in expected)
 
 
 def test_the_function_for_each_batch_writes_each_version_once(
@@ -56,7 +56,7 @@ def test_the_function_for_each_batch_writes_each_version_once(
     assert found is not None
     topic = other_end.create(new_name("t"), 2)
     names: dict[str, Any] = {"broker": {"kafka.bootstrap.servers": other_end.address}}
-    exec(found[1].replace('"invoices"', f'"{topic}"').replace('"invoicing"', f'"{topic}"'), names)  # noqa: S102
+    exec(found[1].replace('"shop-invoices"', f'"{topic}"').replace('"invoicing"', f'"{topic}"'), names)  # noqa: S102
     for number in (0, 1, 1, 2):
         names["write"](spark.sql(f"select 'value {number}' as value"), number)
     assert "CheckpointRewound" in GUIDE

@@ -324,7 +324,7 @@ def test_a_planner_wakes_late(make_query: Callable[[str, str, int], Query], poin
             Child(lambda: query.session().abort(outcomes, sink, 0)).result()
     except RuntimeError as error:
         refusal = str(error)
-        if not refusal.startswith(("SinkFenced", "BatchNotDecided", "SupersededTask")):
+        if not refusal.startswith(("SinkFenced", "BatchNotDecided", "SupersededTask", "CheckpointRewound")):
             raise
     query.check()
 

@@ -71,3 +71,13 @@ def test_what_fails_while_spark_pickles_a_writer_comes_out_as_it_is(
     writer = kind(stream_write_options(given, [("value", "binary")]))
     with pytest.raises(BatchNotBegun, match=r"NoBrokerReachable: no broker was reached within 0\.05 s"):
         CloudPickleSerializer().dumps(writer)
+
+
+def test_an_abort_that_fails_does_not_hide_why_the_batch_failed(
+    nowhere: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark says ``Writing job failed`` instead, where ``abort`` raises."""
+    given = {"kafka.bootstrap.servers": nowhere["kafka.bootstrap.servers"], "kafka.max.block.ms": "50"}
+    given |= {"topic": "t", "transactionalidprefix": "p"}
+    OncelogStreamWriter(stream_write_options(given, [("value", "binary")])).abort([None], 7)
+    assert "batch 7 of sink p is not taken back now: NoBrokerReachable" in caplog.text

@@ -7,7 +7,8 @@ from random import Random
 from clients.admin.group_offsets import committed_offsets
 from clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from clients.admin.transactions import describe_transaction
-from clients.cluster import Cluster, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import Cluster
 from clients.consumer.log_reader import LogReader
 from clients.errors import BrokerRefused
 from protocol.topic_partition import TopicPartition

@@ -56,7 +56,6 @@ from tests.unit.broker.batches import with_header
 ME, OTHER = 1, 2
 LISTENER = "PLAINTEXT"
 LOG_DIR = "/data"
-CLIENT = ConnectionInfo(client_host="127.0.0.1", listener_name=LISTENER)
 
 
 def topic_id(topic: str) -> bytes:
@@ -81,11 +80,17 @@ class NoProducerIds:
         raise AssertionError("a producer id was asked for")
 
 
+def new_connection() -> ConnectionInfo:
+    return ConnectionInfo(client_host="127.0.0.1", listener_name=LISTENER)
+
+
 class ReplicaSide:
     """One broker without a network, coordinators or a controller."""
 
     def __init__(self, disk: SimDisk | None = None, **config: Any) -> None:
         self.now_ms = 1_000_000
+        self.connection = new_connection()
+        """Over which requests come."""
         self.disk = disk or SimDisk()
         # There is no coordinator that could be asked.
         self.config = replace(BrokerConfig(), **{"transaction_partition_verification_enable": False} | config)
@@ -261,10 +266,19 @@ class ReplicaSide:
 
     # Requests
 
-    def call(self, handler: ApiHandler[Any], request: Message, version: int, *, client_id: str = "client") -> Any:
+    def call(
+        self,
+        handler: ApiHandler[Any],
+        request: Message,
+        version: int,
+        *,
+        client_id: str = "client",
+        connection: ConnectionInfo | None = None,
+    ) -> Any:
         """What the handler returns: a response, None, or a future."""
         assert version in handler.versions
-        return handler(self, RequestContext(version, 1, client_id, CLIENT), request)  # type: ignore[arg-type]
+        context = RequestContext(version, 1, client_id, connection or self.connection)
+        return handler(self, context, request)  # type: ignore[arg-type]
 
     def answer(self, handler: ApiHandler[Any], request: Message, version: int) -> Any:
         """The response of a request that need not wait for anything but its own work."""

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -147,6 +148,29 @@ async def test_metadata_of_many_topics_is_made_in_slices_of_one_image() -> None:
     response, lines = await longest_turn(change_meanwhile)
     assert [topic.name for topic in response.topics] == [f"s{number}" for number in range(1, 3_001)]
     assert lines < 20_000  # At once it would be 90,000.
+    await broker.stop()
+
+
+async def test_deletion_of_many_topics_takes_each_of_them_once() -> None:
+    """For each topic named, all of those named were looked through: 2 s for 6,000 topics."""
+    broker = await start(new_disk())
+    show(broker, 2_000, 1)
+    request = DeleteTopicsRequest(topic_names=[f"s{number}" for number in range(1, 2_001)], timeout_ms=0)
+    deletion = partial(ask, broker, handle_delete_topics, request, DeleteTopicsResponse, version=5)
+    response, lines = await longest_turn(deletion)
+    assert {topic.error_code for topic in response.responses} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert lines < 200_000  # It would be 8,000,000.
+    await broker.stop()
+
+
+async def test_many_topics_of_one_request_are_planned_in_portions() -> None:
+    broker = await start(new_disk())
+    topics = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(4_000)]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=60_000, validate_only=True)
+    context = RequestContext(5, 1, "c", ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT"))
+    planned, lines = await longest_turn(partial(handle_create_topics, broker, context, request))
+    assert {topic.error_code for topic in planned.topics} == {ErrorCode.NONE}
+    assert lines < 200_000  # All at once it would be 500,000.
     await broker.stop()
 
 

@@ -1,6 +1,7 @@
 """The supervisor stops what it spawned and loses no exception."""
 
 import asyncio
+import inspect
 import logging
 from itertools import pairwise
 
@@ -47,6 +48,19 @@ async def test_nothing_is_spawned_after_stop() -> None:
     await supervisor.stop()
     with pytest.raises(RuntimeError, match="stopping"):
         supervisor.spawn(never(), "late")
+
+
+def test_spawn_without_running_loop_closes_the_coroutine() -> None:
+    async def never() -> None:
+        raise AssertionError("must not run")
+
+    work = never()
+    try:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            Supervisor().spawn(work, "late")
+        assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+    finally:
+        work.close()
 
 
 @in_virtual_time

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from clients.admin.offsets import LATEST, list_offsets
-from clients.cluster import AnyBroker, Cluster, Controller, Coordinator, Node, parse_bootstrap
+from clients.bootstrap import parse_bootstrap
+from clients.cluster import AnyBroker, Cluster, Controller, Coordinator, Node
 from clients.connection import Address
 from clients.errors import BrokerRefused, NoBrokerReachable
 from protocol.errors import ErrorCode
@@ -287,13 +288,26 @@ async def test_a_partition_that_an_answer_leaves_out_has_failed() -> None:
         (" a:1 , b ", [("a", 1), ("b", 9092)]),
         ("[::1]:9093", [("::1", 9093)]),
         ("[::1]", [("::1", 9092)]),
+        ("PLAINTEXT://a:1,plaintext://[::1]:2", [("a", 1), ("::1", 2)]),
     ],
 )
 def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", ",", "a:", ":1", "a:b", "a:0", "a:65536", "a:-1", "a..b:9092", ".", "x" * 64])
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT", "http"])
+def test_listeners_with_security_are_refused_as_such(protocol: str) -> None:
+    with pytest.raises(ValueError, match=f"{protocol}://a:1': only PLAINTEXT .* TLS and SASL are not there yet"):
+        parse_bootstrap(f"b:2,{protocol}://a:1")
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "999999"])
+def test_a_port_that_cannot_be_is_named(port: str) -> None:
+    with pytest.raises(ValueError, match=f"'a:{port}': there is no port {port}; ports are 1 to 65535"):
+        parse_bootstrap(f"a:{port}")
+
+
+@pytest.mark.parametrize("text", ["", ",", "a:", ":1", "a:b", "a:-1", "a..b:9092", ".", "x" * 64, "PLAINTEXT://"])
 def test_what_is_no_bootstrap_address(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         parse_bootstrap(text)

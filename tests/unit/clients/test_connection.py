@@ -12,7 +12,7 @@ import uvloop
 
 from clients.cluster import Cluster, Node
 from clients.connection import Address, Connection, connect
-from clients.errors import BadResponse, ConnectionLost, RequestTimedOut, Unreachable, VersionNotSupported
+from clients.errors import BadResponse, BrokerSilent, ConnectionLost, RequestTimedOut, Unreachable, VersionNotSupported
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsResponse
@@ -243,7 +243,7 @@ async def test_nobody_listens() -> None:
 async def test_somebody_listens_and_says_nothing() -> None:
     async with serving(ScriptedBroker({})) as broker:
         broker.api_versions = Reaction.SILENCE
-        with pytest.raises(Unreachable, match="no answer within"):
+        with pytest.raises(BrokerSilent, match="accepts connections, and does not answer in"):
             await connect(broker.address, connect_seconds=0.05)
 
 

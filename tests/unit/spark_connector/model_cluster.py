@@ -255,10 +255,20 @@ class ModelBroker:
         version = self.cluster.version
         return ModelWriter(self, TaskTransaction(transactional_id, answer.producer_id, answer.epoch, version))
 
-    async def pause(self) -> None:
+    def patience(self, *, is_decided: bool = False) -> "ModelPatience":
+        return ModelPatience(self.fate)
+
+
+class ModelPatience:
+    """``Patience`` that ends by chance."""
+
+    def __init__(self, fate: Callable[[], Fate]) -> None:
+        self._fate = fate
+
+    async def wait(self, reason: ErrorCode) -> None:
         await Turn()
-        if self.fate() is not Fate.ANSWERED:
-            raise SinkUnavailable("it has taken too long")
+        if self._fate() is not Fate.ANSWERED:
+            raise SinkUnavailable(reason.name)
 
 
 class ModelWriter:

@@ -16,6 +16,7 @@ from spark_connector.sink.sink_errors import SinkError
 from spark_connector.sink.slot_pool import SlotPool
 from spark_connector.sink.task import TaskOutcome, write_rows
 from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker, Turn
+from tests.unit.spark_connector.sink_history import digest
 
 SINK = "s"
 QUERY = "q"
@@ -153,7 +154,7 @@ class World:
                 yield [row]
 
         slots = self.rng.choice(self.slots)
-        work = write_rows(self.broker(), permit, slots, QUERY, batch, rows())
+        work = write_rows(self.broker(), permit, slots, QUERY, batch, rows(), digest)
         return self.add(f"task of batch {batch}, attempt {number}", work)
 
     # What may happen

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from spark_connector.sink.batch_commit import commit_batch
+from spark_connector.sink.batch_content import Content
 from spark_connector.sink.former_names import Former
 from spark_connector.sink.prelude import begin_batch
 from spark_connector.sink.slot_pool import SlotPool
@@ -36,6 +37,11 @@ def kill_after(work: Coroutine[Any, Any, Any], turns: int) -> None:
     except StopIteration:
         return
     work.close()
+
+
+def digest(rows: Sequence[int]) -> Content:
+    """Of rows that are numbers."""
+    return Content(len(rows), sum(row**3 + 1 for row in rows))
 
 
 def broker_of(cluster: Cluster) -> ModelBroker:
@@ -76,6 +82,9 @@ class Run:
     sink: str = "s"
     topic: str = "t"
     former: Former | None = None
+    planned: Planned | None = None
+    """What the sink learns of each batch's plan; None: where it ends, and that this names its rows."""
+    fail_on_difference: bool = True
 
     def run_batch(self, available: int, *, tasks: int = 2, calls: int | None = None, log: bool = True) -> None:
         """Plan a batch of all rows up to ``available``, unless it is planned; run it, and log that it is committed.
@@ -86,7 +95,10 @@ class Run:
         start = self.checkpoint.offsets.get(batch - 1, 0)
         end = self.checkpoint.offsets.setdefault(batch, available)
         outcomes = self.run_tasks(batch, range(start, end), tasks)
-        work = commit_batch(broker_of(self.cluster), outcomes, batch, Planned(self.topic, f"[{end}]"))
+        planned = self.planned or Planned(self.topic, f"[{end}]", names_rows=True)
+        work = commit_batch(
+            broker_of(self.cluster), outcomes, batch, planned, fail_on_difference=self.fail_on_difference
+        )
         if calls is not None:
             kill_after(work, calls)
             return
@@ -104,4 +116,4 @@ class Run:
                 yield [row]
 
         query = self.checkpoint.query
-        return [run(write_rows(broker, permit, slots, query, batch, share(number))) for number in range(tasks)]
+        return [run(write_rows(broker, permit, slots, query, batch, share(number), digest)) for number in range(tasks)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_connector.checkpoint import local_path, read_offsets, sources_of
+from spark_connector.checkpoint import BatchPlan, local_path, plan_of, read_plan
 
 ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n{"end":{"orders":{"0":12}}}\n-'
 
@@ -28,18 +28,39 @@ def test_a_local_checkpoint_is_found_however_it_is_spelt(location: str, path: st
 @pytest.mark.parametrize("location", ["hdfs://n/a", "s3a://bucket/a", "dbfs:/a"])
 def test_a_checkpoint_elsewhere_is_not_a_local_one(location: str) -> None:
     assert local_path(location) is None
-    assert read_offsets(location, 0) == ""
+    assert read_plan(location, 0) == BatchPlan()
 
 
 def test_the_same_batch_planned_later_has_the_same_offsets(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "7").write_text(ENTRY % 1)
     (tmp_path / "offsets" / "8").write_text(ENTRY % 2)
-    assert read_offsets(str(tmp_path), 7) == read_offsets(f"file://{tmp_path}/", 8) == '{"end":{"orders":{"0":12}}} -'
-    assert read_offsets(str(tmp_path), 9) == ""
+    first, second = read_plan(str(tmp_path), 7), read_plan(f"file://{tmp_path}/", 8)
+    assert first.offsets == second.offsets == '{"end":{"orders":{"0":12}}} -'
+    assert (first.time, second.time) == ("1", "2")
+    assert read_plan(str(tmp_path)) == second
+    assert read_plan(str(tmp_path), 9) == read_plan("") == BatchPlan()
 
 
 def test_many_offsets_become_a_digest() -> None:
     many = ENTRY % 1 + "\n" + "x" * 5000
-    assert len(sources_of(many)) < 100
-    assert sources_of(many) != sources_of(many + "x")
+    assert len(plan_of(many).offsets) < 100
+    assert plan_of(many).offsets != plan_of(many + "x").offsets
+
+
+@pytest.mark.parametrize(
+    ("sources", "names_rows"),
+    [
+        (['{"orders":{"0":12,"1":0}}'], True),
+        (["-", '{"orders":{"0":12}}', '{"v":1,"start":{},"end":{"t":{"0":1}},"ids":{}}'], True),
+        (['{"logOffset":1}'], False),
+        (['{"orders":{"0":12}}', '{"logOffset":1}'], False),
+        (['{"orders":{}}'], False),
+        (['{"v":1,"init":true}'], False),
+        (["17"], False),
+        (["-"], False),
+        ([], False),
+    ],
+)
+def test_only_offsets_of_topics_name_rows(sources: list[str], names_rows: bool) -> None:
+    assert plan_of("\n".join(["v1", "{}", *sources])).names_rows is names_rows

@@ -1,5 +1,6 @@
 """The sink's requests to a cluster that is too old, or that does not answer; the rest is seen on real brokers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -10,15 +11,22 @@ from clients.cluster import Cluster
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.fetch import AbortedTransaction, FetchRequest, PartitionData
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.schema import Versions
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.records.control_records import build_end_txn_marker
+from protocol.records.record_batch import NewRecord, build_batch
+from protocol.schema import Message, Versions
 from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
-from spark_connector.sink.sink_broker import RowWriter
-from spark_connector.sink.sink_errors import UnsupportedBroker
+from spark_connector.sink.endings import end_all
+from spark_connector.sink.sink_broker import RowWriter, insist
+from spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
 from spark_connector.sink.sink_transactions import TaskTransaction
-from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker
+from spark_connector.sink.state_record import StateRecord
+from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker
+from tests.unit.spark_connector.scripted_partition import TOPIC, ScriptedPartition, respond
 
-_SETTINGS = SinkSettings(state_topic="state", transaction_timeout_ms=60_000)
+_SETTINGS = SinkSettings(state_topic=TOPIC, transaction_timeout_ms=1500, patience_seconds=0.6)
 
 
 async def no_writer(transactional_id: str) -> RowWriter:
@@ -76,3 +84,111 @@ async def test_what_is_not_answered_is_to_be_asked_again() -> None:
     async with broker_over(scripted) as broker:
         answers = await broker.end([TaskTransaction(f"s.1.p.{slot}", 7, 3, 2) for slot in range(3)], commit=True)
     assert [each.error for each in answers] == [ErrorCode.NETWORK_EXCEPTION] * 3
+
+
+def coordinator_that_refuses(error: ErrorCode) -> ScriptedBroker:
+    scripted = ScriptedBroker(
+        {
+            InitProducerIdRequest: InitProducerIdResponse(error_code=error),
+            EndTxnRequest: EndTxnResponse(error_code=error),
+        }
+    )
+    scripted.script[FindCoordinatorRequest] = lambda request: coordinates_all(request, scripted)  # type: ignore[arg-type]
+    return scripted
+
+
+async def test_a_step_is_given_up_when_its_patience_ends_and_says_why() -> None:
+    loop = asyncio.get_running_loop()
+    async with broker_over(coordinator_that_refuses(ErrorCode.CONCURRENT_TRANSACTIONS)) as broker:
+        began = loop.time()
+        with pytest.raises(SinkUnavailable, match=r"within 0\.6 s: CONCURRENT_TRANSACTIONS.*kafka\.max\.block\.ms"):
+            await insist(broker, lambda: broker.init_producer_id("s.driver"))
+        assert loop.time() - began < 1.4
+
+
+async def test_a_step_has_its_own_patience_whatever_the_one_before_has_used() -> None:
+    scripted = coordinator_that_refuses(ErrorCode.CONCURRENT_TRANSACTIONS)
+    async with broker_over(scripted) as broker:
+        with pytest.raises(SinkUnavailable):
+            await insist(broker, lambda: broker.init_producer_id("s.driver"))
+        asked = len(scripted.requests)
+        with pytest.raises(SinkUnavailable):
+            await insist(broker, lambda: broker.init_producer_id("s.driver"))
+        assert len(scripted.requests) > asked + 1
+
+
+async def test_what_is_decided_is_tried_until_its_transactions_have_timed_out() -> None:
+    loop = asyncio.get_running_loop()
+    async with broker_over(coordinator_that_refuses(ErrorCode.CONCURRENT_TRANSACTIONS)) as broker:
+        began = loop.time()
+        with pytest.raises(SinkUnavailable, match=r"within 1\.5 s"):
+            await end_all(broker, [TaskTransaction("s.1.p.0", 7, 3, 2)], commit=True)
+        assert loop.time() - began > 0.7
+
+
+_DECIDED = StateRecord(sink="sink", generation=3)
+_RECORD = bytes(
+    build_batch(
+        [NewRecord(0, b"sink", _DECIDED.encode())],
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=0,
+        is_transactional=True,
+    )
+)
+
+
+def _marker(*, commit: bool) -> bytes:
+    return bytes(
+        build_end_txn_marker(
+            producer_id=7, producer_epoch=3, commit=commit, coordinator_epoch=0, timestamp=0, base_offset=1
+        )
+    )
+
+
+class _LateMarker(ScriptedPartition):
+    """The state topic of a coordinator that has answered EndTxn: the marker comes with the ``due``-th read of the end.
+
+    A read_committed fetch ends before the open record, and a read_uncommitted one returns it.
+    """
+
+    def __init__(self, *, commit: bool, due: int) -> None:
+        super().__init__(1)
+        self.ends_read = 0
+        self._marker = _marker(commit=commit)
+        self._aborted = [] if commit else [AbortedTransaction(producer_id=7, first_offset=0)]
+        self._due = due
+
+    def _list_offsets(self, request: Message) -> Answer:
+        self.ends_read += 1
+        if self.ends_read >= self._due:
+            self.end = 2
+        return super()._list_offsets(request)
+
+    def _fetch(self, request: Message) -> Answer:
+        assert isinstance(request, FetchRequest)
+        if self.end == 2:
+            records = _RECORD + self._marker
+            return respond(PartitionData(records=records, high_watermark=2, aborted_transactions=self._aborted))
+        records = b"" if request.isolation_level else _RECORD
+        return respond(PartitionData(records=records, high_watermark=1))
+
+
+@pytest.mark.parametrize(("commit", "state"), [(True, _DECIDED), (False, None)])
+async def test_read_state_waits_for_the_marker_of_the_sinks_own_record(commit: bool, state: StateRecord | None) -> None:
+    """Apache Kafka answers EndTxn before the markers are in the partitions."""
+    script = _LateMarker(commit=commit, due=2)
+    async with broker_over(script) as broker:
+        assert await broker.read_state("sink", 0) == state
+    assert script.ends_read == 2
+
+
+async def test_read_state_of_a_record_that_stays_open_is_given_up_when_its_patience_ends() -> None:
+    loop = asyncio.get_running_loop()
+    script = _LateMarker(commit=True, due=1_000)
+    async with broker_over(script) as broker:
+        began = loop.time()
+        with pytest.raises(SinkUnavailable, match="the record of sink sink is in a transaction that has not ended"):
+            await broker.read_state("sink", 0)
+        assert loop.time() - began < 1.4
+    assert script.ends_read > 2

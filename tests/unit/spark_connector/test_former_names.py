@@ -19,7 +19,9 @@ def as_formerly_written(cluster: Cluster) -> None:
     """Take out of the records what former releases did not write; their lists of transactions stayed."""
     for name, value in cluster.states.items():
         state = decode_state(name, value)
-        cluster.states[name] = replace(state, settled_by=None, planned=StateRecord(sink=name).planned).encode()
+        cluster.states[name] = replace(
+            state, settled_by=None, content=None, planned=StateRecord(sink=name).planned
+        ).encode()
 
 
 def former_of(location: str) -> Former:

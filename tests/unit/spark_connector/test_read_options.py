@@ -136,6 +136,16 @@ def test_timestamps_go_before_offsets_and_one_for_all_before_many() -> None:
     assert parse(endingTimestamp="9", endingOffsets=offsets).end == Timestamp("endingTimestamp", 9, True)
 
 
+def test_a_partition_whose_start_time_is_after_its_end_time_is_refused() -> None:
+    """Also where it has no records, so that the offsets of both times are the same."""
+    starts, ends = '{"t": {"0": 5, "1": 9}}', '{"t": {"0": 5, "1": 8}}'
+    assert problems(startingOffsetsByTimestamp=starts, endingOffsetsByTimestamp=ends) == (
+        "startingOffsetsByTimestamp: is after endingOffsetsByTimestamp in t-1",
+    )
+    assert parse(startingOffsetsByTimestamp=ends, endingOffsetsByTimestamp=starts)
+    assert parse(startingOffsetsByTimestamp=starts, endingOffsetsByTimestamp='{"t": {"0": 5}}')
+
+
 def test_what_only_streams_or_only_batches_have() -> None:
     assert problems(startingOffsets="latest")[0].startswith("startingOffsets")
     assert problems(startingOffsets='{"t": {"0": -1}}')[0].startswith("startingOffsets")

@@ -1,32 +1,37 @@
 """A query that goes on from a checkpoint older than what its sink has written: no row is lost or doubled silently."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from spark_connector.sink.batch_content import Content
 from spark_connector.sink.sink_errors import CheckpointRewound, TransactionsLost
 from spark_connector.sink.sink_transactions import Driver
-from spark_connector.sink.state_record import StateRecord, decode_state
+from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned, StateRecord, decode_state
 from tests.unit.spark_connector.model_cluster import Cluster
 from tests.unit.spark_connector.sink_history import Checkpoint, Run
 
 BATCHES = 4
 ROWS = 40
+OPAQUE = Planned("t", '{"logOffset":3}', "1700000000000")
+"""Of a source of files, whose offset only counts: every batch of one number has the same."""
+PLANS = [None, UNKNOWN_PLAN, Planned("t", ""), OPAQUE._replace(time="")]
 _BACKUPS = [each for each in itertools.product(range(BATCHES + 1), repeat=2) if each[1] <= each[0]]
 
 
-def written(version: int) -> tuple[Cluster, Checkpoint]:
+def written(version: int, planned: Planned | None = None) -> tuple[Cluster, Checkpoint]:
     """A cluster and a checkpoint after some batches of ten rows."""
     cluster, checkpoint = Cluster(version), Checkpoint()
-    first = Run(cluster, checkpoint, "p")
+    first = Run(cluster, checkpoint, "p", planned=planned)
     for batch in range(BATCHES):
         first.run_batch((batch + 1) * 10)
     return cluster, checkpoint
 
 
-def go_on(cluster: Cluster, checkpoint: Checkpoint, step: int) -> bool:
+def go_on(cluster: Cluster, checkpoint: Checkpoint, step: int, planned: Planned | None = None) -> bool:
     """Run the query to the end of its rows; whether it was refused."""
-    run = Run(cluster, checkpoint, "r")
+    run = Run(cluster, checkpoint, "r", planned=planned)
     try:
         for _ in range(ROWS):
             position = checkpoint.offsets.get(checkpoint.next_batch - 1, 0)
@@ -40,11 +45,14 @@ def go_on(cluster: Cluster, checkpoint: Checkpoint, step: int) -> bool:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("step", [10, 5, 60])
+@pytest.mark.parametrize("planned", PLANS)
 @pytest.mark.parametrize(("offsets", "commits"), _BACKUPS)
-def test_a_restored_checkpoint_loses_and_doubles_nothing(offsets: int, commits: int, step: int, version: int) -> None:
+def test_a_restored_checkpoint_loses_and_doubles_nothing(
+    offsets: int, commits: int, planned: Planned | None, step: int, version: int
+) -> None:
     """Batches that are planned anew under decided numbers may have other rows than those that were decided."""
-    cluster, checkpoint = written(version)
-    refused = go_on(cluster, checkpoint.restored(offsets, commits), step)
+    cluster, checkpoint = written(version, planned)
+    refused = go_on(cluster, checkpoint.restored(offsets, commits), step, planned)
     visible = sorted(cluster.visible)
     assert len(visible) == len(set(visible)), "doubled"
     assert refused or visible == list(range(ROWS + 20)), "lost"
@@ -52,10 +60,50 @@ def test_a_restored_checkpoint_loses_and_doubles_nothing(offsets: int, commits: 
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_batch_that_was_decided_is_skipped_when_it_is_the_same(version: int) -> None:
-    cluster, checkpoint = written(version)
-    assert not go_on(cluster, checkpoint.restored(BATCHES, BATCHES - 1), 20)
+@pytest.mark.parametrize("planned", PLANS)
+def test_a_batch_that_was_decided_is_skipped_when_it_is_the_same(planned: Planned | None, version: int) -> None:
+    cluster, checkpoint = written(version, planned)
+    assert not go_on(cluster, checkpoint.restored(BATCHES, BATCHES - 1), 20, planned)
     assert sorted(cluster.visible) == list(range(ROWS + 20))
+
+
+@pytest.mark.parametrize("planned", PLANS[1:])
+def test_other_rows_under_a_decided_number_are_refused_though_the_plan_does_not_tell(planned: Planned) -> None:
+    """The checkpoint is one batch behind, and as many rows come as the decided batch had."""
+    cluster, checkpoint = written(2, planned)
+    rewound = checkpoint.restored(BATCHES - 1, BATCHES - 1)
+    rewound.offsets[BATCHES - 2] += 5
+    advice = "Restore the newest checkpoint; .*failOnDifferentRows=false.*needs a txnAppId of its own"
+    with pytest.raises(CheckpointRewound, match=rf"with 10 rows of digest \w+ and not with 10 rows .*{advice}"):
+        Run(cluster, rewound, "r", planned=planned).run_batch(ROWS + 5)
+    assert sorted(cluster.visible) == list(range(ROWS))
+
+
+def test_other_rows_are_skipped_where_that_is_asked_for() -> None:
+    """Rows that are drawn anew each time: the batch stays as it was decided, and the query goes on."""
+    cluster, checkpoint = written(2, UNKNOWN_PLAN)
+    again = checkpoint.restored(BATCHES, BATCHES - 1)
+    again.offsets[BATCHES - 1] += 7
+    Run(cluster, again, "r", planned=UNKNOWN_PLAN, fail_on_difference=False).run_batch(ROWS)
+    assert sorted(cluster.visible) == list(range(ROWS))
+    assert again.commits == set(range(BATCHES))
+
+
+def test_a_batch_that_has_the_time_of_the_decided_ones_plan_is_the_same_whatever_its_rows() -> None:
+    cluster, checkpoint = written(2, OPAQUE)
+    again = checkpoint.restored(BATCHES, BATCHES - 1)
+    again.offsets[BATCHES - 1] += 7
+    with pytest.raises(CheckpointRewound):
+        Run(cluster, again, "r", planned=OPAQUE._replace(time="1700000000001")).run_batch(ROWS)
+    Run(cluster, again, "s", planned=OPAQUE).run_batch(ROWS)
+    assert sorted(cluster.visible) == list(range(ROWS))
+
+
+def test_a_batch_whose_offsets_cannot_be_read_any_more_is_not_taken_for_the_decided_one() -> None:
+    """The checkpoint is given in another way since: nothing tells whether it was rewound, too."""
+    cluster, checkpoint = written(2)
+    with pytest.raises(CheckpointRewound, match=r"up to \[40\], and where it ends in this checkpoint cannot be read"):
+        Run(cluster, checkpoint.restored(BATCHES, BATCHES - 1), "r", planned=UNKNOWN_PLAN).run_batch(ROWS)
 
 
 def test_the_refusal_says_which_batch_is_decided_and_where_it_ends() -> None:
@@ -101,4 +149,7 @@ def test_records_of_the_former_format_are_read() -> None:
     assert state.encode() == value
     settled = state.when_settled(Driver(5, 7), 2)
     assert decode_state("s", settled.encode()) == settled
+    assert settled.content is None
+    newer = replace(settled, planned=OPAQUE, run="r", content=Content(10, 2**64 - 1))
+    assert decode_state("s", newer.encode()) == newer
     assert StateRecord(sink="s").decides("q", 0) is False

@@ -201,8 +201,8 @@ SAFEGUARDS: Final = (
     Safeguard(
         "a batch that is decided is skipped",
         "task", "write_rows",
-        "first = None if permit.is_decided(query, batch) else await anext(rows, None)",
-        "first = await anext(rows, None)",
+        "if permit.is_decided(query, batch):",
+        "if False:",
     ),
     Safeguard(
         "a batch that is decided is not decided again",

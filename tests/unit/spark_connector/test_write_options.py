@@ -167,6 +167,13 @@ def test_batches_that_cannot_be(given: dict[str, str], overwrite: bool, complain
     assert found.startswith(complaint)
 
 
+def test_a_version_cannot_be_written_once_without_transactions() -> None:
+    given = {**BOOTSTRAP, "topic": "t", "txnappid": "a", "txnversion": "1", "delivery.guarantee": "at-least-once"}
+    found = complaints(batch_write_options, given, VALUE, overwrite=False)
+    assert [line.partition(":")[0] for line in found] == ["txnAppId", "txnVersion"]
+    assert "has no effect with delivery.guarantee=at-least-once" in found[0]
+
+
 def test_a_stream_has_no_use_for_what_batches_are_told() -> None:
     found = complaints(stream_write_options, {**STREAM, "txnappid": "a", "txnversion": "1"}, VALUE)
     assert [line.partition(":")[0] for line in found] == ["txnAppId", "txnVersion"]

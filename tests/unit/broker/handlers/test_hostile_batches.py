@@ -16,7 +16,7 @@ from protocol.records.compression import Compression, compress
 from protocol.records.record_batch import NewRecord, assemble_batch, build_batch, read_header
 from protocol.records.varint import encode_varint
 from tests.unit.broker.batches import batch
-from tests.unit.broker.replica_side import CLIENT, ReplicaSide
+from tests.unit.broker.replica_side import ReplicaSide
 from tests.unit.broker.turns import longest_turn
 from tests.unit.broker.virtual_time import in_virtual_time
 
@@ -309,10 +309,7 @@ async def test_work_of_a_lost_connection_ends() -> None:
         broker.call(handle_produce, produce(("t", 0, record_bomb(MANY))), 9)
     )
     await asyncio.sleep(0)
-    CLIENT.is_open = False
-    try:
-        with pytest.raises(Exception, match="client has gone"):
-            await walking
-    finally:
-        CLIENT.is_open = True
+    broker.connection.is_open = False
+    with pytest.raises(Exception, match="client has gone"):
+        await walking
     assert end_of(broker) == 0

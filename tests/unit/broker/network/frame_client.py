@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import uvloop
 from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, Dispatcher
 from broker.listeners import Listener
+from broker.network.heartbeats import Heartbeats
 from broker.network.socket_server import SocketServer
 from broker.supervisor import Supervisor
 from protocol.framing import encode_request
@@ -82,16 +83,21 @@ def frame(correlation_id: int, request: Message, version: int) -> bytes:
 class Served:
     """A listening server and how to reach it."""
 
-    def __init__(self, server: SocketServer, dispatcher: Dispatcher, supervisor: Supervisor, port: int) -> None:
+    def __init__(
+        self, server: SocketServer, dispatcher: Dispatcher, supervisor: Supervisor, ports: Mapping[str, int]
+    ) -> None:
         self.server = server
         self.dispatcher = dispatcher
         self.supervisor = supervisor
-        self.port = port
+        self.port = next(iter(ports.values()))
+        self._ports = ports
         self._clients: list[FrameClient] = []
 
-    async def connect(self) -> FrameClient:
+    async def connect(self, listener: str | None = None) -> FrameClient:
+        """Connect to a listener; the first one if none is named."""
         loop = asyncio.get_running_loop()
-        _, client = await loop.create_connection(FrameClient, "127.0.0.1", self.port)
+        port = self.port if listener is None else self._ports[listener]
+        _, client = await loop.create_connection(FrameClient, "127.0.0.1", port)
         self._clients.append(client)
         return client
 
@@ -103,15 +109,23 @@ class Served:
 
 @asynccontextmanager
 async def serve(
-    handlers: Iterable[ApiHandler[Any]], *, broker: Any = None, config: BrokerConfig | None = None
+    handlers: Iterable[ApiHandler[Any]],
+    *,
+    broker: Any = None,
+    config: BrokerConfig | None = None,
+    heartbeats: Heartbeats | None = None,
+    listeners: Sequence[str] = ("PLAINTEXT",),
 ) -> AsyncIterator[Served]:
-    """Serve ``handlers`` on a free port. ``broker`` is whatever the handlers want to be called with."""
+    """Serve ``handlers`` on free ports. ``broker`` is whatever the handlers want to be called with.
+
+    The last of ``listeners`` is the one between brokers.
+    """
     supervisor = Supervisor()
     dispatcher = Dispatcher(broker, handlers)
-    server = SocketServer(config or BrokerConfig(), supervisor)
-    ports = await server.bind([Listener(name="PLAINTEXT", host="127.0.0.1", port=0)])
+    server = SocketServer(config or BrokerConfig(), supervisor, heartbeats)
+    ports = await server.bind([Listener(name=name, host="127.0.0.1", port=0) for name in listeners], listeners[-1])
     await server.serve(dispatcher)
-    served = Served(server, dispatcher, supervisor, ports["PLAINTEXT"])
+    served = Served(server, dispatcher, supervisor, ports)
     try:
         yield served
     finally:

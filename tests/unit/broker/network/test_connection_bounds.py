@@ -14,7 +14,8 @@ from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.unit.broker.network.frame_client import FrameClient, Served, run, serve
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.unit.broker.network.frame_client import FrameClient, Served, frame, run, serve
 from tests.unit.broker.network.test_connection import every_loop, heartbeats, settle, until
 
 
@@ -51,6 +52,31 @@ def test_pipelined_requests_of_one_connection_begin_in_slices(loop_name: str) ->
             client.send(*heartbeats(*["x"] * 20_000))
             assert await client.correlation_ids(20_000) == list(range(1, 20_001))
         assert max(map(len, turns.begun)) <= 64
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_frames_behind_a_spent_slice_stay_with_the_sender(loop_name: str) -> None:
+    size, count = 1 << 20, 48
+
+    async def scenario() -> None:
+        received: list[int] = []
+
+        @handles(ApiKey.PRODUCE, versions="3-9")
+        def handle_produce(broker: Any, context: RequestContext, request: ProduceRequest) -> Outcome:
+            received.append(served.server.traffic()["PLAINTEXT"].bytes_in)
+            return ProduceResponse()
+
+        async with serve([handle_produce]) as served:
+            client = await served.connect()
+            data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=bytes(size))])]
+            produce = frame(1, ProduceRequest(acks=1, timeout_ms=1, topic_data=data), 9)
+            client.transport.write(produce * count)
+            await client.correlation_ids(count)
+        ahead = [(total - len(produce) * begun) // size for begun, total in enumerate(received, 1)]
+        assert len(ahead) == count
+        assert max(ahead) <= 2
 
     run(loop_name, scenario)
 

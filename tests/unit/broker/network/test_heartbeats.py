@@ -4,21 +4,28 @@ import asyncio
 import random
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
+from broker.config import BrokerConfig
 from broker.config_sources import load_config
-from broker.network.heartbeats import Heartbeats, heartbeat_client_id
-from broker.network.side_loop import ProtocolFactory, ThreadSideLoop
+from broker.dispatch import Outcome, RequestContext, handles
+from broker.network.heartbeats import MOST_CONNECTIONS, Heartbeats, heartbeat_client_id, is_heartbeat
+from broker.network.side_loop import ProtocolFactory, SideLoop, ThreadSideLoop
 from broker.server import start_broker
 from broker.storage.disk import LocalDisk
+from protocol.api_keys import ApiKey
 from protocol.framing import encode_request, parse_response
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.metadata import MetadataRequest
 from protocol.schema import Message
+from tests.simulation.virtual_loop import SimSideLoop, VirtualLoop
+from tests.unit.broker.network.frame_client import LOOPS, FrameClient, Served, run, serve
 
 VERSION = 3
 TIMEOUT_SECONDS = 30.0
@@ -109,3 +116,199 @@ def test_loop_that_turns_while_it_is_asked_counts_as_turning() -> None:
         return [heartbeats.is_turning() for _ in range(3)]
 
     assert asyncio.run(ask()) == [True, True, True]
+
+
+# What strangers can take by calling themselves brokers
+
+
+@handles(ApiKey.API_VERSIONS, versions="0-4")
+def handle_api_versions(broker: Any, context: RequestContext, request: ApiVersionsRequest) -> Outcome:
+    context.connection.carries_heartbeats = is_heartbeat(context.client_id)
+    return ApiVersionsResponse()
+
+
+def heartbeats(count: int) -> bytes:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    return b"".join(b"".join(encode_request(i, heartbeat_client_id(9), request, VERSION)) for i in range(count))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until something holds; the scenario's own limit ends it otherwise."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def serve_heartbeats(config: BrokerConfig, listeners: Sequence[str] = ("PLAINTEXT",)) -> AsyncIterator[Served]:
+    """A server that adopts the connections of heartbeats: on a side loop of its own, or on a simulated one."""
+    loop = asyncio.get_running_loop()
+    side_loop: SideLoop = SimSideLoop(loop) if isinstance(loop, VirtualLoop) else ThreadSideLoop()
+    async with serve(
+        [handle_api_versions], config=config, heartbeats=Heartbeats(side_loop), listeners=listeners
+    ) as served:
+        try:
+            yield served
+        finally:
+            side_loop.close()
+
+
+async def is_answered(client: FrameClient) -> bool:
+    """Whether a heartbeat is answered, and if it is the first one, its connection has been adopted."""
+    answers = len(client.frames)
+    client.transport.write(heartbeats(1))
+    return len(await client.correlation_ids(answers + 1)) > answers
+
+
+every_loop = pytest.mark.parametrize("loop_name", LOOPS)
+
+
+@every_loop
+def test_adopted_connections_keep_their_slots_until_they_are_closed(loop_name: str) -> None:
+    async def scenario() -> None:
+        async with serve_heartbeats(BrokerConfig(max_connections=2)) as served:
+            clients = [await served.connect() for _ in range(2)]
+            for _ in range(3):
+                assert [await is_answered(client) for client in clients] == [True, True]
+            assert served.server.connection_count == served.server.traffic()["PLAINTEXT"].connections == 2
+            assert not await is_answered(await served.connect())
+            clients[0].transport.close()
+            await until(lambda: served.server.connection_count == 1)
+            assert await is_answered(await served.connect())
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_adopted_connection_that_falls_silent_is_closed(loop_name: str) -> None:
+    async def scenario() -> None:
+        async with serve_heartbeats(BrokerConfig(connections_max_idle_ms=500)) as served:
+            client = await served.connect()
+            assert await is_answered(client)
+            await client.lost
+            await until(lambda: served.server.connection_count == 0)
+
+    run(loop_name, scenario)
+
+
+def test_adopted_connection_stays_while_heartbeats_come() -> None:
+    async def scenario() -> None:
+        async with serve_heartbeats(BrokerConfig(connections_max_idle_ms=500)) as served:
+            client = await served.connect()
+            for _ in range(8):
+                assert await is_answered(client)
+                await asyncio.sleep(0.2)
+
+    run("virtual", scenario)
+
+
+@every_loop
+def test_ten_thousand_heartbeats_at_once_close_the_connection(loop_name: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with serve_heartbeats(BrokerConfig()) as served:
+            client = await served.connect()
+            assert await is_answered(client)
+            client.transport.pause_reading()
+            client.transport.write(heartbeats(10_000))
+            await until(lambda: served.server.connection_count == 0)
+            client.transport.resume_reading()
+            await client.lost
+            assert len(client.frames) < 100
+
+    run(loop_name, scenario)
+    assert "socket.send()" not in caplog.text
+
+
+def test_heartbeats_on_a_listener_for_clients_stay_with_the_broker_loop() -> None:
+    async def scenario() -> None:
+        async with serve_heartbeats(BrokerConfig(), listeners=("CLIENTS", "BROKERS")) as served:
+            for listener, is_adopted in (("CLIENTS", False), ("BROKERS", True)):
+                client = await served.connect(listener)
+                assert await is_answered(client)
+                before = served.server.traffic()[listener].bytes_in
+                assert await is_answered(client)
+                assert (served.server.traffic()[listener].bytes_in == before) == is_adopted
+
+    run("virtual", scenario)
+
+
+class FullTransport(asyncio.Transport):
+    """A transport whose client reads nothing: what is written stays. It ends as asyncio's do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffered = 0
+        self.writes_after_end = 0
+        self._high = 64 * 1024
+        self._is_closing = False
+        self.protocol: asyncio.Protocol
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        self._high = high
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._is_closing:
+            self.writes_after_end += 1
+            return
+        self.buffered += len(data)
+        if self.buffered > self._high:
+            self.protocol.pause_writing()
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def abort(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+
+class FullSideLoop(PromptSideLoop):
+    """Adopts connections whose clients read nothing."""
+
+    def __init__(self) -> None:
+        self.transports: list[FullTransport] = []
+
+    def adopt(self, transport: asyncio.BaseTransport, factory: ProtocolFactory) -> bool:
+        full = FullTransport()
+        full.protocol = factory()
+        full.protocol.connection_made(full)
+        self.transports.append(full)
+        return True
+
+
+def test_adopted_connection_whose_responses_are_not_read_is_closed() -> None:
+    async def scenario() -> None:
+        side_loop, lost = FullSideLoop(), list[None]()
+        assert Heartbeats(side_loop).adopt(FullTransport(), None, lambda: lost.append(None))
+        (transport,) = side_loop.transports
+        for _ in range(1_250):
+            transport.protocol.data_received(heartbeats(8))
+        assert transport.is_closing()
+        assert transport.buffered < 8 * 1024
+        assert transport.writes_after_end == 0
+        await until(lambda: lost)
+        assert len(lost) == 1
+
+    asyncio.run(scenario())
+
+
+def test_adopted_connections_are_bounded_and_make_room_when_they_end() -> None:
+    async def scenario() -> None:
+        side_loop, lost = FullSideLoop(), list[None]()
+        responders = Heartbeats(side_loop)
+
+        def adopt() -> bool:
+            return responders.adopt(FullTransport(), None, lambda: lost.append(None))
+
+        assert all(adopt() for _ in range(MOST_CONNECTIONS))
+        assert not adopt()
+        side_loop.transports[0].abort()
+        await until(lambda: lost)
+        assert adopt()
+        assert not adopt()
+
+    asyncio.run(scenario())

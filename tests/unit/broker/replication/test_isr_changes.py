@@ -106,7 +106,7 @@ async def test_one_request_is_under_way_at_a_time() -> None:
     assert fixture.channel.asked() == [[0], [1, 2]]
 
 
-@pytest.mark.parametrize("failure", ["no answer", "stale broker epoch", "not controller", "unknown error"])
+@pytest.mark.parametrize("failure", ["no answer", "stale broker epoch", "not controller"])
 @in_virtual_time
 async def test_what_was_not_decided_is_asked_again_of_whoever_reigns_then(failure: str) -> None:
     fixture = Fixture()
@@ -118,10 +118,8 @@ async def test_what_was_not_decided_is_asked_again_of_whoever_reigns_then(failur
             fixture.channel.sent[-1][2](None)
         case "stale broker epoch":
             fixture.channel.answer(top=ErrorCode.STALE_BROKER_EPOCH)
-        case "not controller":
-            fixture.channel.answer(top=ErrorCode.NOT_CONTROLLER)
         case _:
-            fixture.channel.answer(ErrorCode.UNKNOWN_SERVER_ERROR)
+            fixture.channel.answer(top=ErrorCode.NOT_CONTROLLER)
     fixture.submit(1)
     await end_of_turn()
     assert fixture.channel.asked() == [[0]]
@@ -206,7 +204,7 @@ async def test_proposals_that_cannot_be_decided_do_not_hold_up_the_others() -> N
     assert [index for index, _ in fixture.decided] == list(range(500, 1_000))
 
 
-@pytest.mark.parametrize("error", [None, ErrorCode.NOT_CONTROLLER])
+@pytest.mark.parametrize("error", [None, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR])
 @in_virtual_time
 async def test_a_controller_that_does_not_decide_is_asked_ever_less_often(
     error: ErrorCode | None, caplog: pytest.LogCaptureFixture
@@ -221,16 +219,40 @@ async def test_a_controller_that_does_not_decide_is_asked_ever_less_often(
             asked = len(fixture.channel.sent)
             if error is None:
                 fixture.channel.sent[-1][2](None)
-            else:
+            elif error is ErrorCode.NOT_CONTROLLER:
                 fixture.channel.answer(top=error)
+            else:
+                fixture.channel.answer(error)
         await asyncio.sleep(0.01)
     assert 50 <= asked <= 100
     lines = [record.getMessage() for record in caplog.records]
     assert 1 <= len(lines) <= 13
-    assert all(("no response" if error is None else "NOT_CONTROLLER") in line for line in lines)
+    assert all(("no response" if error is None else error.name) in line for line in lines)
     fixture.controller_id = 2
     await asyncio.sleep(0.1)
     assert fixture.channel.sent[-1][0] == 2
+
+
+@in_virtual_time
+async def test_a_proposal_of_another_partition_does_not_wait_for_one_that_is_not_decided() -> None:
+    fixture = Fixture()
+    fixture.submit(0)
+    for _ in range(8):
+        await asyncio.sleep(2)
+        fixture.channel.answer(ErrorCode.UNKNOWN_SERVER_ERROR)
+    fixture.submit(1)
+    await end_of_turn()
+    assert fixture.channel.asked()[-1] == [1]
+    fixture.channel.answer()
+    await asyncio.sleep(2)
+    fixture.channel.answer()
+    assert fixture.decided == [(1, ErrorCode.NONE), (0, ErrorCode.NONE)]
+    fixture.submit(2)
+    await end_of_turn()
+    fixture.channel.answer(ErrorCode.UNKNOWN_SERVER_ERROR)
+    await asyncio.sleep(0.06)
+    assert fixture.channel.asked()[-1] == [2]
+    assert len(fixture.channel.sent) == 12
 
 
 @in_virtual_time

@@ -9,6 +9,7 @@ from broker.storage.disk_space import DiskSpace
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendInfo, PartitionLog
 from protocol.errors import ErrorCode
+from protocol.records.record_batch import read_header
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (
@@ -29,8 +30,8 @@ STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 SHORTAGES = [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE]
 
 
-def idempotent(sequence: int, *, transactional: bool = False) -> bytearray:
-    return batch(b"v" * 50, producer_id=1, epoch=0, sequence=sequence, transactional=transactional)
+def idempotent(sequence: int, *, producer_id: int = 1, epoch: int = 0, transactional: bool = False) -> bytearray:
+    return batch(b"v" * 50, producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=transactional)
 
 
 def assert_intact(disk: SimDisk, log: PartitionLog, end_offset: int) -> None:
@@ -58,6 +59,24 @@ def test_batches_behind_one_that_met_a_shortage_are_refused_like_it(known: bool)
     assert [append(log, each) for each in under_way] == [STORAGE_ERROR] * 3
     assert all(isinstance(append(log, idempotent(first + index)), AppendInfo) for index in range(3))
     assert append(log, idempotent(first + 5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_second_refused_batch_is_not_appended_before_the_first() -> None:
+    """B34: batches that find too few in-sync replicas are refused one by one."""
+    log = open_log(new_disk(), SMALL)
+    for sequence in range(2):
+        log.producer_state.refuse(read_header(idempotent(sequence)))
+    assert append(log, idempotent(1)) is STORAGE_ERROR
+    assert all(isinstance(append(log, idempotent(sequence)), AppendInfo) for sequence in range(2))
+
+
+def test_refused_batch_of_an_older_epoch_replaces_no_newer_refusal() -> None:
+    """B34: the older epoch is that of a producer that was fenced."""
+    log = open_log(new_disk(), SMALL)
+    log.producer_state.refuse(read_header(idempotent(0, epoch=5)))
+    log.producer_state.refuse(read_header(idempotent(7, epoch=4)))
+    assert append(log, idempotent(1, epoch=5)) is STORAGE_ERROR
+    assert all(isinstance(append(log, idempotent(sequence, epoch=5)), AppendInfo) for sequence in range(2))
 
 
 def test_a_refused_batch_that_was_written_elsewhere_meanwhile_holds_up_nothing() -> None:
@@ -89,6 +108,69 @@ def test_what_is_behind_a_refused_batch_that_never_comes_again_is_out_of_order_i
     assert append(log, idempotent(first + 1)) is STORAGE_ERROR
     clock[0] += 1
     assert append(log, idempotent(first + 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class TestMoreRefusedProducersThanAreRemembered:
+    """B34: 1,000 producers are remembered; the refused batch of another one may still come again."""
+
+    def refuse_many(self, *, known: bool = False) -> tuple[PartitionLog, list[int]]:
+        disk, clock = new_disk(), [1_000]
+        log = PartitionLog.open(disk, DIRECTORY, TP, SMALL, wall_clock=lambda: clock[0])
+        if known:
+            must_append(log, idempotent(0))
+        disk.fail("append", ".log", error=errno.ENOSPC, times=1_001)
+        results = [append(log, idempotent(int(known and i == 1), producer_id=i)) for i in range(1, 1_002)]
+        assert results == [STORAGE_ERROR] * 1_001
+        return log, clock
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_next_batch_of_first_producer_is_not_appended_before_its_refused_one(self, known: bool) -> None:
+        log, clock = self.refuse_many(known=known)
+        clock[0] += 119_999
+        assert append(log, idempotent(1 + known)) is STORAGE_ERROR
+        assert all(isinstance(append(log, idempotent(i + known)), AppendInfo) for i in range(3))
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_next_batch_that_is_refused_too_is_not_appended_before_the_first(self, known: bool) -> None:
+        log, _ = self.refuse_many(known=known)
+        log.producer_state.refuse(read_header(idempotent(1 + known)))
+        assert append(log, idempotent(1 + known)) is STORAGE_ERROR
+        assert all(isinstance(append(log, idempotent(i + known)), AppendInfo) for i in range(3))
+
+    @pytest.mark.parametrize("next_is_refused", [True, False])
+    def test_refused_batch_of_an_older_epoch_hides_no_dropped_refusal(self, next_is_refused: bool) -> None:
+        log, _ = self.refuse_many()
+        log.producer_state.refuse(read_header(idempotent(0, epoch=5, producer_id=5_000)))
+        for producer_id in range(2, 1_002):
+            log.producer_state.refuse(read_header(idempotent(0, producer_id=producer_id)))
+        log.producer_state.refuse(read_header(idempotent(0, epoch=4, producer_id=5_000)))
+        if next_is_refused:
+            log.producer_state.refuse(read_header(idempotent(1, epoch=5, producer_id=5_000)))
+        assert append(log, idempotent(1, epoch=5, producer_id=5_000)) is STORAGE_ERROR
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_next_batch_is_out_of_order_when_the_refused_one_is_not_retried(self, known: bool) -> None:
+        log, clock = self.refuse_many(known=known)
+        clock[0] += 120_000
+        assert append(log, idempotent(1 + known)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def test_any_producer_may_begin_anew_meanwhile(self) -> None:
+        log, _ = self.refuse_many()
+        assert isinstance(append(log, idempotent(0, producer_id=5_000)), AppendInfo)
+        assert isinstance(append(log, batch(b"v")), AppendInfo)
+
+    def test_producer_begins_anywhere_when_refusals_are_as_old_as_forgotten_producers(self) -> None:
+        log, clock = self.refuse_many()
+        clock[0] += log.producer_state.producer_id_expiration_ms
+        assert isinstance(append(log, idempotent(7, producer_id=5_000)), AppendInfo)
+
+    def test_producer_that_retries_is_remembered_before_others(self) -> None:
+        disk = new_disk()
+        log = open_log(disk, SMALL)
+        disk.fail("append", ".log", error=errno.ENOSPC, times=1_002)
+        for producer_id in (*range(1, 1_001), 1, 1_001):
+            assert append(log, idempotent(5, producer_id=producer_id)) is STORAGE_ERROR
+        assert isinstance(append(log, idempotent(3, producer_id=1)), AppendInfo)
 
 
 @pytest.mark.parametrize("error", SHORTAGES)

@@ -296,3 +296,13 @@ def test_other_files_that_are_wrong(tmp_path: Path, name: str, data: bytes, comp
 
 def test_decoders_exclude_each_other(directory: Path) -> None:
     assert dump("--offsets-decoder", "--transaction-log-decoder", directory / f"{NAME}.log").exit_code == 2
+
+
+def test_records_are_shown_without_control_and_format_characters(tmp_path: Path) -> None:
+    """A record cannot forge a line of the dump, nor turn one around."""
+    evil = "\x1b]0;owned\x07 \x9b2J \u202e \u2028 \n| offset: 7"
+    path = write_segment(tmp_path, build_batch([NewRecord(NOW, evil.encode(), evil.encode(), ((evil, b""),))]))
+    shown = lines("--print-data-log", path)
+    assert not set("".join(shown)) & set("\x1b\x07\x9b\u202e\u2028")
+    (line,) = (line for line in shown if "payload" in line)
+    assert line.count("\\x1b]0;owned\\x07 \\x9b2J \\u202e \\u2028 \\n| offset: 7") == 3

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from clients.cli.commands import commands
 from clients.cli.remedies import remedy
+from clients.errors import Refusal
 from protocol.errors import RETRIABLE, ErrorCode
 
 
@@ -93,7 +94,7 @@ def test_the_environment_says_where_to_look(variable: str) -> None:
 
 @pytest.mark.parametrize("error", sorted(RETRIABLE))
 def test_an_error_that_may_pass_comes_with_advice(error: ErrorCode) -> None:
-    assert remedy(error)
+    assert remedy(Refusal(error=error))
 
 
 @pytest.mark.parametrize("arguments", ["topic list", "txn list", "group list"])

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.cli.lines import LineFormat, LineSplitter, LineTooLong
-from clients.cli.printable import one_line, without_controls
-from clients.cli.record_writers import Writer, write_json, write_raw_value, write_table_row
+from clients.cli.record_writers import choose_writer, json_line, raw_value, table_row
 from clients.consumer import ConsumerRecord, TimestampType
+from protocol.printable import one_line, without_controls
 from protocol.records.record_batch import NewRecord
 from protocol.topic_partition import TopicPartition
 
@@ -82,9 +82,9 @@ def test_an_empty_value_is_a_value_unless_told_otherwise() -> None:
     assert line_format.record(b"", NOW) == NewRecord(NOW, None, b"", ())
 
 
-def test_json_shows_bytes_that_are_no_text_as_base64(capsys: pytest.CaptureFixture[str]) -> None:
-    write_json(ORDERS, record(7, NOW, b"\xff\x00", "grün".encode(), b"\x04\x0atrace\x01\x06raw\x02\xfe"))
-    assert json.loads(capsys.readouterr().out) == {
+def test_json_shows_bytes_that_are_no_text_as_base64() -> None:
+    line = json_line(ORDERS, record(7, NOW, b"\xff\x00", "grün".encode(), b"\x04\x0atrace\x01\x06raw\x02\xfe"))
+    assert json.loads(line) == {
         "topic": "orders",
         "partition": 3,
         "offset": 7,
@@ -95,26 +95,47 @@ def test_json_shows_bytes_that_are_no_text_as_base64(capsys: pytest.CaptureFixtu
     }
 
 
-def test_raw_values_are_printed_byte_for_byte(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    write_raw_value(ORDERS, record(7, NOW, None, b"\xff\x00"))
-    write_raw_value(ORDERS, record(8, NOW, None, None))
-    assert capsysbinary.readouterr().out == b"\xff\x00\n\n"
+def test_raw_values_are_printed_byte_for_byte() -> None:
+    assert raw_value(ORDERS, record(7, NOW, None, b"\xff\x00")) == b"\xff\x00\n"
+    assert raw_value(ORDERS, record(8, NOW, None, None)) == b"\n"
+
+
+UNSAFE = ("Cc", "Cf", "Zl", "Zp")
 
 
 @given(st.text())
 def test_no_control_character_is_printed_and_other_text_is_as_it_was(text: str) -> None:
     for escaped, kept in ((one_line(text), ""), (without_controls(text), "\n\t")):
-        assert not [each for each in escaped if unicodedata.category(each) == "Cc" and each not in kept]
-    harmless = "".join(each for each in text if unicodedata.category(each) != "Cc")
+        assert not [each for each in escaped if unicodedata.category(each) in UNSAFE and each not in kept]
+    harmless = "".join(each for each in text if unicodedata.category(each) not in UNSAFE)
     assert one_line(harmless) == without_controls(harmless) == harmless
 
 
-@pytest.mark.parametrize("write", [write_table_row, write_json])
-def test_a_record_that_is_printed_as_one_line_cannot_forge_another(
-    write: Writer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(ORDERS, record(7, NOW, b"k\r", b"v\norders-3 8 forged\x1b[2J\x9b"))
-    printed = capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("character", "escape"),
+    [
+        ("\x1b", "\\x1b"),
+        ("\x9b", "\\x9b"),
+        ("\xad", "\\xad"),
+        ("\u200b", "\\u200b"),
+        ("\u2028", "\\u2028"),
+        ("\u2029", "\\u2029"),
+        ("\u202e", "\\u202e"),
+        ("\u2066", "\\u2066"),
+        ("\ufeff", "\\ufeff"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_controls_and_formats_are_shown_as_escapes(character: str, escape: str) -> None:
+    text = f"grün\t{character}groß"
+    assert without_controls(text) == f"grün\t{escape}groß"
+    assert one_line(text) == f"grün\\t{escape}groß"
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_record_that_is_printed_as_one_line_cannot_forge_another(output: str) -> None:
+    write = choose_writer(output, raw=False, encoding="utf-8", errors="strict")
+    printed = write(ORDERS, record(7, NOW, b"k\r", b"v\norders-3 8 forged\x1b[2J\x9b")).decode()
     assert printed.count("\n") == 1
     assert "\x1b" not in printed
 
@@ -122,6 +143,5 @@ def test_a_record_that_is_printed_as_one_line_cannot_forge_another(
 @pytest.mark.parametrize(
     ("timestamp", "shown"), [(NOW, "2023-11-14T22:13:20.000Z"), (-1, "1969-12-31T23:59:59.999Z"), (2**62, str(2**62))]
 )
-def test_a_table_row(timestamp: int, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    write_table_row(ORDERS, record(7, timestamp, None, b"\xffv"))
-    assert capsys.readouterr().out.split() == ["orders-3", "7", shown, "-", "\\xffv"]
+def test_a_table_row(timestamp: int, shown: str) -> None:
+    assert table_row(ORDERS, record(7, timestamp, None, b"\xffv")).split() == ["orders-3", "7", shown, "-", "\\xffv"]

@@ -54,8 +54,9 @@ async def test_change_without_a_store_ends_within_seconds_and_names_zookeeper(ch
                 },
             ),
         }[change]
-        with pytest.raises(StoreLost, match=r"broker 1, 2: its metadata store \(ZooKeeper\) does not answer"):
+        with pytest.raises(StoreLost, match=r"broker 1, 2: its metadata store .* may be done as soon as") as lost:
             await unless_store_is_lost(cluster, work())
+        assert "no topic, setting or ISR" not in str(lost.value)  # The broker may carry it out later.
         assert asyncio.get_running_loop().time() - begun < A_FEW_SECONDS
 
 

@@ -26,5 +26,7 @@ def completed(
     partition: TopicPartition = ORDERS,
     error: ErrorCode = ErrorCode.NONE,
     aborted: Sequence[AbortedTransaction] = (),
+    max_batch_bytes: int = 1 << 20,
 ) -> CompletedFetch:
-    return CompletedFetch(partition, fetch_offset, b"".join(batches), aborted, error=error, max_batch_bytes=1 << 20)
+    records = b"".join(batches)
+    return CompletedFetch(partition, fetch_offset, records, aborted, error=error, max_batch_bytes=max_batch_bytes)

@@ -7,6 +7,12 @@ from typing import Any
 from clients.consumer import Consumer, RebalanceListener
 from clients.consumer.embedded_protocol import encode_assignment
 from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -44,6 +50,7 @@ class GroupBroker(Leader):
             (LeaveGroupRequest, lambda _: LeaveGroupResponse()),
             (OffsetFetchRequest, lambda _: OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="group")])),
             (OffsetCommitRequest, lambda request: committed(request)),
+            (DescribeGroupsRequest, lambda _: self._describe()),
         ):
             self.script[cls] = self._scripted(cls, script)
 
@@ -84,6 +91,12 @@ class GroupBroker(Leader):
             protocol_name=request.protocol_name,
             assignment=encode_assignment(self.assignment),
         )
+
+    def _describe(self) -> DescribeGroupsResponse:
+        """Both partitions of ``orders`` are assigned, one of them to another member."""
+        assigned = encode_assignment([TopicPartition("orders", index) for index in range(2)])
+        group = DescribedGroup(group_id="group", members=[DescribedGroupMember(member_assignment=assigned)])
+        return DescribeGroupsResponse(groups=[group])
 
     def joins(self) -> list[JoinGroupRequest]:
         return [request for request in self.requests if isinstance(request, JoinGroupRequest)]

@@ -15,7 +15,20 @@ from clients.consumer.subscription_state import (
 )
 from clients.errors import BrokerRefused
 from protocol.errors import ErrorCode
+from protocol.records.compression import Compression
+from protocol.topic_partition import TopicPartition
 from tests.unit.clients.consumer.fetched import CLICKS, ORDERS, batch, completed
+
+
+class _NoMemory(int):
+    """A bound of decompression that raises MemoryError at its use until it is disarmed."""
+
+    armed = True
+
+    def __sub__(self, other: int) -> int:
+        if self.armed:
+            raise MemoryError("injected")
+        return int(self) - other
 
 
 def reading(default_reset: ResetPolicy = NO_RESET) -> tuple[SubscriptionState, FetchBuffer]:
@@ -185,3 +198,24 @@ def test_records_of_others_are_not_lost_with_a_batch_that_cannot_be_read() -> No
         buffer.take(5)
     subscription[ORDERS].seek(FetchPosition(2))
     assert buffer.next_offset(ORDERS) == 2
+
+
+@pytest.mark.parametrize("partition", [ORDERS, CLICKS])
+def test_records_before_a_batch_that_finds_no_memory_are_returned(partition: TopicPartition) -> None:
+    """An exception would lose them: their positions have moved."""
+    subscription, buffer = reading()
+    bound = _NoMemory(1 << 20)
+    large = batch(2 if partition == ORDERS else 0, codec=Compression.ZSTD)
+    if partition == ORDERS:
+        buffer.add(completed(0, batch(0), large, max_batch_bytes=bound))
+    else:
+        buffer.add(completed(0, batch(0)))
+        buffer.add(completed(0, large, partition=partition, max_batch_bytes=bound))
+    assert seen(buffer) == [("orders", 0), ("orders", 1)]
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            buffer.take(100)
+    assert subscription[ORDERS].position.offset == 2
+    bound.armed = False
+    begin = 2 if partition == ORDERS else 0
+    assert seen(buffer) == [(partition.topic, begin), (partition.topic, begin + 1)]

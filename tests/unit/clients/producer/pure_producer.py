@@ -63,7 +63,9 @@ class PureProducer:
         self.metadata = metadata_of(partitions)
         self.manager = TransactionManager(config)
         rng = Random(1)
-        self.accumulator = RecordAccumulator(config, self.manager, rng=rng, now=lambda: self.now, on_batch=lambda: None)
+        self.accumulator = RecordAccumulator(
+            config, self.manager, rng=rng, now=lambda: self.now, on_batch=lambda: None, on_full_batch=lambda: None
+        )
         self.accumulator.update_topic(TOPIC, partitions, range(partitions))
         self.delivery = BatchDelivery(config, self.manager, self.accumulator, Backoff(rng=rng))
         self.sent: list[Sent] = []

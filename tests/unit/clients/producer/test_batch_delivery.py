@@ -301,3 +301,35 @@ def test_records_that_wait_for_a_producer_id_that_is_refused_fail_and_later_ones
     second, batch = sent(producer)
     producer.answer(batch)
     assert second.future.exception() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "last_error"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NETWORK_EXCEPTION, None),
+        (ErrorCode.REQUEST_TIMED_OUT, None),
+    ],
+)
+def test_a_batch_that_is_given_up_tells_what_its_last_attempt_was_answered(
+    error: ErrorCode, last_error: ErrorCode | None
+) -> None:
+    producer = made()
+    record, batch = sent(producer)
+    producer.answer(batch, error)
+    producer.delivery.expire(producer.now + DELIVERY_SECONDS)
+    failure = record.future.exception()
+    assert isinstance(failure, DeliveryTimedOut)
+    assert failure.last_error is last_error
+    assert len(producer.delivery.obstacles(producer.now)) == 0
+
+
+def test_an_attempt_that_nobody_answers_ends_a_refusal() -> None:
+    producer = made()
+    _, batch = sent(producer)
+    producer.answer(batch, ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert len(producer.delivery.obstacles(producer.now)) == 1
+    producer.now = batch.retry_at
+    assert producer.drain() == [batch]
+    producer.answer(batch, ErrorCode.NETWORK_EXCEPTION)
+    assert producer.delivery.obstacles(producer.now) == []

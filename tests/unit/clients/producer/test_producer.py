@@ -11,6 +11,7 @@ from clients.cluster import Cluster
 from clients.consumer.group_metadata import ConsumerGroupMetadata
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.errors import (
+    BrokerRefused,
     BufferFull,
     ClientError,
     CommitFailed,
@@ -255,6 +256,19 @@ async def test_a_leader_that_is_gone_is_looked_for() -> None:
 
 
 @in_virtual_time
+async def test_topics_that_do_not_exist_leave_nothing_behind() -> None:
+    stage = Stage(partitions=1)
+    async with stage.producing(max_block_ms=500) as producer:
+        for number in range(50):
+            with pytest.raises(BrokerRefused, match=f"nothing-{number}: UNKNOWN_TOPIC_OR_PARTITION"):
+                await producer.send(f"nothing-{number}", b"value")
+        await asyncio.sleep(60)
+        gc.collect()
+        kept = [each for each in gc.get_objects() if isinstance(each, BrokerRefused)]
+        assert len(kept) <= 1  # That of the last ``raises``.
+
+
+@in_virtual_time
 async def test_a_partition_without_leader_is_waited_for() -> None:
     stage = Stage(partitions=1)
     async with stage.producing() as producer:
@@ -265,8 +279,35 @@ async def test_a_partition_without_leader_is_waited_for() -> None:
         future = await producer.send(TOPIC, b"%06d" % 0)
         await asyncio.sleep(3)
         assert not future.done()
+        (obstacle,) = producer.obstacles()
+        assert obstacle.reason == f"{TOPIC}-0: no replica can lead now"
+        assert obstacle.seconds >= 3
         stage.lead(1)
         await future
+        assert producer.obstacles() == []
+
+
+@in_virtual_time
+async def test_a_refusal_that_passes_is_an_obstacle_until_it_has_passed() -> None:
+    stage = Stage(partitions=2)
+    refusing = True
+
+    def produce(request: Message) -> Answer:
+        if refusing:
+            return stage.refuse(request, ErrorCode.NOT_ENOUGH_REPLICAS)
+        return stage.produce(stage.broker, request)
+
+    stage.broker.script[ProduceRequest] = produce
+    async with stage.producing(linger_ms=0) as producer:
+        futures = [await producer.send(TOPIC, b"%06d" % index, partition=index) for index in (1, 0)]
+        await asyncio.sleep(4)
+        (obstacle,) = producer.obstacles()
+        assert obstacle.reason == f"{TOPIC}-1: NOT_ENOUGH_REPLICAS"
+        assert obstacle.error is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert 3 <= obstacle.seconds <= 4
+        refusing = False
+        await asyncio.gather(*map(outcome, futures))
+        assert producer.obstacles() == []
 
 
 @in_virtual_time

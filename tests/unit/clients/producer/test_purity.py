@@ -8,7 +8,6 @@ import pytest
 import clients.producer
 
 PURE = (
-    "arguments",
     "batch_delivery",
     "partition_sequences",
     "partitioner",

@@ -211,7 +211,12 @@ def test_a_random_choice_is_the_injected_one() -> None:
     def partitions(seed: int) -> list[int]:
         made = producer()
         made.accumulator = RecordAccumulator(
-            made.config, made.manager, rng=Random(seed), now=lambda: 0.0, on_batch=lambda: None
+            made.config,
+            made.manager,
+            rng=Random(seed),
+            now=lambda: 0.0,
+            on_batch=lambda: None,
+            on_full_batch=lambda: None,
         )
         made.accumulator.update_topic(TOPIC, 4, range(4))
         return [send_keyless(made)._batch.topic_partition.partition for _ in range(100)]

@@ -13,6 +13,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import Message
+from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.producer.producing_brokers import TOPIC, Stage
 from tests.unit.clients.scripted_broker import Reaction
@@ -112,6 +113,117 @@ async def test_sends_to_partition_that_comes_late_are_written_in_order() -> None
             stage.partitions += Stage(partitions=1).partitions
             stage.lead(1)
     assert stage.values() == [b"%03d" % number for number in range(50)]
+
+
+@in_virtual_time
+async def test_send_nowait_does_not_overtake_send_that_lets_the_sender_run() -> None:
+    stage = Stage(partitions=2)
+    refused: list[int | None] = []
+    async with stage.producing(batch_bytes=512) as producer, asyncio.TaskGroup() as group:
+        await producer.partitions_for(TOPIC)
+
+        def overtake() -> None:
+            for partition in (0, None, 1):
+                try:
+                    producer.send_nowait(TOPIC, b"nowait", partition=partition)
+                except BufferFull:
+                    refused.append(partition)
+
+        group.create_task(producer.send(TOPIC, b"paused", partition=0))
+        for _ in range(2):  # The second one closes the first one's batch, which has to leave.
+            producer.send_nowait(TOPIC, bytes(400), partition=0)
+        asyncio.get_running_loop().call_soon(overtake)
+    assert refused == [0, None]
+    assert stage.values() == [bytes(400), bytes(400), b"paused", b"nowait"]
+
+
+# Costs
+
+
+class Iterations:
+    """Counts iterations of the running loop in a context; time stands still there."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._is_over = False
+
+    def __enter__(self) -> "Iterations":
+        self._tick()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._is_over = True
+
+    def _tick(self) -> None:
+        if not self._is_over:
+            self.count += 1
+            asyncio.get_running_loop().call_soon(self._tick)
+
+
+@pytest.mark.parametrize("batch_bytes", [512, 64 * 1024])
+@in_virtual_time
+async def test_sends_to_many_partitions_do_not_wait_in_one_line(batch_bytes: int) -> None:
+    """A task for each partition: none has to wait for the records of the others."""
+    stage = Stage(partitions=50)
+    async with stage.producing(batch_bytes=batch_bytes) as producer:
+        await producer.partitions_for(TOPIC)
+
+        async def produce(partition: int) -> None:
+            for _ in range(20):
+                await producer.send(TOPIC, b"value", partition=partition)
+
+        with Iterations() as iterations:
+            async with asyncio.TaskGroup() as group:
+                for partition in range(50):
+                    group.create_task(produce(partition))
+    assert len(stage.values()) == 1000
+    assert iterations.count < 10
+
+
+async def test_records_that_tasks_send_without_pause_share_batches() -> None:
+    """However many other partitions are ready to leave meanwhile. In real time: in virtual time nothing takes any."""
+    stage = Stage(partitions=50)
+    batches = 0
+
+    def produce_and_count(request: Message) -> Any:
+        nonlocal batches
+        assert isinstance(request, ProduceRequest)
+        batches += sum(len(topic.partition_data) for topic in request.topic_data)
+        return stage.produce(stage.broker, request)
+
+    stage.broker.script[ProduceRequest] = produce_and_count
+    async with stage.producing(linger_ms=5) as producer:
+        await producer.partitions_for(TOPIC)
+
+        async def produce(partition: int) -> None:
+            for _ in range(10):
+                for sent in [await producer.send(TOPIC, b"value", partition=partition) for _ in range(20)]:
+                    await sent
+
+        async with asyncio.TaskGroup() as group:
+            for partition in range(50):
+                group.create_task(produce(partition))
+    assert len(stage.values()) == 50 * 10 * 20
+    assert batches <= 50 * 10 * 2, "a batch, or two of them, each time"
+
+
+@in_virtual_time
+async def test_task_that_never_waits_does_not_keep_lingering_batches() -> None:
+    """A caller that takes its time between records, and never gives the loop any."""
+    stage = Stage(partitions=1)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with stage.producing(linger_ms=5) as producer:
+        await producer.partitions_for(TOPIC)
+        await (await producer.send(TOPIC, b"first"))
+        second = await producer.send(TOPIC, b"second")
+        spent = 0
+        while not second.done():
+            spent += 1
+            assert spent < 1_000
+            loop.advance(0.001)
+            await producer.send(TOPIC, b"another")
+    assert len(stage.values()) == spent + 2
 
 
 # Questions

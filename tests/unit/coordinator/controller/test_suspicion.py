@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from coordinator.controller.api_error import ApiError
 from coordinator.controller.controller_election import Defeat, Victory, stand, take_over
 from coordinator.controller.suspicion import (
     FIRST_PAUSE_SECONDS,
@@ -9,10 +12,12 @@ from coordinator.controller.suspicion import (
     LONGEST_PAUSE_SECONDS,
     SuspicionLimit,
 )
+from coordinator.controller.topic_plan import NewTopic, TopicPlan
 from coordinator.metadata_store import paths
+from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.coordinator.controller.cluster import NotingBroker, running_cluster
+from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingBroker, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, data, manual, state_of
 from tests.unit.coordinator.controller.test_isr_changes import only, request, wanting
 
@@ -197,3 +202,55 @@ class TestControllerThatCannotBeReached:
 
             assert await take_over(Late(), 3, 1, 0, lambda: None) == Defeat(controller_id=2)  # type: ignore[arg-type]
             assert isinstance(await stand(first, 2, 0, lambda: None), Victory)
+
+
+async def creation(cluster: ClusterUnderTest, topic: NewTopic, timeout_seconds: float) -> tuple[ErrorCode, float]:
+    """What the creation of a topic returns, and after how many seconds."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    (result,) = await cluster.controller.create_topics([topic], timeout_seconds=timeout_seconds)
+    assert await cluster.controller.create_topics([topic]) == [exists(topic)]
+    return ErrorCode.NONE if isinstance(result, TopicPlan) else result.code, loop.time() - began
+
+
+def exists(topic: NewTopic) -> ApiError:
+    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+
+
+class TestCreationBesideASilentBroker:
+    """Broker 2 has a replica, and does not answer."""
+
+    @pytest.mark.parametrize(
+        ("answers_after", "timeout_seconds", "expected"),
+        [
+            (2.0, 30, (ErrorCode.NONE, 2.0)),
+            (None, 5, (ErrorCode.REQUEST_TIMED_OUT, 5.0)),
+            (0.5, 0, (ErrorCode.NONE, 0.5)),
+            (None, -1, (ErrorCode.REQUEST_TIMED_OUT, 1.0)),
+        ],
+    )
+    def test_creation_waits_until_it_answers_or_the_timeout_passes(
+        self, answers_after: float | None, timeout_seconds: float, expected: tuple[ErrorCode, float]
+    ) -> None:
+        @in_virtual_time
+        async def play() -> None:
+            async with running_cluster(1, 2) as cluster:
+                cluster.brokers[2].answers = False
+                if answers_after is not None:
+                    asyncio.get_running_loop().call_later(answers_after, cluster.brokers[2].answer_everything)
+                error, seconds = await creation(cluster, manual("t", (1, 2)), timeout_seconds)
+                assert (error, round(seconds, 2)) == expected
+
+        play()
+
+    @pytest.mark.parametrize("partitions", [1, 60])
+    def test_creation_does_not_wait_for_a_suspect(self, partitions: int) -> None:
+        @in_virtual_time
+        async def play() -> None:
+            async with running_cluster(1, 2) as cluster:
+                cluster.brokers[2].answers = False
+                asyncio.get_running_loop().call_later(0.5, cluster.controller.report_unreachable, 2)
+                error, seconds = await creation(cluster, manual("t", *[(1, 2)] * partitions), 30)
+                assert (error, round(seconds, 2)) == (ErrorCode.NONE, 0.5)
+
+        play()

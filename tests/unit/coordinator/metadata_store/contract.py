@@ -154,6 +154,13 @@ class MetadataStoreContract:
         assert [znode and znode.data for znode in znodes] == [b"2", None, b"1", b"2"]
         assert await session.get_many([]) == []
 
+    async def test_after_a_sync_reads_see_what_another_session_has_done(self, ensemble: Ensemble) -> None:
+        one, other = session_of(await ensemble.connect()), session_of(await ensemble.connect())
+        for number in range(20):
+            await one.create(f"/n{number}")
+            await other.sync()
+            assert await other.get_many([f"/n{number}"]) != [None]
+
     async def test_a_multi_does_everything(self, session: Session) -> None:
         await session.create("/epoch", b"1")
         await session.create("/old")

@@ -25,7 +25,9 @@ from coordinator.metadata_store.store import (
     StoreError,
 )
 from coordinator.metadata_store.znode_tree import ZnodeTree
+from protocol.schema import Buffer
 from tests.simulation.sim_disk import CrashKind, MachineStopped, SimDisk
+from tests.unit.broker.turns import longest_turn
 from tests.unit.coordinator.metadata_store.contract import MetadataStoreContract, data_of, session_of
 
 
@@ -77,10 +79,14 @@ class TestAfterACrash(MetadataStoreContract):
         return LocalEnsembleUnderTest(open_on(disk))
 
 
-def sim_disk() -> SimDisk:
-    disk = SimDisk()
+def prepare(disk: SimDisk) -> None:
     disk.make_dirs("/data")
     disk.sync_dir("/")
+
+
+def sim_disk() -> SimDisk:
+    disk = SimDisk()
+    prepare(disk)
     return disk
 
 
@@ -303,32 +309,50 @@ async def test_writes_go_on_while_a_compaction_writes_its_snapshot() -> None:
         assert len(open_on(disk).tree) == 20
 
 
-class HoldBack:
-    """Lets all off-loop disk calls pass, except one."""
+class DiskThatHoldsSnapshots(SimDisk):
+    """Writes no snapshot, and notes which calls on the event loop change or sync the directory."""
 
-    def __init__(self, held: int) -> None:
-        self._held = held
-        self._calls = 0
-        self.reached = asyncio.Event()
+    def __init__(self) -> None:
+        super().__init__()
+        self._reached = asyncio.Event()
+        self.on_loop: list[str] = []
+        self._is_off_loop = False
 
-    async def __call__(self) -> None:
-        self._calls += 1
-        if self._calls == self._held:
-            self.reached.set()
-            await asyncio.Event().wait()
-        await asyncio.sleep(0)
+    async def write_atomic_off_loop(self, path: str, data: Buffer) -> None:
+        self._reached.set()
+        await asyncio.Event().wait()
+
+    async def holds_snapshot_of(self, compacting: asyncio.Task[object]) -> None:
+        """Wait until there is a snapshot to write."""
+        async with asyncio.TaskGroup() as group:
+            reached = group.create_task(self._reached.wait())
+            await asyncio.wait([reached, compacting], return_when=asyncio.FIRST_COMPLETED)
+            self._reached.set()
+        assert not compacting.done()
+
+    async def sync_dir_off_loop(self, path: str) -> None:
+        self._is_off_loop = True
+        try:
+            await super().sync_dir_off_loop(path)
+        finally:
+            self._is_off_loop = False
+
+    def enter(self, operation: str, path: str) -> None:
+        if operation in ("sync_dir", "remove") and not self._is_off_loop:
+            self.on_loop.append(f"{operation} {path}")
+        super().enter(operation, path)
 
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_an_unfinished_compaction_loses_nothing_that_was_answered(seed: int) -> None:
     """Neither what the file before it still had to sync, nor what went to the file after it."""
-    disk = sim_disk()
+    disk = DiskThatHoldsSnapshots()
+    prepare(disk)
     session = session_of(open_on(disk, compact_at_bytes=1).connect())
-    disk.delay = snapshot_write = HoldBack(held=2)
     loop = asyncio.get_running_loop()
     compacting = loop.create_task(session.create("/compacts-after-its-sync"))
     beside = loop.create_task(session.create("/beside-that-sync"))
-    await snapshot_write.reached.wait()
+    await disk.holds_snapshot_of(compacting)
     assert isinstance(await beside, Done)
     assert isinstance(await session.create("/after"), Done)
     assert not compacting.done()
@@ -337,13 +361,84 @@ async def test_an_unfinished_compaction_loses_nothing_that_was_answered(seed: in
     assert set(lasting(open_on(disk).tree)) == {"/", "/compacts-after-its-sync", "/beside-that-sync", "/after"}
 
 
+async def test_the_file_that_a_compaction_begins_gets_its_name_off_the_loop() -> None:
+    """With thousands of partitions in the directory, on a busy disk, its sync may take a second."""
+    disk = DiskThatHoldsSnapshots()
+    prepare(disk)
+    session = session_of(open_on(disk, compact_at_bytes=1).connect())
+    disk.on_loop.clear()
+    compacting = asyncio.get_running_loop().create_task(session.create("/compacts"))
+    await disk.holds_snapshot_of(compacting)
+    assert isinstance(await session.create("/after"), Done)
+    assert disk.on_loop == []
+    compacting.cancel()
+
+
+async def test_a_file_whose_name_was_not_durable_before_a_restart_is_so_with_the_next_answer() -> None:
+    disk = sim_disk()
+    open_on(disk)
+    disk.crash("process", random.Random(1))
+    assert isinstance(await session_of(open_on(disk).connect()).create("/answered"), Done)
+    disk.crash("power", random.Random(2))
+    assert set(lasting(open_on(disk).tree)) == {"/", "/answered"}
+
+
+async def test_a_compaction_of_many_znodes_is_made_in_slices() -> None:
+    disk = sim_disk()
+    ensemble = open_on(disk)
+    session = session_of(ensemble.connect())
+    for first in range(0, 20_000, 1_000):
+        await session.multi([Create(path=f"/n{number:05}") for number in range(first, first + 1_000)])
+    disk.crash("process", random.Random(1))
+    session = session_of(open_on(disk, compact_at_bytes=1).connect())
+    _, lines = await longest_turn(lambda: session.create("/compacts"))
+    assert disk.exists("/data/metadata.snapshot")
+    assert lines < 5_000  # At once it would be 40,000.
+    disk.crash("power", random.Random(1))
+    assert len(open_on(disk).tree) == 20_001
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_what_is_answered_while_a_compaction_goes_on_survives_a_crash_at_any_point(seed: int) -> None:
+    disk, rng = sim_disk(), random.Random(seed)
+    session = session_of(open_on(disk).connect())
+    await session.multi([Create(path=f"/n{number}") for number in range(3_000)])
+    disk.crash("process", rng)
+    session = session_of(open_on(disk, compact_at_bytes=1).connect())
+    disk.stop_after(rng.randint(1, 300_000))
+    possible = {f"/n{number}": {0} for number in range(3_000)}
+    """By path, the versions that may be found."""
+
+    async def write(numbers: range) -> None:
+        for version in range(1, 20):
+            for path in [f"/n{number}" for number in numbers]:
+                possible[path].add(version)
+                await session.set(path, b"%d" % version)
+                possible[path] = {version}
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(write(range(0, 3_000, 1_000)))
+            group.create_task(write(range(1, 3_000, 1_000)))
+    except* MachineStopped:
+        pass
+    disk.crash("power", rng)
+    tree = open_on(disk).tree
+    assert len(tree) == len(possible)
+    for path, versions in possible.items():
+        znode = tree.get(path)
+        assert znode is not None
+        assert znode.stat.version in versions
+        assert znode.data == (b"%d" % znode.stat.version if znode.stat.version else b"")
+
+
 async def test_compacting_twice_keeps_what_comes_after() -> None:
     disk = sim_disk()
     journal = MetadataJournal(disk, "/data")
     journal.load()
     journal.append(b"1")
-    await journal.compact(b"snapshot of 1")
-    await journal.compact(b"snapshot of 1")
+    await journal.compact([b"snapshot", b" of 1"])
+    await journal.compact([b"snapshot", b" of 1"])
     journal.append(b"2")
     await journal.sync()
     disk.crash("process", random.Random(1))
@@ -354,10 +449,31 @@ async def test_a_damaged_snapshot_is_refused() -> None:
     disk = sim_disk()
     journal = MetadataJournal(disk, "/data")
     journal.load()
-    await journal.compact(b"snapshot")
+    await journal.compact([b"snapshot"])
     disk.open("/data/metadata.snapshot").write_at(b"S", 12)
     with pytest.raises(CorruptSnapshot):
         MetadataJournal(disk, "/data").load()
+
+
+async def test_many_multis_of_one_call_are_done_in_slices_and_in_order() -> None:
+    session = session_of(open_on(sim_disk()).connect())
+    batches = [[Create(path="/n", sequential=True)] for _ in range(5_000)]
+    results, lines = await longest_turn(lambda: session.multi_many(batches))
+    assert [done.path for result in results for done in result] == [f"/n{number:010}" for number in range(5_000)]
+    assert lines < 100_000  # At once it would be ten times as many.
+
+
+async def test_session_that_ends_between_the_slices_of_a_call_does_no_more() -> None:
+    ensemble = open_on(sim_disk())
+    store = ensemble.connect()
+    session = session_of(store)
+    batches = [[Create(path="/n", sequential=True)] for _ in range(5_000)]
+    writing = asyncio.get_running_loop().create_task(session.multi_many(batches))
+    await asyncio.sleep(0)
+    ensemble.close_session(session.session_id)
+    with pytest.raises(SessionExpired):
+        await writing
+    assert 0 < len(ensemble.tree) < 5_000
 
 
 async def test_refusals_are_not_journalled() -> None:

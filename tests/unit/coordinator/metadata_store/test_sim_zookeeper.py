@@ -114,3 +114,35 @@ def test_a_broken_connection_fires_every_watch_and_keeps_the_session() -> None:
         assert await data_of(session, "/w") == b"1"
 
     in_virtual_time(scenario())
+
+
+def test_a_client_whose_member_is_behind_reads_what_was_and_hears_of_changes_when_it_catches_up() -> None:
+    async def scenario() -> None:
+        ensemble = SimZooKeeper(random.Random(1))
+        store, other = connect(ensemble), session_of(connect(ensemble))
+        session, hint, children = session_of(store), Hint(), Hint()
+        await other.create("/a", b"old")
+        assert await data_of(session, "/a") == b"old"
+        ensemble.fall_behind(store)
+        assert await session.get("/a", hint) is not None
+        assert await session.children("/a", children) == []
+        await other.set("/a", b"new")
+        await asyncio.sleep(1.0)
+        assert await data_of(session, "/a") == b"old"
+        assert (hint.count, children.count) == (0, 0)
+        await session.sync()
+        assert await data_of(session, "/a") == b"new"
+        assert (hint.count, children.count) == (1, 0)
+        assert await session.children("/", children) == ["a"]
+        ensemble.fall_behind(store)
+        await other.create("/b")
+        await other.delete("/b")
+        ensemble.catch_up(store)
+        assert await session.children("/") == ["a"]
+        assert children.count == 1
+        ensemble.fall_behind(store)
+        await other.set("/a", b"newest")
+        await session.create("/b")
+        assert await data_of(session, "/a") == b"newest"
+
+    in_virtual_time(scenario())

@@ -1,11 +1,12 @@
 """What callers pass, checked at the call. Pure.
 
-A record shares its batch, and an offset its request, with those of other callers. An argument that cannot be written
+A record shares its batch, and a partition or an offset its request, with others. An argument that cannot be written
 has to fail where it is passed: in a batch it would corrupt the records behind it, in a request it would end the
-producer.
+producer, or stop the partitions of a consumer. What the caller may change later is copied.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from operator import index
 from typing import Final
 
@@ -17,6 +18,7 @@ MAX_INT32: Final = 2**31 - 1
 MAX_STRING_BYTES: Final = 2**15 - 1
 """Of a string in a request, in UTF-8."""
 _MAX_INT64: Final = 2**63 - 1
+_MIN_INT64: Final = -(2**63)
 _NO_LEADER_EPOCH: Final = -1
 _NO_GENERATION: Final = -1
 
@@ -68,17 +70,41 @@ def checked_partition(partition: int) -> int:
     return _within(partition, "partition", 0, MAX_INT32)
 
 
+def checked_topic_partition(topic_partition: TopicPartition) -> TopicPartition:
+    """Return a partition that a request can name. Raises ``ValueError`` and ``TypeError``."""
+    topic, partition = topic_partition
+    return TopicPartition(checked_topic(topic), checked_partition(partition))
+
+
+def checked_topic_partitions(partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Return partitions that a request can name. Raises ``ValueError`` and ``TypeError``."""
+    return [checked_topic_partition(topic_partition) for topic_partition in partitions]
+
+
 def checked_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return offsets that a request can hold. Raises ``ValueError`` and ``TypeError``."""
+    return {checked_topic_partition(tp): checked_offset(committed) for tp, committed in offsets.items()}
+
+
+def checked_target_times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the times to look for, in milliseconds since the epoch. Raises ``ValueError`` and ``TypeError``."""
     return {
-        TopicPartition(checked_topic(topic), checked_partition(partition)): _offset(committed)
-        for (topic, partition), committed in offsets.items()
+        checked_topic_partition(tp): _within(time_ms, "timestamp", _MIN_INT64, _MAX_INT64)
+        for tp, time_ms in times.items()
     }
 
 
-def _offset(committed: OffsetAndMetadata) -> OffsetAndMetadata:
+def checked_seconds(seconds: float, name: str) -> float:
+    """Return a time in seconds, which may be infinite. Raises ``ValueError`` for what is not a number."""
+    if math.isnan(seconds):
+        raise ValueError(f"{name} is not a number")
+    return seconds
+
+
+def checked_offset(committed: OffsetAndMetadata) -> OffsetAndMetadata:
+    """Return an offset that a request can hold. Raises ``ValueError`` and ``TypeError``."""
     return OffsetAndMetadata(
         _within(committed.offset, "offset", 0, _MAX_INT64),
         _within(committed.leader_epoch, "leader_epoch", _NO_LEADER_EPOCH, MAX_INT32),

@@ -1,0 +1,25 @@
+"""What the kernel still has to send for a socket: of a client that does not read, its buffers take megabytes."""
+
+import fcntl
+import struct
+import sys
+import termios
+from typing import Final
+
+NO_SOCKET: Final = -1
+"""The descriptor of a simulated connection."""
+_INT: Final = struct.Struct("i")
+
+
+def unacknowledged_bytes(descriptor: int) -> int:
+    """Return how much was handed to the socket and has not arrived; 0 where the system does not tell.
+
+    Linux: ``SIOCOUTQ`` of tcp(7), which has the number of ``TIOCOUTQ``.
+    """
+    if descriptor == NO_SOCKET or sys.platform != "linux":
+        return 0
+    try:
+        size: int = _INT.unpack(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(_INT.size)))[0]
+    except OSError:  # It was closed meanwhile.
+        return 0
+    return size

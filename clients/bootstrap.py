@@ -1,0 +1,40 @@
+"""The addresses at which a client begins: ``host:port,host:port``. Pure."""
+
+from typing import Final
+
+from clients.connection import Address
+
+DEFAULT_PORT: Final = 9092
+_LAST_PORT: Final = 65535
+_PLAINTEXT: Final = "PLAINTEXT"
+
+
+def parse_bootstrap(text: str) -> list[Address]:
+    """Parse ``host:port,host,[v6]:port,PLAINTEXT://host:port``. ValueError names the part that is none of these."""
+    addresses = [_parse_address(part) for part in filter(None, (part.strip() for part in text.split(",")))]
+    if not addresses:
+        raise ValueError("no HOST:PORT given")
+    return addresses
+
+
+def _parse_address(part: str) -> Address:
+    protocol, has_protocol, place = part.rpartition("://")
+    if has_protocol and protocol.upper() != _PLAINTEXT:
+        raise ValueError(f"{part!r}: only {_PLAINTEXT} listeners can be named so; TLS and SASL are not there yet")
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        host, port = place, str(DEFAULT_PORT)
+    host = host.strip("[]")
+    if not _is_host(host) or not port.isdecimal():
+        raise ValueError(f"{part!r} is not HOST:PORT")
+    if not 0 < int(port) <= _LAST_PORT:
+        raise ValueError(f"{part!r}: there is no port {port}; ports are 1 to {_LAST_PORT}")
+    return Address(host, int(port))
+
+
+def _is_host(text: str) -> bool:
+    """Whether a name service can be asked for it: its labels are neither empty nor too long."""
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False

@@ -1,0 +1,182 @@
+"""What a member of a group has printed and not yet committed.
+
+It is committed every 5 s, before partitions go to another member, and at the end, within seconds: a cluster that is
+away does not keep the command from ending, and the user learns where a next run goes on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from clients.consumer import Consumer, ConsumerRecord, OffsetAndMetadata, RebalanceListener
+from clients.consumer.consumer_errors import RebalanceInProgress
+from clients.errors import ClientError, CommitFailed, OperationTimedOut
+from protocol.topic_partition import TopicPartition
+
+_POLL_SECONDS: Final = 1.0
+COMMIT_SECONDS: Final = 5.0
+_LAST_COMMIT_SECONDS: Final = 10.0
+_LAST_ATTEMPT_SECONDS: Final = 2.0
+_HINDERED_SECONDS: Final = 1.5
+"""An obstacle that has lasted so long ends the attempts at the last commit."""
+_SETTLED_SECONDS: Final = 7.0
+"""Two heartbeats and a rebalance: a member that has no more partitions after that gets none for now."""
+_LOOK_SECONDS: Final = 1.0
+_MOST_NAMED: Final = 10
+
+
+async def known_position(consumer: Consumer, topic_partition: TopicPartition) -> int | None:
+    """Return the offset of the next record; None while it is being looked up."""
+    try:
+        return await consumer.position(topic_partition, timeout_seconds=0)
+    except OperationTimedOut:
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupOffsets(RebalanceListener):
+    """The offsets of one member."""
+
+    consumer: Consumer
+    find_start: Callable[[Collection[TopicPartition]], Awaitable[dict[TopicPartition, int]]] | None
+    """Where to begin in partitions for which nothing is committed; None: at the beginning."""
+    warn: Callable[[str], None]
+    is_hindered: Callable[[float], bool]
+    """Whether an obstacle between the consumer and the cluster has lasted for so many seconds."""
+    has_joined: bool = False
+    _changed_at: float = 0.0
+    """When the last rebalance gave or took partitions, or left everything as it was; on the loop's clock."""
+    _first: dict[TopicPartition, int] = field(default_factory=dict)
+    """The offset of the first record that was printed."""
+    _printed: dict[TopicPartition, int] = field(default_factory=dict)
+    _committed: dict[TopicPartition, int] = field(default_factory=dict)
+    _commit_at: float = 0.0
+    _has_warned: bool = False
+
+    def note_first(self, records: Iterable[ConsumerRecord]) -> None:
+        """These have been printed."""
+        for record in records:
+            self._first.setdefault(record.topic_partition, record.offset)
+
+    async def note_printed(self) -> None:
+        """Take over the positions: all before them has been written out."""
+        for topic_partition in self.consumer.assignment:
+            position = await known_position(self.consumer, topic_partition)
+            if position is not None:
+                self._printed[topic_partition] = position
+
+    async def commit_if_due(self) -> None:
+        """Commit every ``COMMIT_SECONDS``. What fails is tried again then, and said once if it does not pass."""
+        now = asyncio.get_running_loop().time()
+        if now < self._commit_at:
+            return
+        self._commit_at = now + COMMIT_SECONDS
+        try:
+            await self._commit(self._uncommitted(), COMMIT_SECONDS)
+            self._has_warned = False
+        except RebalanceInProgress:
+            pass  # The next poll takes part in it.
+        except (CommitFailed, OperationTimedOut) as error:
+            if not self._has_warned:
+                self.warn(f"not committed: {error}")
+            self._has_warned = True
+
+    async def commit_finally(self) -> bool:
+        """Commit what is printed and still assigned; False, which is said, if that does not get through in time.
+
+        The time is 10 s while the cluster answers, since a rebalance may be under way, and about 2 s while it does not.
+        """
+        try:
+            await self._commit_at_last()
+        except ClientError as error:
+            places = [f"{tp} at offset {self._resumes_at(tp)}" for tp in sorted(self._uncommitted())]
+            more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
+            where = ", ".join(places[:_MOST_NAMED]) + more
+            self.warn(f"the last commit did not get through ({error}): a next run of the group goes on with {where}")
+            return False
+        return True
+
+    async def _commit_at_last(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _LAST_COMMIT_SECONDS
+        while uncommitted := self._uncommitted():
+            try:
+                return await self._commit(uncommitted, _LAST_ATTEMPT_SECONDS)
+            except RebalanceInProgress:
+                if loop.time() >= deadline:
+                    raise
+                await self.consumer.poll(_POLL_SECONDS, 0)
+            except OperationTimedOut:
+                if loop.time() >= deadline or self.is_hindered(_HINDERED_SECONDS):
+                    raise
+
+    def _resumes_at(self, topic_partition: TopicPartition) -> int | str:
+        committed = self._committed.get(topic_partition)
+        return self._first.get(topic_partition, "unknown") if committed is None else committed
+
+    def _uncommitted(self) -> dict[TopicPartition, int]:
+        """What can still be committed: other members go on with partitions that were given up."""
+        assigned = self.consumer.assignment
+        return {
+            topic_partition: offset
+            for topic_partition, offset in self._printed.items()
+            if topic_partition in assigned and self._committed.get(topic_partition) != offset
+        }
+
+    async def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
+        if offsets:
+            await self.consumer.commit({tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}, seconds)
+            self._committed |= offsets
+
+    async def leaves_to_others(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether partitions that are not this member's are read to their ends, or stay with other members.
+
+        A member that has just joined may have none yet: others give some up first, or are about to leave.
+        """
+        if asyncio.get_running_loop().time() >= self._changed_at + _SETTLED_SECONDS:
+            self.warn(
+                f"{len(ends)} of the partitions are other members' of the group, and were not read to the end here"
+            )
+            return True
+        try:
+            committed = await self.consumer.committed(ends, _LOOK_SECONDS)
+        except ClientError:
+            return False  # It is asked again.
+        return all(end == 0 or (tp in committed and committed[tp].offset >= end) for tp, end in ends.items())
+
+    # What changes inside a poll
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.has_joined = True
+        self._changed_at = asyncio.get_running_loop().time()
+        if partitions and self.find_start is not None:
+            committed = await self.consumer.committed(partitions)
+            fresh = [topic_partition for topic_partition in partitions if topic_partition not in committed]
+            for topic_partition, offset in (await self.find_start(fresh) if fresh else {}).items():
+                self.consumer.seek(topic_partition, offset)
+
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._changed_at = asyncio.get_running_loop().time()
+        leaving = {tp: offset for tp, offset in self._uncommitted().items() if tp in partitions}
+        try:
+            await self._commit(leaving, COMMIT_SECONDS)
+        except ClientError as error:
+            self.warn(f"{_count(len(leaving))} given up without a commit, whose records are read again: {error}")
+        self._forget(partitions)
+
+    async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self._changed_at = asyncio.get_running_loop().time()
+        lost = [topic_partition for topic_partition in self._uncommitted() if topic_partition in partitions]
+        if lost:
+            self.warn(f"{_count(len(lost))} lost to other members of the group, which read some records again")
+        self._forget(partitions)
+
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        for topic_partition in partitions:
+            for offsets in (self._first, self._printed, self._committed):
+                offsets.pop(topic_partition, None)
+
+
+def _count(partitions: int) -> str:
+    return "1 partition was" if partitions == 1 else f"{partitions} partitions were"

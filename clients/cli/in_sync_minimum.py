@@ -1,0 +1,76 @@
+"""Partitions that take no writes with acks=all: fewer replicas are in sync than ``min.insync.replicas`` wants."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from clients.connection import Connection
+from clients.errors import ClientError
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
+
+MINIMUM_ADVICE: Final = (
+    "see that the brokers run that are not in sync (`oncelog topic describe TOPIC`), and can reach the leaders"
+)
+_KEY: Final = "min.insync.replicas"
+_TOPIC_RESOURCE: Final = 2
+_SECONDS: Final = 3.0
+_MOST_TOPICS: Final = 1000
+"""About which a broker is asked: enough to see what is wrong, and an answer of moderate size."""
+_SHOWN: Final = 3
+
+
+async def in_sync_minimums(connection: Connection, metadata: MetadataResponse) -> dict[str, int]:
+    """What ``min.insync.replicas`` is for topics with replicas out of sync; empty if the broker does not say."""
+    lacking = [topic.name for topic in metadata.topics if topic.name and any(map(_lacks, topic.partitions))]
+    if not lacking:
+        return {}
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=[_KEY])
+            for name in sorted(lacking)[:_MOST_TOPICS]
+        ]
+    )
+    try:
+        described = await connection.send(request, DescribeConfigsResponse, timeout=_SECONDS)
+    except ClientError:
+        return {}
+    return {
+        result.resource_name: int(entry.value)
+        for result in described.results
+        for entry in result.configs
+        if not result.error_code and entry.name == _KEY and entry.value and entry.value.isdecimal()
+    }
+
+
+def about_minimum(metadata: MetadataResponse, minimums: Mapping[str, int], alive: Collection[int]) -> str | None:
+    """Return what it means for clients, which partitions are meant, and which brokers are away; None if none are.
+
+    ``alive`` are the brokers that the cluster knows. Partitions without a leader are another matter.
+    """
+    refusing = {
+        f"{topic.name}-{partition.partition_index}": partition
+        for topic in metadata.topics
+        for partition in topic.partitions
+        if partition.leader_id in alive
+        and _lacks(partition)
+        and len(partition.isr_nodes) < minimums.get(topic.name or "", 0)
+    }
+    if not refusing:
+        return None
+    names = sorted(refusing)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    have = "1 partition has" if len(names) == 1 else f"{len(names)} partitions have"
+    away = sorted({node for partition in refusing.values() for node in partition.replica_nodes} - set(alive))
+    gone = f"; not in the cluster: broker {', '.join(map(str, away))}" if away else ""
+    return (
+        f"{have} fewer replicas in sync than {_KEY}: writes with acks=all are refused "
+        f"({', '.join(names[:_SHOWN])}{more}){gone}"
+    )
+
+
+def _lacks(partition: MetadataResponsePartition) -> bool:
+    return len(partition.isr_nodes) < len(partition.replica_nodes)

@@ -1,0 +1,196 @@
+"""Sends lines, and keeps account of what became of each: how many are written, and which are not.
+
+A line that brokers refuse for what it is (too large, say) holds up no other line. Any other failure would meet the next
+lines, too: nothing more is sent then, and what is under way is waited for. The same happens when the user stops the
+command, but that waits for seconds only.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from clients.cli.line_numbers import LineNumbers
+from clients.cli.lines import LineFormat
+from clients.cli.remedies import NO_ANSWER
+from clients.errors import (
+    BrokerRefused,
+    ClientError,
+    DeliveryTimedOut,
+    OperationTimedOut,
+    OutcomeUnknown,
+    RecordTooLarge,
+    RequestTimedOut,
+    Unreachable,
+)
+from clients.producer import FutureRecordMetadata, Producer
+from protocol.errors import ErrorCode
+
+_LOOK_SECONDS: Final = 0.25
+_STOP_SECONDS: Final = 2.0
+_OF_ONE_RECORD: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+    }
+)
+"""What other records need not meet."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What has been written to one partition."""
+
+    records: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def note(self, offset: int) -> None:
+        self.records += 1
+        if offset >= 0:
+            self.first_offset = offset if self.first_offset is None else self.first_offset
+            self.last_offset = offset
+
+
+@dataclass(slots=True, kw_only=True)
+class LineProducer:
+    """The lines of one input, numbered from 1."""
+
+    producer: Producer
+    topic: str
+    partition: int | None
+    format: LineFormat
+    now_ms: Callable[[], int]
+    on_first_failure: Callable[[int, ClientError], None]
+    """Called at once with the number of the first line that is found to be lost, and why."""
+    progress: dict[int, Progress] = field(default_factory=dict)
+    lost: LineNumbers = field(default_factory=LineNumbers)
+    unsure: LineNumbers = field(default_factory=LineNumbers)
+    """Those of the lost lines that may have been written: only their acknowledgement is missing."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when no more input is to be read."""
+    first_failure: ClientError | None = None
+    got_no_answer: bool = False
+    """Whether a line was lost because no broker answered."""
+    lines_read: int = 0
+    is_stopped: bool = False
+    _scope: asyncio.Timeout | None = None
+    _under_way: deque[tuple[int, FutureRecordMetadata]] = field(default_factory=deque)
+
+    @property
+    def written(self) -> int:
+        """The number of lines that are acknowledged."""
+        return sum(progress.records for progress in self.progress.values())
+
+    def stop(self) -> None:
+        """Read no more input, and give what is under way ``_STOP_SECONDS``. Call it in the loop's thread."""
+        self.is_stopped = True
+        self.over.set()
+        if self._scope is not None:
+            self._scope.reschedule(asyncio.get_running_loop().time() + _STOP_SECONDS)
+
+    async def run(self, produce_input: Awaitable[None]) -> None:
+        """Send an input. When the time after ``stop`` is up, what is still under way counts as lost."""
+        try:
+            async with asyncio.timeout(None) as self._scope:
+                await produce_input
+        except TimeoutError:
+            if not self.is_stopped:
+                raise
+            self._take_done()
+            for line, _ in self._under_way:
+                self.lost.add(line)
+                self.unsure.add(line)
+            self.got_no_answer = self.got_no_answer or bool(self._under_way)
+        finally:
+            self._scope = None
+
+    async def send(self, lines: Iterable[bytes]) -> None:
+        """Send what was read. Lines that cannot be sent are lost."""
+        for line in lines:
+            self.lines_read += 1
+            if self.over.is_set():
+                self.lost.add(self.lines_read)
+                continue
+            record = self.format.record(line, self.now_ms())
+            try:
+                future = await self.producer.send(
+                    self.topic,
+                    record.value,
+                    key=record.key,
+                    headers=record.headers,
+                    partition=self.partition,
+                    timestamp_ms=record.timestamp,
+                )
+            except ClientError as error:
+                self.lose(self.lines_read, error)
+            except asyncio.CancelledError:
+                self.lost.add(self.lines_read)
+                raise
+            else:
+                self._under_way.append((self.lines_read, future))
+            self._take_done()
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        await self.producer.flush()
+        self._take_done()
+
+    async def look_for_failures(self) -> None:
+        """Have the first failure told soon, also while no more input comes; for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._take_done()
+            if self.first_failure is None:
+                self._look_ahead()
+
+    def lose(self, line: int, error: ClientError) -> None:
+        """A line is not written, or not known to be."""
+        self.lost.add(line)
+        if isinstance(error, OutcomeUnknown) or (isinstance(error, DeliveryTimedOut) and error.maybe_written):
+            self.unsure.add(line)
+        self._note_failure(line, error)
+
+    def _note_failure(self, line: int, error: ClientError) -> None:
+        self.got_no_answer = self.got_no_answer or means_no_answer(error)
+        if not _is_of_one_record(error):
+            self.over.set()
+        if self.first_failure is None:
+            self.first_failure = error
+            self.on_first_failure(line, error)
+
+    def _take_done(self) -> None:
+        while self._under_way and self._under_way[0][1].done():
+            line, future = self._under_way.popleft()
+            error = future.exception()
+            if error is None:
+                metadata = future.result()
+                self.progress.setdefault(metadata.partition, Progress()).note(metadata.offset)
+            elif isinstance(error, ClientError):
+                self.lose(line, error)
+            else:
+                raise error
+
+    def _look_ahead(self) -> None:
+        """A record may have failed behind one that is still under way to another partition."""
+        for line, future in self._under_way:
+            error = future.exception() if future.done() else None
+            if isinstance(error, ClientError):
+                return self._note_failure(line, error)
+
+
+def _is_of_one_record(error: ClientError) -> bool:
+    refused_record = isinstance(error, BrokerRefused) and error.refusal.error in _OF_ONE_RECORD
+    return refused_record or isinstance(error, RecordTooLarge)
+
+
+def means_no_answer(error: ClientError) -> bool:
+    """Whether a line was lost because no broker answered, the last time that it was tried."""
+    if isinstance(error, BrokerRefused):
+        return error.refusal.error in NO_ANSWER
+    if isinstance(error, DeliveryTimedOut):
+        return error.last_error is None
+    return isinstance(error, OperationTimedOut | OutcomeUnknown | RequestTimedOut | Unreachable)

@@ -1,0 +1,210 @@
+"""A word on standard error about what a command waits for, within seconds and once: every command has it.
+
+A client tries again by itself until the command's time is up, which may be for ever. Meanwhile a person should know
+which address is meant and what happens there. ``Notices`` decides what to say and is pure; ``watching`` looks at the
+clients of a command every ``_LOOK_SECONDS`` and prints it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from clients.background_tasks import BackgroundTasks
+from clients.cli.remedies import remedy
+from clients.connection import Address
+from clients.errors import ClientError, Refusal
+from clients.obstacles import Obstacle
+
+PATIENCE_SECONDS: Final = 3.0
+"""How long an obstacle lasts before it is worth a word."""
+_USUAL_SECONDS: Final = 12.0
+"""The same for what may last a while in a healthy cluster."""
+_BESIDE_SECONDS: Final = 1.0
+"""Obstacles that have lasted so long are told together with one that is worth a word."""
+_LOOK_SECONDS: Final = 0.25
+
+DOCTOR_ADVICE: Final = "`oncelog doctor` shows which advertised addresses this machine can use, and what to set instead"
+STUCK_ADVICE: Final = (
+    "the process there may be stopped, stuck or overloaded, or is no broker that listens for PLAINTEXT: see its output"
+)
+_NOBODY_THERE: Final = (
+    "is a broker running there? `oncelog serve` starts one; --bootstrap or ONCELOG_BOOTSTRAP says where to look"
+)
+_SEVERAL: Final = "; of a cluster with several brokers name more than one: -b HOST:PORT,HOST:PORT"
+BROKERS_ADVICE: Final = "`oncelog health` lists the brokers of the cluster, and the partitions that nobody leads"
+
+
+class Client(Protocol):
+    """What can be watched: ``Cluster``, ``Consumer`` and ``Producer``."""
+
+    def obstacles(self) -> list[Obstacle]: ...
+
+    def is_connected(self, address: Address) -> bool: ...
+
+
+class StillWaiting(ClientError):
+    """A command's time is up, and what it waited for has not come. ``advice`` says what can be done about it."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+class Notice(NamedTuple):
+    """A line for standard error, and what can be done about it."""
+
+    text: str
+    advice: str | None
+
+
+def nobody_there(bootstrap: Collection[Address], *, is_silent: bool = False) -> str:
+    """Return what to do when no broker answers at the addresses that the user has named."""
+    advice = STUCK_ADVICE if is_silent else _NOBODY_THERE
+    return advice + (_SEVERAL if len(bootstrap) == 1 else "")
+
+
+@dataclass(slots=True, kw_only=True)
+class Notices:
+    """What has been said about a command's obstacles."""
+
+    bootstrap: Collection[Address]
+    _told: dict[Address | str, str] = field(default_factory=dict)
+    """What was said and is not over yet: from its subject to how that is called."""
+
+    def look(self, obstacles: Iterable[Obstacle], is_connected: Callable[[Address], bool]) -> list[Notice]:
+        """Return what to say now."""
+        current = _by_subject(obstacles)
+        notices = self._over(current, is_connected)
+        new = [each for subject, each in current.items() if subject not in self._told]
+        if any(_is_worth_a_word(each) for each in new):
+            telling = [each for each in new if _is_worth_a_word(each) or _is_beside(each)]
+            self._told |= {_subject(each): _name(each) for each in telling}
+            notices.append(Notice(f"Warning: still waiting: {self.describe(telling)}", self.advise(telling)))
+        return notices
+
+    def _over(self, current: Collection[Address | str], is_connected: Callable[[Address], bool]) -> list[Notice]:
+        """Where nothing of what was told is left: say so, once for all of it."""
+        told = self._told
+        if not told or any(subject in current for subject in told):
+            return []
+        self._told = {}
+        back = [name for subject, name in told.items() if isinstance(subject, Address) and is_connected(subject)]
+        what = f"reached again: {', '.join(back)}" if back else f"no longer waiting for {', '.join(told.values())}"
+        return [Notice(f"Note: {what}", None)]
+
+    def describe(self, obstacles: Collection[Obstacle]) -> str:
+        """Return a sentence for each obstacle."""
+        wrong = self._wrongly_advertised(obstacles)
+        return "; ".join(_advertised_in_vain(each) if each in wrong else _sentence(each) for each in obstacles)
+
+    def advise(self, obstacles: Collection[Obstacle]) -> str:
+        """Return what can be done about these."""
+        if self._wrongly_advertised(obstacles):
+            return DOCTOR_ADVICE
+        if any(each.is_connected for each in obstacles):
+            return STUCK_ADVICE
+        if any(each.address for each in obstacles):
+            return nobody_there(self.bootstrap)
+        remedies = (remedy(Refusal(error=each.error)) for each in obstacles if each.error is not None)
+        return next(filter(None, remedies), BROKERS_ADVICE)
+
+    def _wrongly_advertised(self, obstacles: Collection[Obstacle]) -> list[Obstacle]:
+        """Addresses that brokers advertise and this machine does not reach, though it reaches those of the user."""
+        if any(each.address in self.bootstrap for each in obstacles):
+            return []
+        return [each for each in obstacles if each.broker_id is not None and not each.is_connected]
+
+
+def _advertised_in_vain(obstacle: Obstacle) -> str:
+    where = f"at the address that it advertises, {obstacle.address}"
+    return f"broker {obstacle.broker_id} cannot be reached {where}: {obstacle.reason}"
+
+
+def _sentence(obstacle: Obstacle) -> str:
+    name, reason = _name(obstacle), obstacle.reason
+    if obstacle.address is None:
+        return reason
+    if obstacle.is_usual:
+        return f"{name}: {reason}, since the group waits for other members"
+    if obstacle.is_connected:
+        return f"{name} accepts connections and does not answer: {reason}"
+    return f"{name} cannot be reached: {reason}"
+
+
+def _by_subject(obstacles: Iterable[Obstacle]) -> dict[Address | str, Obstacle]:
+    """The obstacle of each address that has lasted longest."""
+    return {_subject(each): each for each in sorted(obstacles, key=lambda each: each.seconds)}
+
+
+def _subject(obstacle: Obstacle) -> Address | str:
+    return obstacle.reason if obstacle.address is None else obstacle.address
+
+
+def _name(obstacle: Obstacle) -> str:
+    if obstacle.address is None:
+        return obstacle.reason
+    return str(obstacle.address) if obstacle.broker_id is None else f"broker {obstacle.broker_id} at {obstacle.address}"
+
+
+def _is_worth_a_word(obstacle: Obstacle) -> bool:
+    return obstacle.seconds >= (_USUAL_SECONDS if obstacle.is_usual else PATIENCE_SECONDS)
+
+
+def _is_beside(obstacle: Obstacle) -> bool:
+    return obstacle.seconds >= _BESIDE_SECONDS and not obstacle.is_usual
+
+
+class Watch:
+    """Looks at a command's clients."""
+
+    def __init__(self, bootstrap: Collection[Address], say: Callable[[str, str | None], None]) -> None:
+        self._notices = Notices(bootstrap=bootstrap)
+        self._say = say
+        self._clients: list[Client] = []
+
+    def add(self, client: Client) -> None:
+        """Look at this one, too."""
+        self._clients.append(client)
+
+    async def run(self) -> None:
+        """Say what there is to say, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for notice in self._notices.look(self._obstacles(), self._is_connected):
+                self._say(*notice)
+
+    def _obstacles(self) -> list[Obstacle]:
+        return [obstacle for client in self._clients for obstacle in client.obstacles()]
+
+    def _is_connected(self, address: Address) -> bool:
+        return any(client.is_connected(address) for client in self._clients)
+
+    def is_hindered(self, seconds: float) -> bool:
+        """Whether there is an obstacle that has lasted so long and is not usual."""
+        return any(each.seconds >= seconds and not each.is_usual for each in self._obstacles())
+
+    def why(self, message: str = "") -> StillWaiting | None:
+        """Return the error that says what is waited for now, behind ``message``; None if nothing is."""
+        found = list(_by_subject(each for each in self._obstacles() if not each.is_usual).values())
+        if not found:
+            return None
+        sentences = self._notices.describe(found)
+        return StillWaiting(f"{message}: {sentences}" if message else sentences, self._notices.advise(found))
+
+
+@asynccontextmanager
+async def watching(
+    bootstrap: Collection[Address], say: Callable[[str, str | None], None], *clients: Client
+) -> AsyncIterator[Watch]:
+    """Watch the clients of a command while it runs."""
+    tasks = BackgroundTasks("oncelog")
+    watch = Watch(bootstrap, say)
+    for client in clients:
+        watch.add(client)
+    tasks.spawn(watch.run(), "a word about what is waited for")
+    try:
+        yield watch
+    finally:
+        await tasks.stop()

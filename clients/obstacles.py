@@ -1,0 +1,98 @@
+"""What keeps a client from going on: addresses that are not reached, brokers that do not respond. Pure.
+
+A client tries again by itself, so an obstacle is no error: it is what a person who waits wants to know. One that has
+not been met again for ``_FRESH_SECONDS`` is over, since pauses between attempts are shorter than that: the client found
+another way, or no longer needs what it wanted.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from clients.connection import Address
+from protocol.errors import ErrorCode
+
+_FRESH_SECONDS: Final = 2.5
+_KEPT_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Something that a client waits for."""
+
+    reason: str
+    """What happens instead: "Connection refused", "no response to Metadata"."""
+    seconds: float
+    """How long it has lasted."""
+    address: Address | None = None
+    """Where; None for what has no address, such as a broker that is not in the cluster."""
+    broker_id: int | None = None
+    """The broker that advertises the address, if any is known to."""
+    error: ErrorCode | None = None
+    """What brokers answer again and again, if it is that."""
+    is_connected: bool = False
+    """Whether connections are accepted at the address, so that a process listens there."""
+    is_usual: bool = False
+    """Whether it may last for a while in a healthy cluster: a group waits for all of its members."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempts:
+    """Attempts at one thing, all of which failed so far."""
+
+    reason: str
+    began_at: float
+    last_at: float
+    is_under_way: bool
+    is_connected: bool
+
+
+class Obstacles:
+    """The attempts of one client that have not succeeded. ``now`` is in seconds, of any clock."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[Hashable, _Attempts] = {}
+
+    def begin(self, subject: Hashable, reason: str, now: float, *, is_connected: bool = False) -> None:
+        """An attempt is under way; ``reason`` is why it has not succeeded yet."""
+        self._note(subject, reason, now, is_under_way=True, is_connected=is_connected)
+
+    def fail(self, subject: Hashable, reason: str, now: float) -> None:
+        """An attempt has failed."""
+        known = self._attempts.get(subject)
+        self._note(subject, reason, now, is_under_way=False, is_connected=known is not None and known.is_connected)
+
+    def overcome(self, subject: Hashable) -> None:
+        """An attempt has succeeded."""
+        self._attempts.pop(subject, None)
+
+    def _note(self, subject: Hashable, reason: str, now: float, *, is_under_way: bool, is_connected: bool) -> None:
+        self._attempts = {key: each for key, each in self._attempts.items() if now - each.last_at < _KEPT_SECONDS}
+        known = self._attempts.get(subject)
+        began_at = known.began_at if known is not None and _is_current(known, now) else now
+        self._attempts[subject] = _Attempts(
+            reason=reason, began_at=began_at, last_at=now, is_under_way=is_under_way, is_connected=is_connected
+        )
+
+    def current(self, now: float) -> list[Obstacle]:
+        """What there is now, the oldest first."""
+        lasting = [(key, each) for key, each in self._attempts.items() if _is_current(each, now)]
+        return [
+            Obstacle(
+                reason=each.reason,
+                seconds=now - each.began_at,
+                address=key if isinstance(key, Address) else None,
+                is_connected=each.is_connected,
+            )
+            for key, each in sorted(lasting, key=lambda item: item[1].began_at)
+        ]
+
+
+def _is_current(attempts: _Attempts, now: float) -> bool:
+    return attempts.is_under_way or now - attempts.last_at <= _FRESH_SECONDS
+
+
+def at_broker(obstacle: Obstacle, brokers: dict[int, Address]) -> Obstacle:
+    """Return the obstacle with the broker that advertises its address."""
+    ids = [broker_id for broker_id, address in brokers.items() if address == obstacle.address]
+    return replace(obstacle, broker_id=ids[0]) if ids and obstacle.address is not None else obstacle

@@ -1,0 +1,302 @@
+"""The command line while brokers are away, stuck, or out of reach: what it says, how soon, and how it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.command import SECONDS, Oncelog
+from tests.processes import OncelogProcess, free_port
+
+SOON_SECONDS = 12.0
+"""Three seconds, with what a busy machine needs; far from the time-outs of the commands, which run for longer."""
+END_SECONDS = 12.0
+"""In which a command ends after SIGTERM, whatever state the cluster is in: three seconds, on a busy machine."""
+LONG_SECONDS = 40
+
+
+class Running:
+    """A command that runs, and the lines that it has printed."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.printed = _Lines(process.stdout)
+        self.said = _Lines(process.stderr)
+
+    def end(self, seconds: float = SECONDS) -> int:
+        code = self.process.wait(seconds)
+        for lines in (self.printed, self.said):
+            lines.join()
+        return code
+
+
+class _Lines:
+    """Lines of a stream, as they come."""
+
+    def __init__(self, stream: IO[str] | None) -> None:
+        assert stream is not None
+        self._stream = stream
+        self._news = threading.Condition()
+        self.lines: list[str] = []
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        for line in self._stream:
+            with self._news:
+                self.lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+
+    def find(self, text: str, seconds: float = SECONDS, *, also: str = "") -> str:
+        """The first line with the texts, as soon as there is one."""
+
+        def found() -> list[str]:
+            return [line for line in self.lines if text in line and also in line]
+
+        with self._news:
+            assert self._news.wait_for(found, seconds), f"no {text!r} {also!r} within {seconds} s: {self.lines}"
+            return found()[0]
+
+    def join(self) -> None:
+        self._thread.join(SECONDS)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+@contextmanager
+def running(oncelog: Oncelog, words: str) -> Iterator[Running]:
+    command = [sys.executable, "-m", "broker", *words.split()]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=oncelog.environment,
+    ) as process:
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address that accepts connections, by the kernel alone, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@contextmanager
+def advertising_nowhere(directory: Path) -> Iterator[tuple[Oncelog, str]]:
+    """A broker that answers at its address and advertises another one."""
+    port, other = free_port(), free_port()
+    with OncelogProcess(directory, [f"advertised.listeners=PLAINTEXT://127.0.0.1:{other}"], port):
+        yield Oncelog(f"127.0.0.1:{port}"), f"127.0.0.1:{other}"
+
+
+def test_a_member_whose_coordinator_is_out_of_reach_ends_in_time(tmp_path: Path) -> None:
+    with advertising_nowhere(tmp_path) as (oncelog, other):
+        oncelog.run("produce orders --timeout 1", "line\n")
+        with running(oncelog, "consume orders --group billing --timeout 15") as member:
+            member.said.find(f"broker 1 cannot be reached at the address that it advertises, {other}", SOON_SECONDS)
+            member.said.find("oncelog doctor", 1.0)
+            assert member.end(15 + SOON_SECONDS) == 3
+        assert "nothing could be read within 15 s" in member.said.text
+        assert "Traceback" not in member.said.text
+
+
+@pytest.mark.parametrize(
+    ("words", "awaited"),
+    [
+        ("topic list", "accepts connections and does not answer: no response to ApiVersions"),
+        ("consume orders --group billing", "accepts connections and does not answer: no response to ApiVersions"),
+        ("wait", "accepts connections and does not answer: no response to ApiVersions"),
+    ],
+)
+def test_an_address_that_never_answers_is_named_soon(silent: str, words: str, awaited: str) -> None:
+    with running(Oncelog(silent), f"{words} --timeout {LONG_SECONDS}") as command:
+        said = command.said.find("still waiting", SOON_SECONDS)
+        assert f"{silent} {awaited}" in said
+        command.said.find("stopped, stuck or overloaded", 1.0)
+        assert command.process.poll() is None
+
+
+def test_an_address_that_never_answers_ends_a_command_with_the_same_word(silent: str) -> None:
+    said = Oncelog(silent).fails("topic list --timeout 5", exit_code=3)
+    assert said.count("still waiting") == 1
+    assert f"Error: {silent}: accepts connections, and does not answer" in said
+    assert said.count("stopped, stuck or overloaded") == 2
+    assert "is a broker running there" not in said
+
+
+def test_a_program_that_reads_json_is_told_at_the_end_only(silent: str) -> None:
+    said = Oncelog(silent).fails("topic list --timeout 5 --format json", exit_code=3)
+    assert "still waiting" not in said
+    assert f"{silent}: accepts connections, and does not answer" in said
+
+
+def test_a_controller_that_is_out_of_reach_and_a_broker_that_is_not_there_are_named_soon(tmp_path: Path) -> None:
+    with advertising_nowhere(tmp_path) as (oncelog, other):
+        with running(oncelog, f"topic create orders --timeout {LONG_SECONDS}") as command:
+            said = command.said.find("still waiting", SOON_SECONDS)
+            assert f"broker 1 cannot be reached at the address that it advertises, {other}" in said
+        with running(oncelog, f"config describe broker 7 --timeout {LONG_SECONDS}") as command:
+            said = command.said.find("still waiting", SOON_SECONDS)
+            assert "broker 7 is not in the cluster now, which has brokers 1" in said
+            command.said.find("oncelog health", 1.0)
+
+
+def test_a_reader_says_that_the_brokers_are_away_and_are_back_and_ends_without_them(tmp_path: Path) -> None:
+    broker = OncelogProcess(tmp_path)
+    with broker:
+        oncelog = Oncelog(broker.address)
+        advertised = oncelog.json("health")["brokers"][0]["address"]
+        oncelog("topic create orders -p 1")
+        oncelog("produce orders", "first\n")
+        with running(oncelog, "consume orders --group billing --format value") as reader:
+            reader.printed.find("first")
+            broker.kill()
+            said = reader.said.find("still waiting", SOON_SECONDS)
+            assert f"broker 1 at {advertised} cannot be reached: Connection refused" in said
+            broker.start()
+            reader.said.find("reached again: ", also=f"broker 1 at {advertised}")
+            oncelog("produce orders", "second\n")
+            reader.printed.find("second")
+            assert oncelog.json("group describe billing")["state"] == "Stable"
+            oncelog("produce orders", "third\n")
+            reader.printed.find("third")
+            broker.kill()
+            reader.process.terminate()
+            code = reader.end(END_SECONDS)
+    assert reader.said.text.count("still waiting") == 1
+    if "the last commit did not get through" in reader.said.text:  # Unless it was due when the third was printed.
+        assert code == 3
+        assert "a next run of the group goes on with orders-0 at offset " in reader.said.text
+    else:
+        assert code == 0
+    assert "Read 3 records." in reader.said.text
+    assert "Traceback" not in reader.said.text
+
+
+def test_what_a_next_run_goes_on_with_is_said_where_the_last_commit_fails(tmp_path: Path) -> None:
+    broker = OncelogProcess(tmp_path)
+    with broker:
+        oncelog = Oncelog(broker.address)
+        oncelog("topic create orders -p 1")
+        oncelog("produce orders", "0\n1\n")
+        with running(oncelog, "consume orders --group billing --format value") as reader:
+            reader.printed.find("1")
+            for _ in range(100):
+                if oncelog.run("group describe billing --format json").stdout.count('"committed": 2'):
+                    break
+            oncelog("produce orders", "".join(f"{number}\n" for number in range(2, 500)))
+            reader.printed.find("499")
+            os.kill(broker.pid, signal.SIGSTOP)  # It keeps its connections, and says nothing.
+            try:
+                reader.process.terminate()
+                code = reader.end(END_SECONDS)
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
+    if code:
+        assert code == 3
+        assert "a next run of the group goes on with orders-0 at offset 2" in reader.said.text
+    assert "Read 500 records." in reader.said.text
+
+
+def test_a_member_whose_output_nobody_reads_stays_in_its_group(tmp_path: Path) -> None:
+    """``| less``: the other member gets its share meanwhile, and nothing is lost."""
+    with OncelogProcess(tmp_path) as broker:
+        oncelog = Oncelog(broker.address)
+        oncelog("topic create orders -p 2")
+        for partition in range(2):
+            oncelog(f"produce orders -p {partition}", f"{'x' * 100}\n" * 5000)
+        words = "consume orders --group billing --format value"
+        with subprocess.Popen(
+            [sys.executable, "-m", "broker", *words.split()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=oncelog.environment,
+        ) as blocked:
+            try:
+                assert blocked.stdout is not None
+                assert blocked.stdout.readline()
+                with running(oncelog, f"{words} -n 1") as other:
+                    assert other.printed.find("x" * 100, 20.0)
+                    assert other.end() == 0
+                blocked.terminate()
+                assert blocked.wait(END_SECONDS) == 0
+            finally:
+                blocked.kill()
+
+
+def test_lines_that_are_lost_are_told_at_once_and_counted_at_the_end(tmp_path: Path) -> None:
+    broker = OncelogProcess(tmp_path)
+    with broker:
+        oncelog = Oncelog(broker.address)
+        oncelog("topic create orders -p 1")
+        with running(oncelog, "produce orders --timeout 3") as writer:
+            assert writer.process.stdin is not None
+            writer.process.stdin.write("1\n2\n3\n")
+            writer.process.stdin.flush()
+            assert oncelog("consume orders -n 3 --format value") == "1\n2\n3\n"
+            broker.kill()
+            writer.process.stdin.write("4\n5\n")
+            writer.process.stdin.flush()
+            said = writer.said.find("line 4 is not written", SECONDS)
+            assert f"{broker.address} cannot be reached: Connection refused" in said
+            assert writer.end() == 3
+    assert writer.said.find("3 written, 2 not: lines 4-5")
+    assert "nothing behind line 5 was read" in writer.said.text
+    assert "Traceback" not in writer.said.text
+
+
+def test_a_writer_that_is_stopped_says_what_is_written(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path) as broker:
+        oncelog = Oncelog(broker.address)
+        oncelog("topic create orders -p 1")
+        for is_stuck in (False, True):
+            with running(oncelog, f"produce orders --timeout {LONG_SECONDS}") as writer:
+                assert writer.process.stdin is not None
+                writer.process.stdin.write("1\n")
+                writer.process.stdin.flush()
+                assert oncelog(f"consume orders -n 1 --from {int(is_stuck)} --format value") == "1\n"
+                if is_stuck:
+                    os.kill(broker.pid, signal.SIGSTOP)
+                    writer.process.stdin.write("2\n")
+                    writer.process.stdin.flush()
+                    writer.said.find("no response to Produce", SOON_SECONDS)
+                try:
+                    writer.process.terminate()
+                    assert writer.end(END_SECONDS) == 128 + signal.SIGTERM
+                finally:
+                    os.kill(broker.pid, signal.SIGCONT)
+            if is_stuck:
+                lost = "1 written, 1 not: line 2; of these 2 may be written, only their acknowledgement is missing"
+                assert f"Error: {lost}; nothing behind line 2 was read" in writer.said.text
+            else:
+                assert writer.said.text == "Stopped: 1 written, nothing behind line 1 was read"
+            assert "Traceback" not in writer.said.text
+
+
+def test_a_line_that_is_too_large_holds_up_no_other(tmp_path: Path) -> None:
+    with OncelogProcess(tmp_path) as broker:
+        oncelog = Oncelog(broker.address)
+        oncelog("topic create orders -p 1")
+        done = oncelog.run("produce orders", f"1\n{'x' * 2_000_000}\n3\n{'y' * 2_000_000}\n5\n")
+        assert done.returncode == 1
+        assert "line 2 is not written: orders-0: MESSAGE_TOO_LARGE" in done.stderr
+        assert "max.message.bytes" in done.stderr
+        assert "3 written, 2 not: lines 2, 4\n" in done.stderr
+        assert oncelog("consume orders -e --format value").split() == ["1", "3", "5"]

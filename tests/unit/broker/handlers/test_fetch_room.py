@@ -1,0 +1,215 @@
+"""What a fetch gets when the memory for responses is full."""
+
+import asyncio
+
+import pytest
+
+from broker.handlers.fetch import handle_fetch
+from protocol.errors import ErrorCode
+from tests.unit.broker.batches import batch
+from tests.unit.broker.handlers import test_follower_fetch as follower
+from tests.unit.broker.handlers.test_fetch import NAMES, NEW_SESSION, cold, fetch, led, replies, still_waits, values
+from tests.unit.broker.replica_side import ME, OTHER, ReplicaSide, new_connection
+from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
+
+LARGE = bytes(100_000)
+WITHOUT_RACKS = 10
+"""The last version whose consumers do not read from followers."""
+
+
+def fill(broker: ReplicaSide) -> int:
+    """Hold all of the memory. Returns how much that is."""
+    size = broker.config.oncelog_responses_max_bytes
+    broker.response_memory.hold(size)
+    return size
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@in_virtual_time
+async def test_small_batches_are_read_at_once(is_cold: bool) -> None:
+    broker = led()
+    for _ in range(100):
+        broker.append(batch(bytes(1000)))
+    fill(broker)
+    if is_cold:
+        cold(broker).set()
+    answer = broker.call(handle_fetch, fetch((0, 0)), NAMES)
+    response = await answer if isinstance(answer, asyncio.Future) else answer
+    assert 50 < len(values(replies(response)[0])) < 64
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@in_virtual_time
+async def test_large_batch_waits_for_room_and_comes_whole(is_cold: bool) -> None:
+    broker = led()
+    broker.append(batch(LARGE))
+    held = fill(broker)
+    if is_cold:
+        cold(broker).set()
+    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES)
+    await asyncio.sleep(10)
+    assert await still_waits(answer)
+    broker.response_memory.release(held)
+    assert values(replies(await answer)[0]) == [LARGE]
+    await end_of_turn()
+    assert broker.response_memory.held == 0
+
+
+@in_virtual_time
+async def test_large_batch_of_one_partition_keeps_no_other_waiting() -> None:
+    broker = led(2)
+    broker.append(batch(LARGE))
+    broker.append(batch(b"small"), index=1)
+    fill(broker)
+    response = broker.answer(handle_fetch, fetch((0, 0), (1, 0)), NAMES)
+    assert {index: values(reply) for index, reply in replies(response).items()} == {0: [], 1: [b"small"]}
+
+
+@in_virtual_time
+async def test_fetch_that_waits_for_records_waits_for_room_only_when_they_are_large() -> None:
+    broker = led()
+    fill(broker)
+    small = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=60_000), NAMES)
+    assert await still_waits(small)
+    broker.append(batch(b"small"))
+    assert values(replies(await small)[0]) == [b"small"]
+    large = broker.call(handle_fetch, fetch((0, 1), max_wait_ms=60_000), NAMES)
+    broker.append(batch(LARGE))
+    await asyncio.sleep(10)
+    assert await still_waits(large)
+    broker.response_memory.release(1)
+    assert values(replies(await large)[0]) == [LARGE]
+
+
+@in_virtual_time
+async def test_fetch_that_is_cancelled_while_it_waits_for_room_leaves_nothing_behind() -> None:
+    broker = led()
+    broker.append(batch(LARGE))
+    held = fill(broker)
+    answer = broker.call(handle_fetch, fetch((0, 0)), NAMES)
+    answer.cancel()
+    await end_of_turn()
+    broker.response_memory.release(held)
+    await end_of_turn()
+    assert broker.response_memory.held == 0
+
+
+@in_virtual_time
+async def test_few_connections_of_each_follower_need_not_wait() -> None:
+    broker = follower.leader()
+    broker.append(batch(LARGE))
+    fill(broker)
+    request = follower.fetch((0, 0))
+    connections = [new_connection() for _ in range(6)]
+
+    def waits(connection: object) -> bool:
+        return isinstance(broker.call(handle_fetch, request, 17, connection=connection), asyncio.Future)
+
+    assert [waits(connection) for connection in connections] == [False] * 4 + [True] * 2
+    assert [waits(connection) for connection in connections[:4]] == [False] * 4
+    connections[1].is_open = False
+    assert not waits(connections[5])
+    assert waits(connections[4])
+
+
+@in_virtual_time
+async def test_connection_that_names_a_broker_which_is_not_there_waits_as_a_consumer() -> None:
+    broker = follower.leader()
+    broker.lead("t", replicas=(ME, OTHER, 77), epoch=1)
+    broker.append(batch(LARGE))
+    fill(broker)
+    connection = new_connection()
+    broker.call(handle_fetch, follower.fetch((0, 0), replica_id=77), 17, connection=connection)
+    assert not connection.is_replica_fetcher
+
+
+@in_virtual_time
+async def test_room_that_comes_while_a_cold_batch_is_read_is_noticed() -> None:
+    broker = led()
+    broker.append(batch(LARGE))
+    held = fill(broker)
+    gate = cold(broker)
+    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES)
+    await end_of_turn()
+    broker.response_memory.release(held)
+    gate.set()
+    assert values(replies(await asyncio.wait_for(answer, 10))[0]) == [LARGE]
+
+
+@in_virtual_time
+async def test_small_batch_behind_a_large_cold_one_is_read() -> None:
+    broker = led(2)
+    broker.append(batch(LARGE))
+    broker.append(batch(b"small"), index=1)
+    fill(broker)
+    begun = await broker.call(handle_fetch, fetch((0, 1), session=(0, NEW_SESSION), max_wait_ms=1), NAMES)
+    cold(broker).set()
+    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), session=(begun.session_id, 1), max_wait_ms=500), NAMES)
+    assert values(replies(await asyncio.wait_for(answer, 10))[1]) == [b"small"]
+
+
+@in_virtual_time
+async def test_small_batch_that_comes_while_a_fetch_waits_for_room_ends_the_wait() -> None:
+    broker = led(2)
+    broker.append(batch(LARGE))
+    fill(broker)
+    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=500), NAMES)
+    assert await still_waits(answer)
+    broker.append(batch(b"small"), index=1)
+    assert values(replies(await asyncio.wait_for(answer, 1))[1]) == [b"small"]
+
+
+@in_virtual_time
+async def test_lost_leadership_ends_the_wait_for_room() -> None:
+    broker = ReplicaSide()
+    broker.lead(replicas=(ME, OTHER), isr=(ME,))
+    broker.append(batch(LARGE))
+    fill(broker)
+    answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), WITHOUT_RACKS)
+    assert await still_waits(answer)
+    broker.lead(epoch=1, leader=OTHER, replicas=(ME, OTHER))
+    reply = replies(await asyncio.wait_for(answer, 1))[0]
+    assert reply.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@in_virtual_time
+async def test_batch_above_the_maximum_of_its_partition_is_small_all_the_same() -> None:
+    broker = led()
+    broker.append(batch(bytes(200)))
+    fill(broker)
+    response = broker.answer(handle_fetch, fetch((0, 0), partition_max_bytes=100), NAMES)
+    assert values(replies(response)[0]) == [bytes(200)]
+
+
+@in_virtual_time
+async def test_consumer_of_a_busy_small_partition_gets_its_large_batch_in_turn() -> None:
+    """While others queue for the room that is released."""
+    broker = led(2)
+    broker.append(batch(LARGE))
+    fill(broker)
+    memory, loop = broker.response_memory, asyncio.get_running_loop()
+
+    async def consume_large() -> None:
+        connection = new_connection()
+        while True:
+            answer = broker.call(handle_fetch, fetch((0, 0), max_wait_ms=500), NAMES, connection=connection)
+            if isinstance(answer, asyncio.Future):
+                await answer
+            memory.hold(len(LARGE))
+            loop.call_later(1, memory.release, len(LARGE))
+
+    others = [loop.create_task(consume_large()) for _ in range(50)]
+    await asyncio.sleep(1)
+    memory.release(len(LARGE))
+    sizes = list[int]()
+    for offset in range(100):
+        broker.append(batch(b"small"), index=1)
+        answer = broker.call(handle_fetch, fetch((0, 0), (1, offset), max_wait_ms=500), NAMES)
+        response = await answer if isinstance(answer, asyncio.Future) else answer
+        sizes.append(len(values(replies(response)[0])))
+        if sizes[-1]:
+            break
+        await asyncio.sleep(0.3)
+    for other in others:
+        other.cancel()
+    assert sizes[-1] == 1

@@ -1,0 +1,31 @@
+"""Partitions that refuse writes for want of replicas, as ``oncelog health`` and ``oncelog doctor`` tell it."""
+
+from clients.cli.cluster_health import assess
+from clients.cli.in_sync_minimum import about_minimum
+from tests.unit.clients.cli.test_cluster_health import broker, metadata
+
+CUT = metadata(d=(1, [1, 2, 3], [1]), a=(1, [1, 2, 3], [1]), b=(1, [1, 2], [1]), c=(1, [1], [1]), e=(2, [1, 2], [2]))
+
+
+def test_partitions_below_the_minimum_are_named_with_the_brokers_that_are_away() -> None:
+    assert about_minimum(CUT, {"a": 2, "b": 1, "d": 2}, {1}) == (
+        "2 partitions have fewer replicas in sync than min.insync.replicas: writes with acks=all are refused "
+        "(a-0, d-0); not in the cluster: broker 2, 3"
+    )
+
+
+def test_only_some_of_many_partitions_are_named() -> None:
+    many = metadata(**{f"t{index}": (1, [1, 2], [1]) for index in range(5)})
+    sentence = about_minimum(many, {f"t{index}": 2 for index in range(5)}, {1, 2})
+    assert sentence is not None
+    assert sentence.endswith("(t0-0, t1-0, t2-0 and 2 more)")
+
+
+def test_nothing_is_said_of_enough_replicas_or_what_is_not_known_or_led() -> None:
+    assert about_minimum(CUT, {}, {1}) is None
+    assert about_minimum(CUT, {"b": 1, "c": 2, "e": 2}, {1}) is None
+
+
+def test_health_says_that_writes_are_refused() -> None:
+    health = assess(CUT, 1, [broker(1)], {"a": 2})
+    assert [each for each in health.problems if each.startswith("1 partition has fewer replicas in sync than min.")]

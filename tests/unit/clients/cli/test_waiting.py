@@ -1,0 +1,87 @@
+"""What is said about the obstacles of a command, and when."""
+
+from clients.cli.line_numbers import LineNumbers
+from clients.cli.waiting import DOCTOR_ADVICE, STUCK_ADVICE, Notice, Notices
+from clients.connection import Address
+from clients.obstacles import Obstacle
+from protocol.errors import ErrorCode
+
+HERE, THERE = Address("localhost", 9092), Address("broker2", 9092)
+
+
+def refused(seconds: float, address: Address = HERE, broker_id: int | None = None) -> Obstacle:
+    return Obstacle(reason="Connection refused", seconds=seconds, address=address, broker_id=broker_id)
+
+
+def test_an_obstacle_is_told_once_and_when_it_is_over() -> None:
+    notices = Notices(bootstrap=[HERE])
+    assert notices.look([refused(2.9)], lambda _: False) == []
+    ((text, advice),) = notices.look([refused(3.0)], lambda _: False)
+    assert text == "Warning: still waiting: localhost:9092 cannot be reached: Connection refused"
+    assert advice is not None
+    assert "oncelog serve" in advice
+    assert notices.look([refused(60.0)], lambda _: False) == []
+    assert notices.look([], lambda _: True) == [Notice("Note: reached again: localhost:9092", None)]
+    assert notices.look([], lambda _: True) == []
+    assert len(notices.look([refused(3.0)], lambda _: False)) == 1
+
+
+def test_obstacles_that_come_together_are_told_together() -> None:
+    notices = Notices(bootstrap=[HERE])
+    ((text, advice),) = notices.look([refused(3.0), refused(1.5, THERE, 2), refused(0.1)], lambda _: False)
+    assert "localhost:9092 cannot be reached: Connection refused" in text
+    assert "broker 2 at broker2:9092 cannot be reached: Connection refused" in text
+    assert "oncelog serve" in (advice or "")
+    assert notices.look([refused(5.0)], lambda _: False) == []
+    ((text, _),) = notices.look([], lambda _: False)
+    assert text == "Note: no longer waiting for localhost:9092, broker 2 at broker2:9092"
+
+
+def test_an_address_that_is_advertised_in_vain_is_named_as_such() -> None:
+    ((text, advice),) = Notices(bootstrap=[HERE]).look([refused(3.0, THERE, 2)], lambda _: False)
+    assert text.endswith(
+        "broker 2 cannot be reached at the address that it advertises, broker2:9092: Connection refused"
+    )
+    assert advice == DOCTOR_ADVICE
+
+
+def test_a_broker_that_is_stuck_is_told_from_one_that_is_not_there() -> None:
+    silent = Obstacle(reason="no response to Fetch", seconds=4.0, address=THERE, broker_id=2, is_connected=True)
+    ((text, advice),) = Notices(bootstrap=[HERE]).look([silent], lambda _: True)
+    assert text.endswith("broker 2 at broker2:9092 accepts connections and does not answer: no response to Fetch")
+    assert advice == STUCK_ADVICE
+
+
+def test_a_rebalance_may_last_a_while() -> None:
+    joining = Obstacle(reason="no response to JoinGroup", seconds=11.0, address=HERE, is_connected=True, is_usual=True)
+    notices = Notices(bootstrap=[HERE])
+    assert notices.look([joining], lambda _: True) == []
+    assert notices.look([joining, refused(3.0, THERE)], lambda _: True)[0].text.count(";") == 0
+
+
+def test_what_a_broker_refuses_for_now_comes_with_the_advice_for_its_error() -> None:
+    refusal = Obstacle(reason="orders-0: NOT_ENOUGH_REPLICAS", seconds=3.0, error=ErrorCode.NOT_ENOUGH_REPLICAS)
+    ((text, advice),) = Notices(bootstrap=[HERE]).look([refusal], lambda _: True)
+    assert text == "Warning: still waiting: orders-0: NOT_ENOUGH_REPLICAS"
+    assert "min.insync.replicas" in (advice or "")
+
+
+def test_several_brokers_are_suggested_where_one_is_named() -> None:
+    for bootstrap, is_suggested in (([HERE], True), ([HERE, THERE], False)):
+        ((_, advice),) = Notices(bootstrap=bootstrap).look([refused(3.0)], lambda _: False)
+        assert ("name more than one" in (advice or "")) is is_suggested
+
+
+def test_line_numbers_are_shown_as_ranges() -> None:
+    numbers = LineNumbers()
+    for number in (2, 7, 8, 9, 3, 20):
+        numbers.add(number)
+    assert (str(numbers), numbers.count) == ("2-3, 7-9, 20", 6)
+
+
+def test_very_many_line_numbers_are_counted() -> None:
+    numbers = LineNumbers()
+    for number in range(0, 100_000, 2):
+        numbers.add(number)
+    assert str(numbers).endswith("38 and 49980 more")
+    assert len(str(numbers)) < 100

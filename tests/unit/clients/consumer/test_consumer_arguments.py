@@ -1,0 +1,123 @@
+"""Arguments that no request can hold: refused at the call, and every partition is read on."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clients.consumer import Consumer
+from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.virtual_time import in_virtual_time
+from tests.unit.clients.consumer.fetched import ORDERS
+from tests.unit.clients.consumer.scripted_group import GroupBroker
+from tests.unit.clients.consumer.scripted_log import Leader, Told, connected, reading
+
+SECOND = TopicPartition("orders", 1)
+BAD_TOPICS: dict[str, Any] = {"lone surrogate": "\ud800", "long": "x" * 40_000, "bytes": b"x", "null": None}
+BAD_PARTITIONS: dict[str, Any] = {"large": 2**40, "negative": -1, "float": 1.5}
+BAD_OFFSETS: dict[str, Any] = {
+    "large": 2**63,
+    "negative": -1,
+    "float": 1.5,
+    "float with metadata": OffsetAndMetadata(1.5),  # type: ignore[arg-type]
+    "large leader epoch": OffsetAndMetadata(0, 2**40),
+    "lone surrogate": OffsetAndMetadata(0, metadata="\ud800"),
+}
+
+
+def refused(call: Callable[[Consumer], Any]) -> None:
+    """The call raises, and what is assigned is read as before."""
+
+    @in_virtual_time
+    async def play() -> None:
+        broker = Leader(batches=1)
+        async with reading(broker, told=Told([1, 1]), partitions=[ORDERS, SECOND]) as consumer:
+            broker.batches[1] = 1
+            with pytest.raises((ValueError, TypeError)):
+                async with asyncio.timeout(10):
+                    await call(consumer)
+            records = [record for _ in range(3) for record in await consumer.poll(1.0)]
+            assert sorted((record.partition, record.offset) for record in records) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+    play()
+
+
+async def at_once(call: Callable[[], None]) -> None:
+    call()
+
+
+BAD_NAMES = [TopicPartition(topic, 0) for topic in BAD_TOPICS.values()]
+BAD_NAMES += [TopicPartition("orders", partition) for partition in BAD_PARTITIONS.values()]
+NAME_IDS = [*BAD_TOPICS, *BAD_PARTITIONS]
+
+
+@pytest.mark.parametrize("bad", BAD_NAMES, ids=NAME_IDS)
+def test_assign_of_name_that_no_request_can_hold_is_refused(bad: TopicPartition) -> None:
+    refused(lambda consumer: at_once(lambda: consumer.assign([ORDERS, SECOND, bad])))
+
+
+@pytest.mark.parametrize("bad", BAD_NAMES, ids=NAME_IDS)
+def test_offsets_of_name_that_no_request_can_hold_are_refused(bad: TopicPartition) -> None:
+    refused(lambda consumer: consumer.end_offsets([ORDERS, bad]))
+
+
+@pytest.mark.parametrize("bad", BAD_OFFSETS.values(), ids=BAD_OFFSETS)
+def test_seek_to_offset_that_no_request_can_hold_is_refused(bad: Any) -> None:
+    refused(lambda consumer: at_once(lambda: consumer.seek(SECOND, bad)))
+
+
+@pytest.mark.parametrize("bad", [2**70, -(2**70), 1.5])
+def test_target_time_that_no_request_can_hold_is_refused(bad: Any) -> None:
+    refused(lambda consumer: consumer.offsets_for_times({ORDERS: bad}))
+
+
+def test_timeout_that_is_not_a_number_is_refused() -> None:
+    refused(lambda consumer: consumer.poll(math.nan))
+    refused(lambda consumer: consumer.end_offsets([ORDERS], math.nan))
+
+
+@pytest.mark.parametrize("bad", BAD_TOPICS.values(), ids=BAD_TOPICS)
+def test_subscription_to_name_that_no_request_can_hold_is_refused(bad: Any) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+            with pytest.raises((ValueError, TypeError)):
+                consumer.subscribe(["orders", bad])
+            assert consumer.subscription == frozenset()
+
+    play()
+
+
+@pytest.mark.parametrize("bad", BAD_OFFSETS.values(), ids=BAD_OFFSETS)
+def test_commit_of_offset_that_no_request_can_hold_is_refused(bad: Any) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+            consumer.assign([ORDERS])
+            with pytest.raises((ValueError, TypeError, AttributeError)):
+                await consumer.commit({ORDERS: bad})
+            await consumer.commit({ORDERS: OffsetAndMetadata(1)})
+
+    play()
+
+
+def test_commit_holds_offsets_as_they_were_at_the_call() -> None:
+    @in_virtual_time
+    async def play() -> None:
+        broker = GroupBroker()
+        async with connected(broker, told=Told([1]), group_id="group") as consumer:
+            consumer.assign([ORDERS])
+            offsets = {ORDERS: OffsetAndMetadata(7)}
+            async with asyncio.TaskGroup() as group:
+                group.create_task(consumer.commit({ORDERS: OffsetAndMetadata(1)}))
+                group.create_task(consumer.commit(offsets))
+                await asyncio.sleep(0)
+                offsets[ORDERS] = OffsetAndMetadata(9)
+            requests = broker.seen(OffsetCommitRequest)
+            assert [request.topics[0].partitions[0].committed_offset for request in requests] == [1, 7]
+
+    play()

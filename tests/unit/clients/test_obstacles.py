@@ -1,0 +1,55 @@
+"""What a client waits for: how long it has lasted, and when it is over."""
+
+from clients.connection import Address
+from clients.obstacles import Obstacle, Obstacles, at_broker
+
+HERE = Address("localhost", 9092)
+
+
+def seconds(obstacles: Obstacles, now: float) -> list[tuple[str, float]]:
+    return [(each.reason, each.seconds) for each in obstacles.current(now)]
+
+
+def test_attempts_that_fail_one_after_the_other_are_one_obstacle() -> None:
+    obstacles = Obstacles()
+    for now in range(10):
+        obstacles.begin(HERE, "no answer", now)
+        obstacles.fail(HERE, "Connection refused", now + 0.5)
+    assert seconds(obstacles, 10.0) == [("Connection refused", 10.0)]
+    obstacles.overcome(HERE)
+    assert seconds(obstacles, 10.0) == []
+
+
+def test_an_obstacle_that_is_not_met_again_is_over() -> None:
+    obstacles = Obstacles()
+    obstacles.fail(HERE, "Connection refused", 0.0)
+    assert seconds(obstacles, 2.0) == [("Connection refused", 2.0)]
+    assert seconds(obstacles, 3.0) == []
+    obstacles.fail(HERE, "Connection refused", 4.0)
+    assert seconds(obstacles, 5.0) == [("Connection refused", 1.0)]
+
+
+def test_an_attempt_that_is_under_way_lasts_however_long_it_takes() -> None:
+    obstacles = Obstacles()
+    obstacles.begin(HERE, "no answer", 0.0)
+    obstacles.begin(HERE, "no response to ApiVersions", 1.0, is_connected=True)
+    (obstacle,) = obstacles.current(30.0)
+    assert obstacle == Obstacle(
+        reason="no response to ApiVersions", seconds=30.0, address=HERE, is_connected=True, broker_id=None
+    )
+    obstacles.fail(HERE, "closed", 30.0)
+    assert obstacles.current(30.0)[0].is_connected
+
+
+def test_what_is_long_over_is_forgotten() -> None:
+    obstacles = Obstacles()
+    for port in range(1000):
+        obstacles.fail(Address("localhost", port), "Connection refused", port * 60.0)
+    assert len(obstacles._attempts) == 1
+
+
+def test_an_address_is_named_with_the_broker_that_advertises_it() -> None:
+    obstacle = Obstacle(reason="Connection refused", seconds=1.0, address=HERE)
+    assert at_broker(obstacle, {7: HERE}).broker_id == 7
+    assert at_broker(obstacle, {7: Address("elsewhere", 9092)}).broker_id is None
+    assert at_broker(Obstacle(reason="absent", seconds=1.0), {7: HERE}).broker_id is None

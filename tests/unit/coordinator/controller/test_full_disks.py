@@ -1,0 +1,59 @@
+"""A broker whose disk is full: what the controller does about thousands of its partitions is divided over turns."""
+
+from collections import Counter
+
+import pytest
+
+from coordinator.controller.office import Office
+from coordinator.controller.topic_plan import NewTopic
+from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store.store import Done
+from protocol.topic_partition import TopicPartition
+from tests.unit.broker.turns import longest_turn
+from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
+
+PARTITIONS = 4_000
+MOST_LINES = 150_000
+"""Of one turn: a portion of 400 partitions is written, another one told. At once it would be 240,000 to 1,300,000."""
+
+
+async def wide_topic(cluster: ClusterUnderTest, replication_factor: int) -> Office:
+    """Create a topic of many partitions; return the office of the controller."""
+    topic = NewTopic(name="wide", partition_count=PARTITIONS, replication_factor=replication_factor)
+    await cluster.controller.create_topics([topic])
+    await cluster.settle()
+    office = cluster.controller._office
+    assert office is not None
+    return office
+
+
+def led_by(office: Office) -> Counter[int]:
+    states = [office.reign.state.state(TopicPartition("wide", index)) for index in range(PARTITIONS)]
+    return Counter(versioned.state.leader for versioned in states if versioned is not None)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+async def test_partitions_of_a_full_disk_are_elected_and_told_in_portions(brokers: int) -> None:
+    """With one broker nothing changes, so that no write to the store gives other tasks a turn."""
+    async with running_cluster(*range(1, brokers + 1)) as cluster:
+        office = await wide_topic(cluster, brokers)
+        office.reign.state.full.add(1)
+        _, lines = await longest_turn(lambda: office.full_disks.follow(1))
+        assert led_by(office) == {brokers: PARTITIONS}
+        await cluster.settle()
+        topic = cluster.brokers[brokers].metadata.image.topics["wide"]
+        assert {partition.leader for partition in topic.partitions.values()} == {brokers}
+        assert lines < MOST_LINES
+
+
+async def test_broker_that_reports_its_disk_is_told_its_leaderships_in_portions() -> None:
+    async with running_cluster(1) as cluster:
+        office = await wide_topic(cluster, 1)
+        told = len(cluster.brokers[1].requests)
+        path = f"{paths.LOG_DIR_EVENTS}/log_dir_event_"
+        done = await cluster.members[1].session.create(path, znodes.encode_log_dir_event(1), sequential=True)
+        assert isinstance(done, Done)
+        _, lines = await longest_turn(lambda: office.full_disks.read_reports(lambda: None))
+        await cluster.settle()
+        assert len(cluster.brokers[1].requests) - told >= PARTITIONS / 50
+        assert lines < MOST_LINES
