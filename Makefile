@@ -12,7 +12,8 @@ ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import
   { $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
-SPARK_KILLS := sink_processes sink_kills sink_speculation checkpoints transaction_timeouts changing_topics coordinator_failover
+SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation checkpoints rewound_checkpoints \
+  transaction_timeouts changing_topics coordinator_failover
 KILLS ?= 200
 SEED ?= 1
 
