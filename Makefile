@@ -17,7 +17,7 @@ SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation check
 KILLS ?= 200
 SEED ?= 1
 
-.PHONY: run cluster cluster-test compose-test demo test check client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -88,6 +88,11 @@ bench-clients: $(DEV) .peers/kafka-3.9/.installed  ## Our Python client beside a
 
 bench-failover: $(DEV) .peers/kafka-3.9/.installed  ## How long partitions accept nothing when a broker goes
 	$(BIN)/python -m tests.benchmarks.failover
+
+bench-before: $(DEV) .peers/kafka-3.9/.installed  ## One broker and a cluster beside themselves at a former commit: make bench-before BEFORE=COMMIT
+	@test -n "$(BEFORE)" || { echo "name the former commit: make bench-before BEFORE=COMMIT"; exit 1; }
+	$(BIN)/python -m tests.benchmarks.before_and_after $(BEFORE)
+	$(BIN)/python -m tests.benchmarks.before_and_after $(BEFORE) --cluster
 
 bench-reload: $(DEV)  ## How long a coordinator reads the history of a million transactions
 	$(BIN)/python -m tests.benchmarks.coordinator_reload
