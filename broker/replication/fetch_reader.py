@@ -14,7 +14,7 @@ its size, or a large batch would stop its consumer for ever. Who begins in the m
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final, NamedTuple
 
 from broker.replication.fetch_session import FetchContext, FetchIsolation, FetchKind, FetchPosition
@@ -27,6 +27,7 @@ from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, Partitio
 from protocol.schema import ZERO_UUID
 
 _UNKNOWN_OFFSET: Final = -1
+_NOTHING: Final[frozenset[FetchPosition]] = frozenset()
 _TOPIC_ERRORS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -106,7 +107,7 @@ class FetchReader:
         self._authorized: dict[str, bool] = {}
         self._whole_first = True
         """The first batch of a fetch is read whatever its size."""
-        self.too_large: set[FetchPosition] = set()
+        self.too_large: Set[FetchPosition] = _NOTHING
         """Whose next batch was too large when small ones only were read."""
         self._is_for_follower = self._notes_follower = params.replica_id >= 0
 
@@ -118,7 +119,7 @@ class FetchReader:
         attempt = Attempt()
         self._whole_first = not small_batches_only
         if self._whole_first:
-            self.too_large.clear()
+            self.too_large = _NOTHING
         session, left = context.session, max_bytes
         # Fetches without a session are told of all their partitions; of a follower's request all must be noted.
         stops_when_full = context.kind is FetchKind.INCREMENTAL and not self._notes_follower
@@ -139,7 +140,7 @@ class FetchReader:
                 group.create_task(self._read_cold(context, unread))
         if not self._whole_first:
             replies = {unread.position: context.replies[unread.position] for unread in attempt.cold}
-            self.too_large.update(position for position, reply in replies.items() if not reply.records)
+            self.too_large |= {position for position, reply in replies.items() if not reply.records}
             attempt.size = sum(len(reply.records or b"") for reply in context.replies.values())
             attempt.left_large |= not self.too_large.isdisjoint(replies)
             attempt.must_tell |= any(reply.error_code for reply in replies.values())
@@ -237,7 +238,7 @@ class FetchReader:
             attempt.cold.append(UnreadPartition(position, partition, log, fetched))
             return min(fetched.size, log.size_between(offset, upper_offset))
         if is_first and not (self._whole_first or len(fetched.records)):
-            self.too_large.add(position)
+            self.too_large |= {position}
             attempt.left_large = True
         return _fill(reply, log, offset, fetched)
 
