@@ -6,7 +6,6 @@ nothing for is ours. ``docs/metrics.md`` lists them. A page that cannot be shown
 
 import asyncio
 import logging
-import re
 from collections.abc import Iterator
 from http import HTTPStatus
 from itertools import chain
@@ -18,6 +17,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
+from broker.listeners import parse_http_listener
 from broker.metrics.cleaner_metrics import cleaner_metrics
 from broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics, session_metrics
 from broker.metrics.exposition import CONTENT_TYPE, write_families
@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 _KEEPS_FAILING: Final = 2
 """Failures in a row of a background task that are shown beside ``ready``."""
-_ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>\d{1,5})")
 
 
 class Monitor:
@@ -55,14 +54,12 @@ class Monitor:
 
     async def listen(self, address: str) -> None:
         """Open ``host:port``; an empty host is every interface. Raises ``ConfigError``."""
-        match = _ADDRESS.fullmatch(address)
-        if match is None or int(match["port"]) > 65_535:
-            raise ConfigError(f"oncelog.http.listener={address!r} is not valid: expected host:port")
+        host, wanted = parse_http_listener(address)
         try:
-            port = await self._endpoint.listen(match["host"].strip("[]"), int(match["port"]))
+            port = await self._endpoint.listen(host, wanted)
         except OSError as error:
             raise ConfigError(f"oncelog.http.listener={address} cannot be opened: {error.strerror}") from error
-        logger.info("Metrics are at http://%s:%d/metrics", match["host"] or "localhost", port)
+        logger.info("Metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host or "localhost", port)
         self._lag.start()
 
     def stop(self) -> None:

@@ -321,7 +321,7 @@ class ProducerStateManager:
             self._dropped_refusal_ms = dropped.at_ms
 
     def _forget_refusal(self, header: BatchHeader) -> None:
-        """Forget the refused batch of a producer that goes on; a batch of an older epoch says nothing of a newer one."""
+        """Forget the refused batch of a producer that goes on; an older epoch says nothing of a newer one."""
         refusal = self._refused.get(header.producer_id)
         if refusal is not None and refusal.producer_epoch <= header.producer_epoch:
             del self._refused[header.producer_id]

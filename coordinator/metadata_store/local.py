@@ -306,6 +306,10 @@ class LocalStore:
     def session(self) -> LocalSession | None:
         return self._session
 
+    @property
+    def credentials(self) -> None:
+        """The store is opened by one process at a time, which ends what sessions there were."""
+
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 
