@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from broker.storage.disk import Disk
+from broker.storage.disk_errors import is_passing
 from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
 from coordinator.metadata_store.zookeeper_address import SessionCredentials
 
@@ -52,24 +53,28 @@ class SessionFile:
         return found
 
     def keep(self, store: MetadataStore) -> None:
-        """Write the credentials of the store's session, and of each that follows it. Raises ``OSError`` for the first.
+        """Write the credentials of the store's session, and of each that follows it.
 
-        A later one that cannot be written is left to expire if this process is killed.
+        A session that cannot be written, on a full disk, is left to expire if this process is killed.
         """
-        self.write(store.credentials)
+        self._try_to_write(store.credentials)
         store.add_session_listener(partial(self._on_session, store))
 
     def _on_session(self, store: MetadataStore, event: SessionEvent, session: Session) -> None:
         if event is SessionEvent.STARTED:
-            try:
-                self.write(store.credentials)
-            except OSError as error:
-                logger.warning(
-                    "%s cannot be written: %s. If this broker is killed its session must expire before it "
-                    "can register again",
-                    self._path,
-                    error,
-                )
+            self._try_to_write(store.credentials)
+
+    def _try_to_write(self, credentials: SessionCredentials | None) -> None:
+        try:
+            self.write(credentials)
+        except OSError as error:
+            if not is_passing(error):
+                raise
+            logger.warning(
+                "%s cannot be written: %s. If this broker is killed its next start waits until its session expires",
+                self._path,
+                error,
+            )
 
     def write(self, credentials: SessionCredentials | None) -> None:
         if credentials is not None:

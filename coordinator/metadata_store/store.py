@@ -51,6 +51,10 @@ class ConnectionLost(StoreUnavailable):
     """The connection broke while the operation was under way: a write may or may not have happened."""
 
 
+class StoreFull(StoreUnavailable):
+    """The store has no room for the operation, which did not happen. The message names what is full, and the remedy."""
+
+
 class SessionExpired(StoreUnavailable):
     """The session is over. The operation did not happen, and nothing else will happen on this session."""
 
