@@ -24,7 +24,7 @@ from broker.controller_client import ControllerClient
 from broker.dispatch import ApiHandler, Dispatcher
 from broker.dynamic_config import DynamicSettings
 from broker.handlers import all_handlers
-from broker.identity import identify
+from broker.identity import Identity, identify
 from broker.listeners import Listeners, parse_http_listener, parse_listeners
 from broker.local_channel import LocalChannel
 from broker.network.heartbeats import Heartbeats
@@ -168,13 +168,7 @@ class _Start:
         config, resources, supervisor = self._config, self._resources, self._supervisor
         listeners = _checked_listeners(config)
         logs = self._lock_data_dir()
-        if config.broker_id >= 0:
-            logs.check_owner(config.broker_id, None)
-        store = await open_store(config, self._disk, resources, self._fail)
-        broker_id, cluster_id = await identify(config, self._disk, _session_of(store), self._rng)
-        self._broker_id = broker_id
-        logs.check_owner(broker_id, cluster_id)
-
+        store, (broker_id, cluster_id) = await self._identify(logs, open_store)
         configs = self._open_configs(store)
         local = LocalChannel(broker_id, self._metadata)
         member = self._cluster_member(broker_id, local, listeners.inter_broker)
@@ -253,6 +247,17 @@ class _Start:
             await member.until_told()
 
     # The data directory
+
+    async def _identify(self, logs: LogManager, open_store: OpenStore) -> tuple[MetadataStore, Identity]:
+        """Open the store, and find out which broker this is; the data directory must be that one's."""
+        config = self._config
+        if config.broker_id >= 0:
+            logs.check_owner(config.broker_id, None)
+        store = await open_store(config, self._disk, self._resources, self._fail)
+        identity = await identify(config, self._disk, _session_of(store), self._rng)
+        logs.check_owner(*identity)
+        self._broker_id = identity.broker_id
+        return store, identity
 
     def _lock_data_dir(self) -> LogManager:
         logs = LogManager(
