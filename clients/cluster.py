@@ -503,8 +503,7 @@ class Cluster:
         address = self.brokers.get(node_id)
         subject = Node(node_id)
         if address is None:
-            there = ", ".join(map(str, sorted(self.brokers)))
-            absent = BrokerAbsent(f"broker {node_id} is not in the cluster now, which has brokers {there or 'unknown'}")
+            absent = BrokerAbsent.among(node_id, self.brokers)
             self._obstacles.fail(subject, str(absent), self._now())
             raise absent
         self._obstacles.overcome(subject)
