@@ -9,7 +9,7 @@ SPARK := $(VENV)/.spark
 MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9 platform-4
 # PySpark's wheel has ZooKeeper in it; without PySpark, take the jars that Maven brings.
 ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import pyspark' 2>/dev/null || \
-  { $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
+  { echo "Fetching ZooKeeper with Maven into .peers, once." && $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
 SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation checkpoints rewound_checkpoints \
@@ -143,20 +143,25 @@ format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+INSTALLING = @echo "Installing Oncelog$(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
+
 $(RUNTIME): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	touch $@
+	$(call INSTALLING,,half a minute)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
 
 $(DEV): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $(RUNTIME) $@
+	$(call INSTALLING, and what its tests need,a minute)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(RUNTIME) $@
 
 $(SPARK): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	touch $(RUNTIME) $(DEV) $@
+	$(call INSTALLING, with PySpark and what its tests need,two minutes)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	@touch $(RUNTIME) $(DEV) $@
 
 clean:
 	rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
