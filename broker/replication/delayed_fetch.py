@@ -190,7 +190,7 @@ class DelayedFetch:
         assert self._future is not None
         if attempt.cold:
             self._unpark()
-            self._hold(attempt.size)
+            self._hold(attempt.size + attempt.excess)
             self._spawn(self._answer_cold(self._future, attempt), "fetch of cold data")
         else:
             self._park(attempt)
@@ -205,12 +205,12 @@ class DelayedFetch:
         return attempt
 
     def _hold(self, size: int) -> None:
-        self._held += size
-        self._memory.hold(size)
-
-    def _let_go(self) -> None:
-        self._memory.release(self._held)
-        self._held = 0
+        """Count so many bytes as read and not handed over, in the place of what was counted before."""
+        if size > self._held:
+            self._memory.hold(size - self._held)
+        elif size < self._held:
+            self._memory.release(self._held - size)
+        self._held = size
 
     def _is_enough(self, attempt: Attempt) -> bool:
         return (
@@ -297,7 +297,7 @@ class DelayedFetch:
                 self._await_room()
                 return
             if attempt.cold:
-                self._hold(attempt.size)
+                self._hold(attempt.size + attempt.excess)
                 self._spawn(self._answer_cold(future, attempt), "fetch of cold data")
             else:
                 future.set_result(self._answer())
@@ -310,9 +310,10 @@ class DelayedFetch:
             if future.done():
                 return
             if attempt.needs_room:  # There may be small batches behind those that are now known to be too large.
-                self._let_go()
+                self._hold(0)
                 self._read_again()
             else:
+                self._hold(attempt.size)
                 future.set_result(self._answer())
         except asyncio.CancelledError:
             future.cancel()

@@ -68,10 +68,12 @@ class UnreadPartition(NamedTuple):
 class Attempt:
     """What one round over the dirty partitions found."""
 
-    __slots__ = ("cold", "has_news", "left_large", "must_tell", "refused", "size")
+    __slots__ = ("cold", "excess", "has_news", "left_large", "must_tell", "refused", "size")
 
     def __init__(self) -> None:
         self.size = 0
+        self.excess = 0
+        """Bytes that a first batch which is not in memory may have beyond ``size``: it is read whatever its size."""
         self.refused = 0
         """Partitions that have an error."""
         self.must_tell = False
@@ -134,14 +136,14 @@ class FetchReader:
         return attempt
 
     async def read_cold(self, context: FetchContext, attempt: Attempt) -> None:
-        """Fill in what an attempt left to be read off the loop."""
+        """Fill in what an attempt left to be read off the loop, and its true size."""
         async with asyncio.TaskGroup() as group:
             for unread in attempt.cold:
                 group.create_task(self._read_cold(context, unread))
+        attempt.size, attempt.excess = sum(len(reply.records or b"") for reply in context.replies.values()), 0
         if not self._whole_first:
             replies = {unread.position: context.replies[unread.position] for unread in attempt.cold}
             self.too_large |= {position for position, reply in replies.items() if not reply.records}
-            attempt.size = sum(len(reply.records or b"") for reply in context.replies.values())
             attempt.left_large |= not self.too_large.isdisjoint(replies)
             attempt.must_tell |= any(reply.error_code for reply in replies.values())
 
@@ -236,7 +238,11 @@ class FetchReader:
             return _refuse(context, position, fetched, attempt)
         if isinstance(fetched, ColdRead):
             attempt.cold.append(UnreadPartition(position, partition, log, fetched))
-            return min(fetched.size, log.size_between(offset, upper_offset))
+            available = log.size_between(offset, upper_offset)
+            size = min(fetched.size, available)
+            if fetched.min_one_batch:
+                attempt.excess = max(0, min(available, log.config.max_message_bytes) - size)
+            return size
         if is_first and not (self._whole_first or len(fetched.records)):
             self.too_large |= {position}
             attempt.left_large = True
