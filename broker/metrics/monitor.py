@@ -147,7 +147,7 @@ def storage_metrics(broker: "Broker") -> Iterator[Metric]:
 
 def warnings(broker: "Broker") -> list[str]:
     """What should be looked at on a broker although it serves: one sentence each."""
-    return [*_of_the_store(broker)] + [
+    return [*_of_the_store(broker), *_of_open_files(broker)] + [
         f"background task '{name}' keeps failing ({failing.attempts} times in a row): {failing.error}"
         for name, failing in broker.supervisor.failing.items()
         if failing.attempts >= _KEEPS_FAILING
@@ -159,6 +159,13 @@ def _of_the_store(broker: "Broker") -> Iterator[str]:
     if health.state is not SessionState.CONNECTED:
         seconds = health.seconds_since_contact
         yield f"the metadata store (ZooKeeper) has not answered for {seconds:.0f} s: {WITHOUT_ZOOKEEPER}"
+
+
+def _of_open_files(broker: "Broker") -> Iterator[str]:
+    unopened = broker.replica_manager.unopened
+    if unopened:
+        logs = "1 log" if len(unopened) == 1 else f"{len(unopened)} logs"
+        yield f"{logs} cannot be opened ({unopened.error}): raise the limit of open files (ulimit -n)"
 
 
 def why_not_ready(broker: "Broker") -> str | None:
