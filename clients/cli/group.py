@@ -17,7 +17,6 @@ from clients.admin.groups import (
     remove_members,
 )
 from clients.admin.offsets import LATEST, list_offsets
-from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
 from clients.consumer.positions import Position, parse_position, resolve_position
@@ -26,7 +25,7 @@ from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
 
-@click.group(cls=LazyGroup)
+@click.group()
 def group() -> None:
     """Consumer groups: list, describe with lag, move and delete offsets."""
 
@@ -45,8 +44,7 @@ def list_command(session: Session, states: tuple[str, ...]) -> None:
         }
         for found in session.run(lambda cluster: list_groups(cluster, states))
     ]
-    none = f"No groups in state {', '.join(states)}." if states else "No groups."
-    session.show_rows(rows, ("group", "state", "protocol_type", "coordinator"), none=none)
+    session.show_rows(rows, ("group", "state", "protocol_type", "coordinator"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +148,7 @@ def remove_members_command(
             return await remove_all_members(cluster, group_id, reason=reason)
         return await remove_members(cluster, group_id, members, reason=reason)
 
-    session.show_outcomes("member", "removed", session.run(work), none=f"Group {group_id} has no members.")
+    session.show_outcomes("member", "removed", session.run(work))
 
 
 def _parse_partitions(values: Sequence[str]) -> dict[str, list[int]]:
@@ -206,7 +204,7 @@ def seek(session: Session, group_id: str, to: str, topics: tuple[str, ...], dry_
         raise click.BadParameter(str(error), param_hint="--to") from None
     wanted = _parse_partitions(topics)
     rows, refusals = session.run(lambda cluster: _seek(cluster, group_id, position, wanted, dry_run))
-    session.show_rows(rows, ("topic", "partition", "prior", "committed"), none="No offsets were moved.")
+    session.show_rows(rows, ("topic", "partition", "prior", "committed"))
     if refusals:
         session.fail(refusals)
 
@@ -254,5 +252,4 @@ def offset_delete(session: Session, group_id: str, topics: tuple[str, ...]) -> N
         ]
         return await delete_offsets(cluster, group_id, chosen) if chosen else {}
 
-    none = f"Group {group_id} has no committed offsets of these partitions."
-    session.show_outcomes("partition", "deleted", session.run(work), none=none)
+    session.show_outcomes("partition", "deleted", session.run(work))

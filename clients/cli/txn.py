@@ -82,9 +82,7 @@ def list_command(
         }
         for listed in found
     ]
-    is_filtered = bool(states or producer_ids or pattern or longer_than_ms is not None)
-    none = "No transactional ids match." if is_filtered else "No transactional ids."
-    session.show_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"), none=none)
+    session.show_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"))
 
 
 @txn.command(epilog=example("oncelog txn describe billing-1"))
@@ -152,5 +150,5 @@ def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_
         for tp, found in sorted(answers.found.items())
         for producer in found
     ]
-    session.show_rows(rows, columns, none=f"No producers: none with an id has written to {topic} lately.")
+    session.show_rows(rows, columns)
     session.fail_if_any({str(tp): Refusal(error=error) for tp, error in answers.failed.items()})

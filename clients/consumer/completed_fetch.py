@@ -13,6 +13,7 @@ from typing import Final
 from clients.consumer.aborted_ranges import AbortedRanges
 from clients.consumer.consumer_errors import UnreadableRecords
 from clients.consumer.consumer_record import ConsumerRecord
+from clients.consumer.fetched_response import FetchedResponse
 from clients.consumer.record_decoder import decode_records
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction
@@ -46,11 +47,13 @@ class CompletedFetch:
         "_pending_end",
         "_positions",
         "blocks",
+        "counts",
         "error",
         "fetch_offset",
         "leader_epoch",
         "next_offset",
         "position",
+        "response",
         "size",
         "topic_partition",
     )
@@ -61,6 +64,7 @@ class CompletedFetch:
         fetch_offset: int,
         records: Buffer,
         aborted: Sequence[AbortedTransaction],
+        response: FetchedResponse,
         *,
         error: ErrorCode = ErrorCode.NONE,
         check_crcs: bool = True,
@@ -72,6 +76,10 @@ class CompletedFetch:
         """Where this answer was asked to begin."""
         self.error = error
         self.size = len(records)
+        self.response = response
+        """What it came in."""
+        self.counts = False
+        """Whether the buffer counts it among what can be given out now."""
         self.position = fetch_offset
         """The offset after what has been given out."""
         self.leader_epoch = -1
@@ -121,6 +129,16 @@ class CompletedFetch:
     def is_drained(self) -> bool:
         return not self._is_cut_off and self._given >= len(self._pending) and self._batch >= len(self._positions)
 
+    @property
+    def is_between_batches(self) -> bool:
+        """Whether no decoded records wait to be given out."""
+        return self._given >= len(self._pending)
+
+    def detach(self) -> None:
+        """Copy the records out of the response, so that they do not keep all of it in memory."""
+        if isinstance(self._buffer, memoryview):
+            self._buffer = bytes(self._buffer)
+
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Up to ``limit`` records in order; fewer only if there are no more. Moves the position.
 
@@ -134,6 +152,7 @@ class CompletedFetch:
         while self._given == len(self._pending):
             self.position = max(self.position, self._pending_end)
             if len(taken) >= limit or self._batch >= len(self._positions):
+                self._pending, self._given = [], 0  # It may be long until its next turn.
                 return taken
             try:
                 self._pending = self._next_batch()

@@ -1,11 +1,17 @@
-"""What has been fetched and not been polled yet, in the order in which it came. Pure.
+"""What has been fetched and not been polled yet. Pure.
 
-Answers of one partition form a chain: each begins where the one before it ends, and the first one where the partition's
-position is. That is checked when an answer comes and again when it is taken, so a seek, a reset or a rebalance in
-between makes the chain worthless without anybody having to say so.
+Responses of one partition form a chain: each begins where the one before it ends, and the first one where the
+partition's position is. That is checked when a response comes and again when it is taken, so a seek, a reset or a
+rebalance in between makes the chain worthless without anybody having to say so. A chain has two links at most: one that
+is being given out, and the one behind it.
 
-``take`` gives records out and moves positions. What belongs to a paused partition, or to one whose position is being
-validated, is passed over and stays.
+``take`` gives records out and moves positions. The partitions have turns: one ends with the first batch that reaches
+what a poll may return, or with the response. (A turn does not end within a batch, so that one partition at most has
+records that are decoded.) So a partition waits for one turn of each of the others, however much has come of them.
+
+Partitions that cannot be given out are *set aside*: those that are paused, those whose position is being validated, and
+those whose next batch cannot be read. They stay, but they do not count, so that they keep no others from being fetched;
+their records are copied, so that they do not keep whole responses in memory.
 
 The rules are those of Kafka's ``FetchCollector.java``.
 """
@@ -16,6 +22,7 @@ from collections.abc import Collection
 from clients.consumer.completed_fetch import CompletedFetch
 from clients.consumer.consumer_errors import OffsetOutOfRange
 from clients.consumer.consumer_record import ConsumerRecord
+from clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
 from clients.consumer.subscription_state import (
     NO_RESET,
     AssignedPartition,
@@ -29,17 +36,18 @@ from protocol.topic_partition import TopicPartition
 
 
 class FetchBuffer:
-    """The answers that wait to be polled."""
+    """The responses that wait to be polled, each with the records of one partition."""
 
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
-        self._waiting: deque[CompletedFetch] = deque()
         self._chains: dict[TopicPartition, deque[CompletedFetch]] = {}
+        self._turns: deque[TopicPartition] = deque()
+        """The partitions that have a chain; the first one has its turn."""
         self.size = 0
-        """Bytes that wait, but for those of paused partitions: they must not keep others from being fetched."""
+        """Bytes that wait, but for those of partitions that are set aside."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._chains.values()))
 
     def next_offset(self, topic_partition: TopicPartition) -> int | None:
         """Where the next fetch of an assigned partition begins; None if what waits must be polled first."""
@@ -50,68 +58,85 @@ class FetchBuffer:
             chain = None
         if not chain:
             return position
-        return None if chain[-1].blocks else chain[-1].next_offset
+        return None if chain[-1].blocks or len(chain) >= MAX_UNREAD_RESPONSES else chain[-1].next_offset
 
     def add(self, fetch: CompletedFetch) -> bool:
-        """Keep an answer, if its partition is still at the place that was asked for."""
+        """Keep what came of a partition, if that is still at the place that was asked for."""
         topic_partition = fetch.topic_partition
         partition = self._subscription.get(topic_partition)
         if partition is None or partition.phase is not Phase.FETCHING:
             return False
         if self.next_offset(topic_partition) != fetch.fetch_offset:
             return False
-        self._waiting.append(fetch)
-        self._chains.setdefault(topic_partition, deque()).append(fetch)
-        if not partition.paused:
-            self.size += fetch.size
+        chain = self._chains.get(topic_partition)
+        if chain is None:
+            chain = self._chains[topic_partition] = deque()
+            self._turns.append(topic_partition)
+        is_set_aside = not (chain[0].counts if chain else self._subscription.is_fetchable(topic_partition))
+        chain.append(fetch)
+        if is_set_aside:
+            self._set_aside(chain)
+        else:
+            self._count(chain, True)
         return True
 
     @property
     def has_any(self) -> bool:
         """Whether ``take`` would find something."""
-        return any(self._subscription.is_fetchable(fetch.topic_partition) for fetch in self._waiting)
+        return any(self._subscription.is_fetchable(topic_partition) for topic_partition in self._turns)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to ``limit`` records, as they came; moves the positions.
+        """Up to ``limit`` records of the partitions in turn; moves the positions.
 
         Raises ``OffsetOutOfRange`` without a reset policy, ``UnreadableRecords``, ``BrokerRefused``, and what decoding
         raises (``MemoryError``); never after it took some.
         """
         records: list[ConsumerRecord] = []
-        passed_over: list[CompletedFetch] = []
-        try:
-            while self._waiting and len(records) < limit:
-                fetch = self._waiting[0]
-                partition = self._subscription.get(fetch.topic_partition)
-                if partition is None or _has_no_position(partition):
-                    self._remove_first()
-                elif not self._subscription.is_fetchable(fetch.topic_partition):
-                    passed_over.append(self._waiting.popleft())
-                elif partition.position.offset != fetch.position:
-                    self._remove_first()
-                elif fetch.error is not ErrorCode.NONE:
+        passed_over = 0
+        while len(records) < limit and passed_over < len(self._turns):
+            topic_partition = self._turns[0]
+            chain = self._chains[topic_partition]
+            fetch = chain[0]
+            partition = self._subscription.get(topic_partition)
+            if partition is None or _has_no_position(partition):
+                self._remove_first()
+            elif not self._subscription.is_fetchable(topic_partition):
+                self._set_aside(chain)
+                self._turns.rotate(-1)
+                passed_over += 1
+            elif partition.position.offset != fetch.position:
+                self._remove_first()
+            elif fetch.error is not ErrorCode.NONE:
+                if records:
+                    break
+                self._remove_first()
+                self._judge(fetch, partition)
+            else:
+                if not fetch.counts:
+                    self._count(chain, True)
+                try:
+                    records += self._take_from(fetch, partition, limit - len(records))
+                except Exception:  # Whatever it is, it comes again with a later call. These records would not.
                     if records:
                         break
-                    self._remove_first()
-                    self._judge(fetch, partition)
-                else:
-                    records += self._take_from(fetch, partition, limit - len(records))
-        except Exception:  # Whatever it is, it comes again with the next call. These records would not.
-            if not records:
-                raise
-        finally:
-            self._waiting.extendleft(reversed(passed_over))
+                    self._set_aside(chain)
+                    self._turns.rotate(-1)
+                    raise
+                passed_over = 0
         return records
 
     def _take_from(self, fetch: CompletedFetch, partition: AssignedPartition, limit: int) -> list[ConsumerRecord]:
         before = fetch.position
         try:
-            return fetch.take(limit)
+            records = fetch.take(limit)
         finally:
             if fetch.position != before:
                 partition.position = FetchPosition(fetch.position, fetch.leader_epoch, partition.position.leader)
-            if fetch.is_drained:
-                self._remove_first()
+        if fetch.is_drained:
+            self._remove_first()
+        elif fetch.is_between_batches:
+            self._turns.rotate(-1)
+        return records
 
     def _judge(self, fetch: CompletedFetch, partition: AssignedPartition) -> None:
         """An error in the place of records."""
@@ -126,21 +151,35 @@ class FetchBuffer:
             partition.reset(self._subscription.default_reset)
 
     def _remove_first(self) -> None:
-        fetch = self._waiting.popleft()
-        chain = self._chains[fetch.topic_partition]
-        chain.popleft()
-        if not chain:
-            del self._chains[fetch.topic_partition]
-        partition = self._subscription.get(fetch.topic_partition)
-        if partition is None or not partition.paused:
-            self.size -= fetch.size
+        """Remove the first response of the partition whose turn it is, and end the turn."""
+        topic_partition = self._turns[0]
+        chain = self._chains[topic_partition]
+        self._count([chain.popleft()], False)
+        if chain:
+            self._turns.rotate(-1)
+        else:
+            del self._chains[topic_partition]
+            self._turns.popleft()
+
+    def _set_aside(self, chain: Collection[CompletedFetch]) -> None:
+        self._count(chain, False)
+        for fetch in chain:
+            fetch.detach()
+
+    def _count(self, fetches: Collection[CompletedFetch], counts: bool) -> None:
+        """Note whether these are among what can be given out now."""
+        for fetch in fetches:
+            if fetch.counts is not counts:
+                fetch.counts = counts
+                change = 1 if counts else -1
+                self.size += change * fetch.size
+                fetch.response.unread += change
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what waits of these."""
-        self._waiting = deque(fetch for fetch in self._waiting if fetch.topic_partition not in partitions)
         for topic_partition in partitions:
-            self._chains.pop(topic_partition, None)
-        self.recount()
+            self._count(self._chains.pop(topic_partition, ()), False)
+        self._turns = deque(topic_partition for topic_partition in self._turns if topic_partition in self._chains)
 
     def drop_unassigned(self) -> None:
         """The assignment has changed."""
@@ -148,11 +187,11 @@ class FetchBuffer:
 
     def recount(self) -> None:
         """Partitions have been paused or resumed."""
-        self.size = sum(fetch.size for fetch in self._waiting if not self._is_paused(fetch.topic_partition))
-
-    def _is_paused(self, topic_partition: TopicPartition) -> bool:
-        partition = self._subscription.get(topic_partition)
-        return partition is not None and partition.paused
+        for topic_partition, chain in self._chains.items():
+            if self._subscription.is_fetchable(topic_partition):
+                self._count(chain, True)
+            else:
+                self._set_aside(chain)
 
 
 def _has_no_position(partition: AssignedPartition) -> bool:

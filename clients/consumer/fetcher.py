@@ -2,12 +2,13 @@
 
 Each broker that is read from has a task, a connection of its own (an answer that waits for records would hold up every
 answer behind it) and a fetch session. One request is under way at a time; the next one is sent as soon as its answer is
-here, from where that answer ends: the broker works while the application does. When more than ``max_buffered_bytes``
-have come and not been polled, nothing more is asked for until some have.
+here, from where that answer ends: the broker works while the application does. While two answers of a broker have not
+been polled, it is asked for nothing more (``read_ahead``).
 
-Errors that pass lead to new metadata, or bring it (KIP-951), and to another attempt. Each partition has a pause of its
-own before that: the others of its broker are fetched meanwhile. Errors that the application must hear of, or that need
-its reset policy, wait in the buffer for their turn, behind the records that came before them.
+Errors that pass lead to new metadata, or bring it (KIP-951), and to another attempt. Errors that the application must
+hear of, or that need its reset policy, wait in the buffer for their turn, behind the records that came before them. In
+either case the partition is not asked for again at the same offset before a pause of its own is over: the others of its
+broker are fetched meanwhile.
 
 The rules are those of Kafka's ``AbstractFetch.java``.
 """
@@ -28,6 +29,8 @@ from clients.consumer.completed_fetch import CompletedFetch
 from clients.consumer.consumer_config import ConsumerConfig
 from clients.consumer.fetch_buffer import FetchBuffer
 from clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
+from clients.consumer.fetched_response import FetchedResponse
+from clients.consumer.read_ahead import MAX_UNREAD_RESPONSES, partition_bytes, response_bytes
 from clients.consumer.subscription_state import NO_NODE, TIMER_SLACK, SubscriptionState
 from clients.errors import BrokerAbsent, ClientError, error_code
 from clients.obstacles import Obstacle, at_broker
@@ -51,7 +54,7 @@ Connect = Callable[[Address], Awaitable[Connection]]
 class _Source:
     """One broker that is read from."""
 
-    __slots__ = ("connection", "has_work", "node_id", "pauses", "session")
+    __slots__ = ("connection", "has_work", "node_id", "pauses", "responses", "session")
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -60,6 +63,22 @@ class _Source:
         self.has_work = asyncio.Event()
         self.pauses: dict[TopicPartition, _Pause] = {}
         """Of the partitions that failed here last."""
+        self.responses: list[FetchedResponse] = []
+        """The last ones; those before them have been polled."""
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether so much of this broker waits to be polled that it is not asked for more."""
+        return sum(1 for response in self.responses if response.unread) >= MAX_UNREAD_RESPONSES
+
+    def keep(self, response: FetchedResponse) -> None:
+        """Note what has come, and forget what has been polled."""
+        self.responses = [each for each in (*self.responses, response) if each.unread]
+
+    def is_pausing(self, topic_partition: TopicPartition, offset: int, now: float) -> bool:
+        """Whether a partition is left out now, because it has failed at this offset."""
+        pause = self.pauses.get(topic_partition)
+        return pause is not None and pause.offset == offset and pause.until > now + TIMER_SLACK
 
     def next_retry_at(self, now: float) -> float:
         """When the first of the partitions that are left out now is fetched again; never if none is left out."""
@@ -68,8 +87,9 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """How often in a row a partition has failed, and until when (on the loop's clock) it is left out."""
+    """How often in a row a partition has failed at an offset, and until when (loop's clock) it is left out there."""
 
+    offset: int
     failures: int
     until: float
 
@@ -121,7 +141,8 @@ class Fetcher:
         """Something has been polled: there may be room for more."""
         if self._buffer.size < self._config.max_buffered_bytes:
             for source in self._sources.values():
-                source.has_work.set()
+                if not source.is_ahead:
+                    source.has_work.set()
 
     def _source_of(self, topic_partition: TopicPartition, now: float) -> int:
         """The broker to read a partition from, -1 if that is not known."""
@@ -177,28 +198,28 @@ class Fetcher:
 
     def _wanted_from(self, source: _Source) -> dict[TopicPartition, Wanted]:
         """All that can be fetched from a broker; nothing while too much waits to be polled."""
-        if self._buffer.size >= self._config.max_buffered_bytes:
+        if source.is_ahead or self._buffer.size >= self._config.max_buffered_bytes:
             return {}
         now = asyncio.get_running_loop().time()
-        metadata = self._cluster.metadata
-        wanted = {}
-        for topic_partition, partition in self._subscription.items():
+        offsets = {}
+        for topic_partition in self._subscription:
             if not self._subscription.is_fetchable(topic_partition):
                 continue
             if self._source_of(topic_partition, now) != source.node_id:
                 continue
-            pause = source.pauses.get(topic_partition)
-            if pause is not None and pause.until > now + TIMER_SLACK:
-                continue
             offset = self._buffer.next_offset(topic_partition)
-            if offset is not None:
-                wanted[topic_partition] = Wanted(
-                    metadata.topic_id(topic_partition.topic),
-                    offset,
-                    partition.position.leader.epoch,
-                    self._config.max_partition_fetch_bytes,
-                )
-        return wanted
+            if offset is not None and not source.is_pausing(topic_partition, offset, now):
+                offsets[topic_partition] = offset
+        max_bytes = partition_bytes(self._config.max_partition_fetch_bytes, self._response_bytes(), len(offsets))
+        return {tp: self._wanted(tp, offset, max_bytes) for tp, offset in offsets.items()}
+
+    def _wanted(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> Wanted:
+        topic_id = self._cluster.metadata.topic_id(topic_partition.topic)
+        return Wanted(topic_id, offset, self._subscription[topic_partition].position.leader.epoch, max_bytes)
+
+    def _response_bytes(self) -> int:
+        config = self._config
+        return min(config.fetch_max_bytes, response_bytes(config.max_buffered_bytes, len(self._sources)))
 
     async def _open(self, source: _Source) -> None:
         address = self._cluster.brokers.get(source.node_id)
@@ -228,12 +249,12 @@ class Fetcher:
 
     def _request(self, session: SessionRequest, max_wait_ms: int = 0) -> FetchRequest:
         config = self._config
-        room = max(config.max_buffered_bytes - self._buffer.size, 1)
+        room = max(config.max_buffered_bytes - self._buffer.size, 1)  # Less than a share when brokers have been added.
         return FetchRequest(
             replica_id=_CONSUMER,
             max_wait_ms=max_wait_ms,
             min_bytes=config.fetch_min_bytes,
-            max_bytes=min(config.fetch_max_bytes, room),
+            max_bytes=min(self._response_bytes(), room),
             isolation_level=_READ_COMMITTED if config.reads_committed else _READ_UNCOMMITTED,
             session_id=session.session_id,
             session_epoch=session.session_epoch,
@@ -261,23 +282,31 @@ class Fetcher:
             self._request_metadata()
             return False
         self._learn_leaders(response, answered)
-        failed = [tp for tp, data in answered.items() if not self._take(tp, wanted.get(tp), data)]
+        fetched = FetchedResponse()
+        failed = [tp for tp, data in answered.items() if not self._take(tp, wanted.get(tp), data, fetched)]
+        source.keep(fetched)
         self._pause(source, wanted, failed)
         self._wake()
         return True
 
-    def _pause(self, source: _Source, wanted: Collection[TopicPartition], failed: Collection[TopicPartition]) -> None:
+    def _pause(
+        self, source: _Source, wanted: Mapping[TopicPartition, Wanted], failed: Collection[TopicPartition]
+    ) -> None:
         """Leave what failed out for a while, longer each time in a row. What was wanted and did not fail is well."""
         if not failed and not source.pauses:
             return
         now = asyncio.get_running_loop().time()
-        failures = {tp: source.pauses[tp].failures if tp in source.pauses else 0 for tp in failed}
         kept = {tp: pause for tp, pause in source.pauses.items() if tp not in wanted and tp in self._subscription}
-        failing = {tp: _Pause(count + 1, now + self._backoff.pause_seconds(count)) for tp, count in failures.items()}
-        source.pauses = kept | failing
+        for topic_partition in failed:
+            offset, before = wanted[topic_partition].offset, source.pauses.get(topic_partition)
+            failures = before.failures if before is not None and before.offset == offset else 0
+            kept[topic_partition] = _Pause(offset, failures + 1, now + self._backoff.pause_seconds(failures))
+        source.pauses = kept
 
-    def _take(self, topic_partition: TopicPartition, asked: Wanted | None, data: PartitionData) -> bool:
-        """Keep what came of a partition; False for an error that passes."""
+    def _take(
+        self, topic_partition: TopicPartition, asked: Wanted | None, data: PartitionData, fetched: FetchedResponse
+    ) -> bool:
+        """Keep what came of a partition; False for an error."""
         partition = self._subscription.get(topic_partition)
         error = error_code(data.error_code)
         if partition is None or asked is None:
@@ -293,11 +322,16 @@ class Fetcher:
             if data.preferred_read_replica != NO_NODE:
                 self._prefer(topic_partition, data.preferred_read_replica)
         if data.records or error is not ErrorCode.NONE:
-            self._buffer.add(self._completed(topic_partition, asked.offset, data, error))
-        return True
+            self._buffer.add(self._completed(topic_partition, asked.offset, data, error, fetched))
+        return error is ErrorCode.NONE
 
     def _completed(
-        self, topic_partition: TopicPartition, fetch_offset: int, data: PartitionData, error: ErrorCode
+        self,
+        topic_partition: TopicPartition,
+        fetch_offset: int,
+        data: PartitionData,
+        error: ErrorCode,
+        fetched: FetchedResponse,
     ) -> CompletedFetch:
         assert not isinstance(data.records, list), "a list of buffers is for encoding only"
         return CompletedFetch(
@@ -305,6 +339,7 @@ class Fetcher:
             fetch_offset,
             data.records or b"",
             data.aborted_transactions or () if self._config.reads_committed else (),
+            fetched,
             error=error,
             check_crcs=self._config.check_crcs,
             max_batch_bytes=self._config.max_batch_bytes,

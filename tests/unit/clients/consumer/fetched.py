@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from clients.consumer.completed_fetch import CompletedFetch
+from clients.consumer.fetched_response import FetchedResponse
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction
 from protocol.records.compression import Compression
@@ -29,4 +30,6 @@ def completed(
     max_batch_bytes: int = 1 << 20,
 ) -> CompletedFetch:
     records = b"".join(batches)
-    return CompletedFetch(partition, fetch_offset, records, aborted, error=error, max_batch_bytes=max_batch_bytes)
+    return CompletedFetch(
+        partition, fetch_offset, records, aborted, FetchedResponse(), error=error, max_batch_bytes=max_batch_bytes
+    )

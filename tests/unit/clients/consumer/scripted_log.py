@@ -39,7 +39,10 @@ SESSION = 77
 
 
 class Leader(ScriptedBroker):
-    """A broker with logs of topic ``orders``, batches of two records. Without news, it lets fetches wait."""
+    """A broker with logs of topic ``orders``, batches of two records. Without news, it lets fetches wait.
+
+    A response holds at most ``max_bytes``, or one batch, and what it holds records of comes last in the next one.
+    """
 
     def __init__(self, node_id: int = 1, batches: int = 0, batches_at_once: int = 1) -> None:
         super().__init__({FetchRequest: self._fetch, ListOffsetsRequest: self._list_offsets}, node_id)
@@ -65,11 +68,25 @@ class Leader(ScriptedBroker):
         if self.refusals:
             refusal = self.refusals.pop(0)
             return answer(request, [refusal]) if isinstance(refusal, PartitionData) else refusal
-        data = [self._data(index, offset) for index, offset in self._session.items()]
+        data = self._data_within(request.max_bytes)
         is_full = request.session_epoch == 0
         if not is_full:
             data = [each for each in data if each.records or each.error_code]
         return answer(request, data) if is_full or data else Reaction.SILENCE
+
+    def _data_within(self, max_bytes: int) -> list[PartitionData]:
+        found, size = [], 0
+        for index, offset in list(self._session.items()):
+            data = self._data(index, offset)
+            assert data.records is None or isinstance(data.records, bytes)
+            if data.records:
+                if size and size + len(data.records) > max_bytes:
+                    data.records = b""
+                else:
+                    size += len(data.records)
+                    self._session[index] = self._session.pop(index)
+            found.append(data)
+        return found
 
     def _data(self, index: int, offset: int) -> PartitionData:
         first, end = offset // 2, self.batches.get(index, 0)
@@ -172,9 +189,9 @@ def refused(error: ErrorCode, **fields: Any) -> PartitionData:
 class FailingLeader(Leader):
     """One whose partition 0 answers an error for as long as there is one. Fetches without news wait as on a broker."""
 
-    def __init__(self, error: ErrorCode, batches: int = 0) -> None:
+    def __init__(self, error: ErrorCode | None, batches: int = 0) -> None:
         super().__init__(1, batches)
-        self.error: ErrorCode | None = error
+        self.error = error
         self.failed_fetches = 0
 
     def _fetch(self, request: Message) -> Answer:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.consumer.completed_fetch import CompletedFetch
+from clients.consumer.fetched_response import FetchedResponse
 from protocol.messages.fetch import AbortedTransaction
 from protocol.records.control_records import build_end_txn_marker
 from protocol.records.record_batch import NewRecord, build_batch, read_header
@@ -100,7 +101,7 @@ def values_seen(data: bytes, aborted: list[AbortedTransaction] | None) -> list[i
 
 def fetched(data: bytes, aborted: list[AbortedTransaction] | None) -> CompletedFetch:
     start = read_header(data).base_offset if data else 0
-    return CompletedFetch(ORDERS, start, data, aborted or [], max_batch_bytes=1 << 20)
+    return CompletedFetch(ORDERS, start, data, aborted or [], FetchedResponse(), max_batch_bytes=1 << 20)
 
 
 @settings(max_examples=150)

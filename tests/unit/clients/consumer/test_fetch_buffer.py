@@ -2,8 +2,10 @@
 
 import pytest
 
+from clients.consumer.completed_fetch import CompletedFetch
 from clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
 from clients.consumer.fetch_buffer import FetchBuffer
+from clients.consumer.fetched_response import FetchedResponse
 from clients.consumer.subscription_state import (
     NO_RESET,
     RESET_TO_EARLIEST,
@@ -51,12 +53,69 @@ def test_answers_are_a_chain_that_the_positions_follow() -> None:
     assert buffer.next_offset(ORDERS) == 2
     assert buffer.add(completed(2, batch(2)))
     assert buffer.add(completed(0, batch(0), partition=CLICKS))
-    assert buffer.next_offset(ORDERS) == 4
+    assert buffer.next_offset(ORDERS) is None
+    assert not buffer.add(completed(4, batch(4)))
     assert seen(buffer, 2) == [("orders", 0), ("orders", 1)]
     assert subscription[ORDERS].position == FetchPosition(2, 7, Leader(1, 3))
     assert buffer.next_offset(ORDERS) == 4
-    assert seen(buffer) == [("orders", 2), ("orders", 3), ("clicks", 0), ("clicks", 1)]
+    assert seen(buffer) == [("clicks", 0), ("clicks", 1), ("orders", 2), ("orders", 3)]
     assert (len(buffer), buffer.size) == (0, 0)
+
+
+def test_turn_ends_with_the_batch_that_reaches_the_limit() -> None:
+    """Not within a batch: only one partition has records that are decoded."""
+    _, buffer = reading()
+    buffer.add(completed(0, batch(0), batch(2), batch(4)))
+    buffer.add(completed(0, batch(0), batch(2), partition=CLICKS))
+    assert seen(buffer, 1) == [("orders", 0)]
+    assert seen(buffer, 2) == [("orders", 1), ("orders", 2)]
+    assert seen(buffer, 1) == [("orders", 3)]
+    assert seen(buffer, 3) == [("clicks", 0), ("clicks", 1), ("clicks", 2)]
+    assert seen(buffer) == [("clicks", 3), ("orders", 4), ("orders", 5)]
+    assert seen(buffer) == []
+
+
+def test_responses_with_nothing_left_that_can_be_given_out_do_not_count_as_unread() -> None:
+    subscription, buffer = reading()
+    damaged = bytearray(batch(2))
+    damaged[-1] ^= 1
+    first, second = completed(0, batch(0)), completed(2, bytes(damaged))
+    buffer.add(first)
+    buffer.add(second)
+    assert (first.response.unread, second.response.unread) == (1, 1)
+    subscription[ORDERS].paused = True
+    assert buffer.take(100) == []
+    assert (first.response.unread, second.response.unread, buffer.size) == (0, 0, 0)
+    subscription[ORDERS].paused = False
+    buffer.recount()
+    assert (first.response.unread, second.response.unread, buffer.size) == (1, 1, first.size + second.size)
+    assert seen(buffer) == [("orders", 0), ("orders", 1)]
+    assert (first.response.unread, second.response.unread) == (0, 1)
+    with pytest.raises(UnreadableRecords):
+        buffer.take(100)
+    assert (second.response.unread, buffer.size) == (0, 0)
+    buffer.drop([ORDERS])
+    assert (first.response.unread, second.response.unread, buffer.size, len(buffer)) == (0, 0, 0, 0)
+
+
+def test_what_is_set_aside_does_not_keep_the_response_that_it_came_in() -> None:
+    subscription, buffer = reading()
+    frame = bytearray(batch(0) * 2)
+    fetches = [
+        CompletedFetch(partition, 0, memoryview(frame)[: len(batch(0))], (), FetchedResponse(), max_batch_bytes=1 << 20)
+        for partition in (ORDERS, CLICKS)
+    ]
+    subscription[ORDERS].paused = True
+    for fetch in fetches:
+        buffer.add(fetch)
+    with pytest.raises(BufferError):
+        frame.clear()
+    assert seen(buffer) == [("clicks", 0), ("clicks", 1)]
+    del fetch
+    fetches.clear()
+    frame.clear()
+    subscription[ORDERS].paused = False
+    assert seen(buffer) == [("orders", 0), ("orders", 1)]
 
 
 def test_an_answer_that_does_not_follow_is_not_kept() -> None:
@@ -114,7 +173,7 @@ def test_what_has_come_of_a_paused_partition_is_kept_and_keeps_nobody_waiting() 
     subscription[ORDERS].paused = False
     buffer.recount()
     assert buffer.has_any
-    assert buffer.next_offset(ORDERS) == 4
+    assert buffer.next_offset(ORDERS) is None
     assert seen(buffer) == [("orders", number) for number in range(4)]
     assert buffer.size == 0
 

@@ -65,8 +65,8 @@ async def test_the_next_fetch_is_under_way_while_the_application_works() -> None
         assert await offsets(consumer, 1) == [0]
         await asyncio.sleep(1)
         ahead = len(leader.fetches)
-        assert 500 <= consumer._buffer.size < 500 + len(batch(0))
-        assert max(fetch.max_bytes for fetch in leader.fetches) <= 500
+        assert (ahead, consumer._buffer.size) == (2, 2 * len(batch(0)))
+        assert max(fetch.max_bytes for fetch in leader.fetches) == 250
         await asyncio.sleep(5)
         assert len(leader.fetches) == ahead
         assert await offsets(consumer, 99) == list(range(1, 100))
@@ -74,7 +74,7 @@ async def test_the_next_fetch_is_under_way_while_the_application_works() -> None
 
 @in_virtual_time
 async def test_who_always_finds_records_lets_others_run_nevertheless() -> None:
-    leader = Leader(batches=50)
+    leader = Leader(batches=50, batches_at_once=50)
     async with reading(leader, told=Told([1])) as consumer:
         await offsets(consumer, 1)
         await asyncio.sleep(1)
