@@ -56,9 +56,6 @@ class Flows(Protocol):
     async def open(self, group: asyncio.TaskGroup) -> None:
         """Connect; tasks belong to the group."""
 
-    async def close(self) -> None:
-        """End all flows, whatever is still on its way."""
-
     async def run(self, starts: Mapping[TopicPartition, int]) -> None:
         """These partitions, and no others, from now on; a consumer reads what is new among them from an offset."""
 
@@ -112,10 +109,6 @@ class OurProducerFlows(TaskFlows):
     async def start(self) -> None:
         await self._producer.start()
 
-    async def close(self) -> None:
-        await self.run({})
-        await self._producer.close(0)
-
     async def send(self, place: TopicPartition) -> Awaitable[object]:
         return await self._producer.send(place.topic, _VALUE, partition=place.partition)
 
@@ -130,10 +123,6 @@ class AiokafkaProducerFlows(TaskFlows):
     async def start(self) -> None:
         await self._producer.start()
 
-    async def close(self) -> None:
-        await self.run({})
-        await self._producer.stop()
-
     async def send(self, place: TopicPartition) -> Awaitable[object]:
         return await self._producer.send(place.topic, _VALUE, partition=place.partition)
 
@@ -145,8 +134,7 @@ class ThreadFlows:
         self.counts: Counter[TopicPartition] = Counter()
         self.errors: Counter[str] = Counter()
         self._orders: list[Callable[[], None]] = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="flows")
+        self._thread = threading.Thread(target=self._work, name="flows", daemon=True)
 
     def step(self) -> None:
         raise NotImplementedError
@@ -158,12 +146,8 @@ class ThreadFlows:
     async def open(self, group: asyncio.TaskGroup) -> None:
         self._thread.start()
 
-    async def close(self) -> None:
-        self._is_over.set()
-        await asyncio.to_thread(self._thread.join)
-
     def _work(self) -> None:
-        while not self._is_over.is_set():
+        while True:
             while self._orders:
                 self._orders.pop(0)()
             self.step()
@@ -236,11 +220,6 @@ class OurConsumerFlows:
             assert self._group is not None
             self._task = self._group.create_task(self._read(), name="flows")
 
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        await self._consumer.close(0)
-
     async def _read(self) -> None:
         while True:
             try:
@@ -280,11 +259,6 @@ class AiokafkaConsumerFlows:
         if self._task is None:
             assert self._group is not None
             self._task = self._group.create_task(self._read(), name="flows")
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        await self._consumer.stop()
 
     async def _read(self) -> None:
         while True:

@@ -4,6 +4,7 @@ Our Python client, aiokafka and confluent-kafka, each with one producer or one c
 three brokers of ours; every flow keeps a bounded number of records on its way (``client_flows``). A *disturbance* adds
 flows of partitions that are sick, or that become so:
 
+* nothing: the same windows without a disturbance show what the machine does to the ratio;
 * a broker hangs (SIGSTOP), and with it the 33 partitions that it leads;
 * one partition of 100 has no leader: its broker, a fourth one, is dead;
 * one partition of 100 has fewer replicas in sync than it wants, so that every record is refused (produce);
@@ -13,8 +14,11 @@ flows of partitions that are sick, or that become so:
 A window counts for a second what the healthy partitions take or give: records, processor time of the client process,
 and the longest time that one of them stood still. Windows without and with the disturbance alternate, and a *ratio* is
 that of neighbours; what is printed are medians. A producer keeps the records of a sick partition after its flow has
-ended, and a topic is not deleted twice, so these disturbances are repeated in a process for each time; all others are
-undone and repeated in one. Topics have one replica, so that a hung broker's partitions stay where they are.
+ended, so its disturbances are repeated in a process for each time, and those of the clients alternate; all others are
+undone and repeated in one process. Topics have one replica, so that a hung broker's partitions stay where they are.
+
+All of it takes about ten minutes on two cores that do nothing else. A process has ``_CHILD_SECONDS``; what it has found
+by then counts. Each pair is printed to standard error when it is found, the table to standard output.
 
 Throughput depends on what else the machine does; records for a second of processor time depend on it much less.
 """
@@ -28,10 +32,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from random import Random
@@ -57,8 +61,8 @@ from tests.processes import REPOSITORY, ClusterProcess
 
 _CLIENTS: Final = {"produce": PRODUCERS, "consume": CONSUMERS}
 _DISTURBANCES: Final = {
-    "produce": ("hung broker", "no leader", "refused records", "deleted topic"),
-    "consume": ("hung broker", "no leader", "offset out of range", "deleted topic"),
+    "produce": ("nothing", "hung broker", "no leader", "refused records", "deleted topic"),
+    "consume": ("nothing", "hung broker", "no leader", "offset out of range", "deleted topic"),
 }
 _BROKERS: Final = (1, 2, 3)
 _DEAD: Final = 4
@@ -69,10 +73,10 @@ _SECONDS: Final = 0.8
 """Of a window."""
 _SETTLING_SECONDS: Final = 0.2
 """Between a change and its window, at least."""
-_ROUNDS: Final = 3
+_ROUNDS: Final = 5
 _PATIENCE_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.02
-_CHILD_SECONDS: Final = 40.0
+_CHILD_SECONDS: Final = 45.0
 _WANTED: Final = 0.9
 _SETTINGS: Final = (
     "auto.create.topics.enable=false",
@@ -89,8 +93,9 @@ class Scene:
     half: str
     client: str
     disturbance: str
-    number: int
-    """Of the process, among those with the same disturbance."""
+    first: int
+    """The number of its first round."""
+    rounds: int
     address: str
     hung_pid: int
     """Of the broker that will be stopped."""
@@ -99,10 +104,6 @@ class Scene:
     @property
     def topic(self) -> str:
         return "consumed" if self.half == "consume" else f"produced-{self.client}"
-
-    @property
-    def doomed(self) -> str:
-        return doomed_topic(self.half, self.client, self.number)
 
     @property
     def refusing(self) -> TopicPartition:
@@ -139,6 +140,10 @@ class Finding:
     errors: dict[str, int]
     """What the application was told during the disturbance."""
 
+    @property
+    def ratio(self) -> float:
+        return self.disturbed.rate / self.undisturbed.rate
+
 
 def doomed_topic(half: str, client: str, number: int) -> str:
     return f"doomed-{half}-{client}-{number}"
@@ -150,7 +155,7 @@ def leader_of(index: int) -> int:
 
 def is_once(half: str, disturbance: str) -> bool:
     """Whether a client cannot be rid of it."""
-    return disturbance == "deleted topic" or (half == "produce" and disturbance != "hung broker")
+    return half == "produce" and disturbance != "hung broker"
 
 
 # One client
@@ -165,13 +170,15 @@ class Observer:
         self._cluster = cluster
 
     async def observe(self) -> AsyncIterator[Finding]:
-        for _ in range(1 if is_once(self._scene.half, self._scene.disturbance) else _ROUNDS):
-            yield await self._disturb()
+        for number in range(self._scene.first, self._scene.first + self._scene.rounds):
+            yield await self._disturb(number)
 
-    async def _disturb(self) -> Finding:
+    async def _disturb(self, number: int) -> Finding:
         scene = self._scene
         without, of_hung = scene.partitions(of_hung_broker=False), scene.partitions(of_hung_broker=True)
         match scene.disturbance:
+            case "nothing":
+                return await self._suffer(without + of_hung, {})
             case "hung broker":
                 return await self._hang(without, of_hung)
             case "no leader":
@@ -181,7 +188,7 @@ class Observer:
             case "offset out of range":
                 return await self._suffer(without + of_hung[:-1], {of_hung[-1]: LOST})
             case "deleted topic":
-                return await self._delete(without + of_hung)
+                return await self._delete(without + of_hung, number)
         raise ValueError(scene.disturbance)
 
     async def _hang(self, healthy: Collection[TopicPartition], sick: Collection[TopicPartition]) -> Finding:
@@ -200,11 +207,12 @@ class Observer:
         await self._flows.run(dict.fromkeys(healthy, 0) | dict(sick))
         return await self._disturbed(before, healthy, sick)
 
-    async def _delete(self, healthy: Collection[TopicPartition]) -> Finding:
-        doomed = [TopicPartition(self._scene.doomed, index) for index in range(_DOOMED_PARTITIONS)]
+    async def _delete(self, healthy: Collection[TopicPartition], number: int) -> Finding:
+        topic = doomed_topic(self._scene.half, self._scene.client, number)
+        doomed = [TopicPartition(topic, index) for index in range(_DOOMED_PARTITIONS)]
         before = await self._undisturbed(healthy)
         await self._run_all(healthy, doomed)
-        assert await delete_topics(self._cluster, [self._scene.doomed]) == {self._scene.doomed: None}
+        assert await delete_topics(self._cluster, [topic]) == {topic: None}
         return await self._disturbed(before, healthy, doomed)
 
     async def _run_all(self, *groups: Collection[TopicPartition]) -> None:
@@ -259,30 +267,19 @@ class Observer:
         raise TimeoutError(f"no records for {_PATIENCE_SECONDS:g} s")
 
 
-@asynccontextmanager
-async def flows_of(scene: Scene) -> AsyncIterator[Flows]:
-    flows = _CLIENTS[scene.half][scene.client](scene.address)
-    async with asyncio.TaskGroup() as group:
-        await flows.open(group)
-        try:
-            yield flows
-        finally:
-            try:
-                async with asyncio.timeout(1):
-                    await flows.close()
-            except TimeoutError:
-                pass  # Some clients wait for what will never be acknowledged.
-
-
 async def observe(scene: Scene) -> None:
-    async with Cluster(parse_bootstrap(scene.address), rng=Random(1)) as cluster, flows_of(scene) as flows:
+    """Print what is found. Close nothing: clients wait for what will never be acknowledged."""
+    flows = _CLIENTS[scene.half][scene.client](scene.address)
+    async with Cluster(parse_bootstrap(scene.address), rng=Random(1)) as cluster, asyncio.TaskGroup() as group:
+        await flows.open(group)
         async for finding in Observer(scene, flows, cluster).observe():
             print(json.dumps(asdict(finding)), flush=True)
+        os._exit(0)
 
 
 def run_child(words: list[str]) -> None:
-    half, client, disturbance, number, address, pid, broker = words
-    scene = Scene(half, client, disturbance, int(number), address, int(pid), int(broker))
+    half, client, disturbance, first, rounds, address, pid, broker = words
+    scene = Scene(half, client, disturbance, int(first), int(rounds), address, int(pid), int(broker))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(observe(scene))
 
@@ -345,45 +342,81 @@ def measure(scene: Scene) -> list[Finding]:
     """In a process of its own; what it found until it failed or was too late, if so."""
     words = [str(word) for word in astuple(scene)]
     command = [sys.executable, "-m", "tests.benchmarks.disturbed_clients", "--child", *words]
+    findings = []
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        bound = threading.Timer(_CHILD_SECONDS, child.kill)
+        bound.start()
         try:
-            output, _ = child.communicate(timeout=_CHILD_SECONDS)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            output, _ = child.communicate()
+            for line in child.stdout:
+                findings.append(_finding(**json.loads(line)))
+                show_progress(scene, findings)
         finally:
+            bound.cancel()
             os.kill(scene.hung_pid, signal.SIGCONT)
-    return [_finding(**json.loads(line)) for line in output.splitlines()]
+    if len(findings) < scene.rounds:
+        print(
+            f"  {scene.half} {scene.disturbance} {scene.client}: {scene.rounds - len(findings)} missing",
+            file=sys.stderr,
+        )
+    return findings
 
 
 def _finding(undisturbed: dict[str, float], disturbed: dict[str, float], errors: dict[str, int]) -> Finding:
     return Finding(Window(**undisturbed), Window(**disturbed), errors)
 
 
-def report(scene: Scene, findings: Collection[Finding]) -> None:
-    """Print medians."""
-    ratio = statistics.median(each.disturbed.rate / each.undisturbed.rate for each in findings)
+def show_progress(scene: Scene, findings: Sequence[Finding]) -> None:
+    last = findings[-1]
+    print(
+        f"  {time.strftime('%H:%M:%S')} {scene.half} {scene.disturbance} {scene.client}"
+        f" {scene.first + len(findings)} of {_ROUNDS}:"
+        f" {last.undisturbed.rate:,.0f} -> {last.disturbed.rate:,.0f} records/s x {last.ratio:.2f}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def report(half: str, disturbance: str, client: str, findings: Collection[Finding]) -> None:
+    """Print medians, and the lowest and the highest ratio."""
+    name = f"{half:<8} {disturbance:<20} {client:<16}"
+    if not findings:
+        print(f"{name} nothing found", flush=True)
+        return
+    ratios = [each.ratio for each in findings]
     efficiency = statistics.median(each.disturbed.efficiency / each.undisturbed.efficiency for each in findings)
-    rate = statistics.median(each.undisturbed.rate for each in findings)
-    stalls = [
-        statistics.median(window.longest_stall for window in windows) * 1000
-        for windows in ([each.undisturbed for each in findings], [each.disturbed for each in findings])
-    ]
+    before, during = [each.undisturbed for each in findings], [each.disturbed for each in findings]
+    rates = [statistics.median(window.rate for window in windows) for windows in (before, during)]
+    stalls = [statistics.median(window.longest_stall for window in windows) * 1000 for windows in (before, during)]
     errors = sum((Counter(each.errors) for each in findings), Counter[str]())
     told = ", ".join(f"{name} {count}" for name, count in sorted(errors.items()))
+    ratio = statistics.median(ratios)
     print(
-        f"{scene.half:<8} {scene.disturbance:<20} {scene.client:<16} {rate:>9,.0f} records/s  x {ratio:.2f}"
+        f"{name} {rates[0]:>9,.0f} -> {rates[1]:>9,.0f} records/s"
+        f"  x {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}, {len(findings)} pairs)"
         f"  per cpu second x {efficiency:.2f}  longest stall {stalls[0]:>5,.0f} -> {stalls[1]:>5,.0f} ms"
         f"{'' if ratio >= _WANTED else f'  below {_WANTED}'}{'  told: ' + told if told else ''}",
         flush=True,
     )
 
 
+def compare(scene: Scene, clients: Collection[str]) -> None:
+    """One disturbance, with the rounds of the clients in turn where each is a process of its own."""
+    rounds = 1 if is_once(scene.half, scene.disturbance) else _ROUNDS
+    findings: dict[str, list[Finding]] = {client: [] for client in clients}
+    for first in range(0, _ROUNDS, rounds):
+        for client in clients:
+            findings[client] += measure(replace(scene, client=client, first=first, rounds=rounds))
+    for client, found in findings.items():
+        report(scene.half, scene.disturbance, client, found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--half", choices=_CLIENTS, action="append")
     parser.add_argument("--client", choices=PRODUCERS, action="append")
-    parser.add_argument("--child", nargs=7, help=argparse.SUPPRESS)
+    parser.add_argument("--disturbance", choices=sorted({each for half in _DISTURBANCES.values() for each in half}))
+    parser.add_argument("--child", nargs=8, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         run_child(options.child)
@@ -397,18 +430,9 @@ def main() -> None:
         pid = cluster.verb("status")[str(hung)]["pid"]
         for half in halves:
             for disturbance in _DISTURBANCES[half]:
-                for client in clients:
-                    compare(Scene(half, client, disturbance, 0, cluster.address, pid, hung))
+                if options.disturbance in (None, disturbance):
+                    compare(Scene(half, "", disturbance, 0, 0, cluster.address, pid, hung), clients)
     print(f"load {os.getloadavg()[0]:.1f}")
-
-
-def compare(scene: Scene) -> None:
-    times = _ROUNDS if is_once(scene.half, scene.disturbance) else 1
-    findings = [finding for number in range(times) for finding in measure(replace(scene, number=number))]
-    if findings:
-        report(scene, findings)
-    else:
-        print(f"{scene.half:<8} {scene.disturbance:<20} {scene.client:<16} nothing found", flush=True)
 
 
 if __name__ == "__main__":
