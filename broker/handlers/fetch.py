@@ -83,13 +83,13 @@ def _params(broker: "Broker", context: RequestContext, request: FetchRequest) ->
         return FetchParams(
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes,
+            max_bytes=max(request.max_bytes, 0),
             isolation=FetchIsolation.LOG_END,
             may_read=lambda topic: is_broker,
             replica_id=follower,
             replica_epoch=replica_epoch(request),
         )
-    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    max_bytes = max(min(request.max_bytes, broker.config.fetch_max_bytes), 0)
     knows_racks = context.api_version >= _FIRST_VERSION_WITH_RACKS
     selects = knows_racks and broker.config.replica_selector_class == RACK_AWARE_SELECTOR
     read_committed = request.isolation_level == _READ_COMMITTED

@@ -41,6 +41,7 @@ from protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 _WRITE_HIGH_WATER: Final = 128 * 1024
+_MOST_REPLICA_FETCHES: Final = 2
 _MAX_READY_BYTES: Final = 1 << 20
 _SLICE: Final = 64
 """Begun in one turn of the loop: so many requests of up to 4 KiB, or fewer larger ones."""
@@ -198,9 +199,11 @@ class Connection(asyncio.BufferedProtocol):
             if slot.later is not None:
                 slot.later.cancel()
         self._slots.clear()
-        self._owner.response_memory.remove_slow(self)
-        self._count_unread(0)
-        self._owner.connection_lost(self)
+        try:
+            self._owner.response_memory.remove_slow(self)
+            self._count_unread(0)
+        finally:  # Whatever is wrong with the account, the connection's slot is free.
+            self._owner.connection_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()
@@ -300,10 +303,15 @@ class Connection(asyncio.BufferedProtocol):
             self._closing = self._owner.adopt_heartbeats(self, self._transport)
 
     def _must_wait(self, frame: memoryview) -> bool:
-        """Whether a request may not begin while earlier ones are not answered, or so much is ready behind them."""
+        """Whether a request may not begin while earlier ones are not answered, or so much is ready behind them.
+
+        A follower's fetch may overtake one that waits, as it tells of partitions that its session has not yet.
+        """
         if self._ready_bytes >= _MAX_READY_BYTES:
             return True
-        return self._dispatcher.is_in_turn(frame) and not self.info.is_replica_fetcher
+        if not self._dispatcher.is_in_turn(frame):
+            return False
+        return len(self._slots) >= (_MOST_REPLICA_FETCHES if self.info.is_replica_fetcher else 1)
 
     def _rest(self) -> None:
         """Begin no more in this turn of the loop."""

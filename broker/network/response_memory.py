@@ -124,6 +124,7 @@ class ResponseMemory:
         return min(wanted, LARGEST_GRANT, max(SMALLEST_GRANT, share))
 
     def hold(self, size: int) -> None:
+        assert size >= 0, "less than nothing cannot be held"
         self.held += size
 
     def release(self, size: int) -> None:

@@ -224,7 +224,9 @@ class FetchReader:
             position.throttled = self._replicas.must_wait(partition, params.replica_id)
             if max_bytes <= 0 or position.throttled:
                 return 0
-        is_first = attempt.size == 0
+        is_first = not (attempt.size or attempt.cold)
+        if max_bytes <= 0 and not is_first:
+            return 0
         if not self._whole_first and position in self.too_large:
             attempt.left_large = True
             return 0

@@ -1065,8 +1065,24 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B77", _CONNECTION,
-        "return self._dispatcher.is_in_turn(frame) and", "return False and",
+        "return len(self._slots) >= (_MOST_REPLICA_FETCHES if self.info.is_replica_fetcher else 1)", "return False",
         f"{_TEST_BOUNDS}::test_fetches_behind_a_long_poll_begin_when_it_is_answered",
+    ),
+    Mutation(
+        "B77", _CONNECTION,
+        "return len(self._slots) >= (_MOST_REPLICA_FETCHES if self.info.is_replica_fetcher else 1)",
+        "return not self.info.is_replica_fetcher",
+        f"{_TEST_BOUNDS}::test_follower_has_one_fetch_that_overtakes_another_and_no_more",
+    ),
+    Mutation(
+        "B77", "broker/replication/fetch_session.py",
+        "max(requested.partition_max_bytes, 0)", "requested.partition_max_bytes",
+        "tests/unit/broker/handlers/test_fetch_room.py::test_negative_sizes_count_as_none_at_all",
+    ),
+    Mutation(
+        "B77", "broker/replication/fetch_reader.py",
+        "is_first = not (attempt.size or attempt.cold)", "is_first = attempt.size == 0",
+        "tests/unit/broker/handlers/test_fetch_room.py::test_negative_sizes_count_as_none_at_all",
     ),
     Mutation(
         "B77", _FRAMES,

@@ -55,6 +55,47 @@ async def test_large_batch_waits_for_room_and_comes_whole(is_cold: bool) -> None
     assert broker.response_memory.held == 0
 
 
+LEAST = -(2**31)
+
+
+@pytest.mark.parametrize("sizes", [{"partition_max_bytes": LEAST}, {"max_bytes": LEAST}, {"min_bytes": LEAST}])
+@pytest.mark.parametrize("is_follower", [False, True])
+@in_virtual_time
+async def test_negative_sizes_count_as_none_at_all(sizes: dict[str, int], is_follower: bool) -> None:
+    broker = follower.leader() if is_follower else led(2)
+    if is_follower:
+        broker.lead("t", 2, replicas=(ME, OTHER), epoch=1)
+    for index in (0, 1):
+        broker.append(batch(LARGE), index=index)
+    gate = cold(broker)
+    request = fetch((0, 0), (1, 0), **sizes)  # type: ignore[arg-type]
+    request.replica_id = OTHER if is_follower else -1
+    answer = broker.call(handle_fetch, request, NAMES)
+    assert broker.response_memory.held >= 0
+    gate.set()
+    response = await answer if isinstance(answer, asyncio.Future) else answer
+    read = sum(len(reply.records or b"") for reply in replies(response).values())
+    assert read < 2 * len(LARGE) or "min_bytes" in sizes
+    await end_of_turn()
+    assert broker.response_memory.held == 0
+    assert not broker.response_memory.turn_is_spent
+
+
+@in_virtual_time
+async def test_cold_partitions_that_there_is_no_room_for_are_not_read() -> None:
+    broker = led(3)
+    for index in range(3):
+        broker.append(batch(LARGE), index=index)
+    gate = cold(broker)
+    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), (2, 0), max_bytes=1), NAMES)
+    assert broker.response_memory.held > 0
+    gate.set()
+    response = await answer
+    assert [len(values(reply)) for reply in replies(response).values()] == [1, 0, 0]
+    await end_of_turn()
+    assert broker.response_memory.held == 0
+
+
 @in_virtual_time
 async def test_large_batch_of_one_partition_keeps_no_other_waiting() -> None:
     broker = led(2)

@@ -122,6 +122,31 @@ def test_fetches_behind_a_long_poll_begin_when_it_is_answered(loop_name: str) ->
 
 
 @every_loop
+def test_follower_has_one_fetch_that_overtakes_another_and_no_more(loop_name: str) -> None:
+    async def scenario() -> None:
+        waiting: list[asyncio.Future[FetchResponse]] = []
+
+        @handles(ApiKey.FETCH, versions="4-12", in_turn=True)
+        def handle_fetch(broker: Any, context: RequestContext, request: FetchRequest) -> Outcome:
+            context.connection.is_replica_fetcher = True
+            waiting.append(asyncio.get_running_loop().create_future())
+            return waiting[-1]
+
+        async with serve([handle_fetch]) as served:
+            client = await served.connect()
+            client.send(*((i, FetchRequest(), 4) for i in range(100)))
+            await until(lambda: len(waiting) >= 2)
+            await settle()
+            assert len(waiting) == 2
+            for answered in range(100):
+                await until(lambda: len(waiting) > answered)  # noqa: B023
+                waiting[answered].set_result(FetchResponse())
+            assert await client.correlation_ids(100) == list(range(100))
+
+    run(loop_name, scenario)
+
+
+@every_loop
 def test_responses_that_wait_for_an_earlier_one_are_bounded_in_bytes(loop_name: str) -> None:
     async def scenario() -> None:
         begun = 0
@@ -174,6 +199,25 @@ def test_bytes_that_clients_do_not_read_are_counted_until_they_are_gone(loop_nam
             reads.transport.resume_reading()
             assert await reads.correlation_ids(1) == [0]
             await until(lambda: memory.held == 0)
+
+    run(loop_name, scenario)
+
+
+@every_loop
+def test_connection_that_ends_leaves_its_slot_whatever_is_wrong_with_its_account(loop_name: str) -> None:
+    async def scenario() -> None:
+        if loop_name == "virtual":
+            return
+        fetches = Fetches(30 << 20)
+        fetches.begun = 1
+        errors: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+        async with serve([fetches.handler()]) as served:
+            client = await _stalled(served, 30 << 20)
+            served.server.response_memory.held = 0
+            client.transport.abort()
+            await until(lambda: not served.server.connection_count)
+            await until(lambda: errors)
 
     run(loop_name, scenario)
 
