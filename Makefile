@@ -9,14 +9,15 @@ SPARK := $(VENV)/.spark
 MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9 platform-4
 # PySpark's wheel has ZooKeeper in it; without PySpark, take the jars that Maven brings.
 ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import pyspark' 2>/dev/null || \
-  { $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
+  { echo "Fetching ZooKeeper with Maven into .peers, once." && $(MAKE) -s .peers/kafka-3.9/.installed && export ONCELOG_ZOOKEEPER_JARS=$(CURDIR)/.peers/kafka-3.9/lib; }; }
 DATA_DIR ?= oncelog-data
 PORT ?= 9092
-SPARK_KILLS := sink_processes sink_kills sink_speculation checkpoints transaction_timeouts changing_topics coordinator_failover
+SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation checkpoints rewound_checkpoints \
+  transaction_timeouts changing_topics coordinator_failover
 KILLS ?= 200
 SEED ?= 1
 
-.PHONY: run cluster cluster-test compose-test demo test check client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -88,6 +89,11 @@ bench-clients: $(DEV) .peers/kafka-3.9/.installed  ## Our Python client beside a
 bench-failover: $(DEV) .peers/kafka-3.9/.installed  ## How long partitions accept nothing when a broker goes
 	$(BIN)/python -m tests.benchmarks.failover
 
+bench-before: $(DEV) .peers/kafka-3.9/.installed  ## One broker and a cluster beside themselves at a former commit: make bench-before BEFORE=COMMIT
+	@test -n "$(BEFORE)" || { echo "name the former commit: make bench-before BEFORE=COMMIT"; exit 1; }
+	$(BIN)/python -m tests.benchmarks.before_and_after $(BEFORE)
+	$(BIN)/python -m tests.benchmarks.before_and_after $(BEFORE) --cluster
+
 bench-reload: $(DEV)  ## How long a coordinator reads the history of a million transactions
 	$(BIN)/python -m tests.benchmarks.coordinator_reload
 
@@ -137,20 +143,25 @@ format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+INSTALLING = @echo "Installing Oncelog$(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
+
 $(RUNTIME): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	touch $@
+	$(call INSTALLING,,half a minute)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
 
 $(DEV): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $(RUNTIME) $@
+	$(call INSTALLING, and what its tests need,a minute)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(RUNTIME) $@
 
 $(SPARK): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	touch $(RUNTIME) $(DEV) $@
+	$(call INSTALLING, with PySpark and what its tests need,two minutes)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	@touch $(RUNTIME) $(DEV) $@
 
 clean:
 	rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

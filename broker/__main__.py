@@ -11,13 +11,28 @@ from typing import Any
 
 import click
 
+from clients import VERSION
 from clients.cli.commands import commands as client_commands
 from clients.cli.lazy_group import LazyGroup
 from clients.cli.standard_streams import accept_any_text, decode_arguments
+from clients.cli.suggestions import suggesting
 
 
 class _Commands(LazyGroup):
-    """Our own commands in front of the clients'."""
+    """Our own commands in front of the clients'. What was typed wrongly is answered with what was probably meant."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        typed = list(args)
+        with suggesting(self, typed):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.obj = typed
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with suggesting(self, ctx.obj):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *client_commands.list_commands(ctx)})
@@ -48,6 +63,7 @@ def txn_states() -> None:
     },
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@click.version_option(VERSION, "--version", "-V", prog_name="oncelog", message="%(prog)s %(version)s")
 def cli() -> None:
     """A Kafka-compatible broker that keeps exactly-once, and its clients."""
 

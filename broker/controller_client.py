@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from broker.config import BrokerConfig
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from coordinator.controller.api_error import NO_ERROR, ApiError
 from coordinator.controller.cluster_image import NO_CONTROLLER
 from coordinator.controller.controller import Controller
 from coordinator.controller.topic_plan import NewTopic, TopicPlan
@@ -39,7 +39,8 @@ class ControllerClient:
             return [NO_ERROR if isinstance(result, TopicPlan) else result for result in results]
         response = await self.ask(_creation(topics, self._request_timeout_ms))
         if not isinstance(response, CreateTopicsResponse):
-            unanswered = NOT_CONTROLLER if self._controller.controller_id == NO_CONTROLLER else _NOT_ANSWERED
+            nobody = self._controller.controller_id == NO_CONTROLLER
+            unanswered = self._controller.refusal if nobody else _NOT_ANSWERED
             return [unanswered for _ in topics]
         told = {topic.name: ApiError(error_of(topic.error_code), topic.error_message) for topic in response.topics}
         return [told.get(topic.name, _NOT_ANSWERED) for topic in topics]

@@ -14,6 +14,7 @@ from broker.config import BrokerConfig
 from broker.settings import ConfigError
 
 _ENTRY: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>-?\d+)")
+_HTTP_LISTENER: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>\d{1,5})")
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 _LOOPBACK: Final = re.compile(r"localhost|127(\.\d+){3}|::1", re.IGNORECASE)
 PLAINTEXT: Final = "PLAINTEXT"
@@ -75,6 +76,14 @@ def parse_listeners(config: BrokerConfig, *, own_host: str = "localhost") -> Lis
     _refuse_unserved(bound)
     advertised = _advertised(config, bound, protocols, own_host)
     return Listeners(bound=bound, advertised=advertised, inter_broker=_inter_broker(config, bound))
+
+
+def parse_http_listener(text: str) -> tuple[str, int]:
+    """Return host and port of ``oncelog.http.listener``; an empty host is every interface. Raises ``ConfigError``."""
+    match = _HTTP_LISTENER.fullmatch(text)
+    if match is None or int(match["port"]) > 65_535:
+        raise ConfigError(f"oncelog.http.listener={text!r} is not valid: expected host:port")
+    return match["host"].strip("[]"), int(match["port"])
 
 
 def _parse(key: str, text: str, protocols: Mapping[str, str]) -> list[Listener]:

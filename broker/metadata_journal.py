@@ -28,7 +28,7 @@ from typing import Final
 from crc32c import crc32c
 
 from broker.storage.disk import Disk, File
-from broker.storage.disk_errors import is_passing
+from broker.storage.disk_errors import is_out_of_space, is_passing
 from coordinator.metadata_store.local import JournalFull
 
 logger = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ class MetadataJournal:
             current.file.truncate(current.size)
             if is_passing(error):
                 self._failed = False
-                raise JournalFull(str(error)) from error
+                raise self._full(error) from error
             raise
         self._next_sequence += 1
         current.size += len(frame)
@@ -166,7 +166,7 @@ class MetadataJournal:
             await self._disk.write_atomic_off_loop(self._path(_SNAPSHOT_NAME), await _snapshot_file(first, snapshot))
         except OSError as error:
             if is_passing(error):
-                raise JournalFull(str(error)) from error
+                raise self._full(error) from error
             raise
         self._size -= sum(file.size for file in replaced)
         self._files = [file for file in self._files if file not in replaced]
@@ -177,6 +177,14 @@ class MetadataJournal:
     def close(self) -> None:
         for file in self._files:
             file.file.close()
+
+    def _full(self, error: OSError) -> JournalFull:
+        if not is_out_of_space(error):
+            return JournalFull(f"the metadata journal in {self._directory} could not be written: {error}")
+        return JournalFull(
+            f"the disk of {self._directory} is full, and the metadata journal takes no change: free space or enlarge "
+            "the volume"
+        )
 
     def _begin_file(self) -> None:
         path = self._path(f"metadata-{self._next_sequence:020d}.journal")

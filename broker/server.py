@@ -24,13 +24,13 @@ from broker.controller_client import ControllerClient
 from broker.dispatch import ApiHandler, Dispatcher
 from broker.dynamic_config import DynamicSettings
 from broker.handlers import all_handlers
-from broker.identity import identify
-from broker.listeners import Listeners, parse_listeners
+from broker.identity import Identity, identify
+from broker.listeners import Listeners, parse_http_listener, parse_listeners
 from broker.local_channel import LocalChannel
 from broker.network.heartbeats import Heartbeats
 from broker.network.response_memory import ResponseMemory
 from broker.network.side_loop import SideLoop
-from broker.network.socket_server import SocketServer
+from broker.network.socket_server import SocketServer, parse_per_ip_limits
 from broker.part_settings import group_settings, log_manager_config, transaction_config, verification_settings
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.leader_term import LeaderTerm
@@ -40,6 +40,7 @@ from broker.replication.transaction_markers import longest_wait_ms
 from broker.replication.transaction_verification import TransactionVerifier
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.quotas import Quotas, Unlimited
+from broker.session_file import SessionFile
 from broker.sliced_work import SlicedWork
 from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from broker.storage.clean_shutdown import NO_BROKER_EPOCH
@@ -165,15 +166,14 @@ class _Start:
 
     async def run(self, open_store: OpenStore) -> Broker:
         config, resources, supervisor = self._config, self._resources, self._supervisor
+        listeners = _checked_listeners(config)
         logs = self._lock_data_dir()
-        store = await open_store(config, self._disk, resources, self._fail)
-        broker_id, cluster_id = await identify(config, self._disk, _session_of(store), self._rng)
-        self._broker_id = broker_id
-        logs.check_owner(broker_id, cluster_id)
-
-        configs, listeners = self._open_configs(store), parse_listeners(config)
+        store, (broker_id, cluster_id) = await self._identify(logs, open_store)
+        configs = self._open_configs(store)
         local = LocalChannel(broker_id, self._metadata)
         member = self._cluster_member(broker_id, local, listeners.inter_broker)
+        if member is not None:  # From here on the directory is ours: what follows writes to it.
+            await member.await_free_id(_session_of(store))
         channel: BrokerChannel = local if member is None else member.channel
         producer_ids = ProducerIds(store, broker_id)
         groups = self._group_coordinator()
@@ -247,6 +247,17 @@ class _Start:
             await member.until_told()
 
     # The data directory
+
+    async def _identify(self, logs: LogManager, open_store: OpenStore) -> tuple[MetadataStore, Identity]:
+        """Open the store, and find out which broker this is; the data directory must be that one's."""
+        config = self._config
+        if config.broker_id >= 0:
+            logs.check_owner(config.broker_id, None)
+        store = await open_store(config, self._disk, self._resources, self._fail)
+        identity = await identify(config, self._disk, _session_of(store), self._rng)
+        logs.check_owner(*identity)
+        self._broker_id = identity.broker_id
+        return store, identity
 
     def _lock_data_dir(self) -> LogManager:
         logs = LogManager(
@@ -327,9 +338,10 @@ class _Start:
         claim_directory: Callable[[], None],
     ) -> None:
         self._running = controller
-        if member is not None:
+        if member is not None:  # Another broker may have taken the id while the logs were loaded.
             await member.await_free_id(_session_of(store))
         claim_directory()  # A broker that is refused its id leaves the directory free for another id.
+        SessionFile(self._disk, self._config.data_dir).keep(store)
         if member is not None:
             member.follow(controller, replicas, store)
         await controller.start()
@@ -507,6 +519,14 @@ def _knowing() -> "asyncio.Future[None]":
     told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     told.set_result(None)
     return told
+
+
+def _checked_listeners(config: BrokerConfig) -> Listeners:
+    """Parse the listeners, and what else would be refused only when the data directory has been written to."""
+    parse_per_ip_limits(config.max_connections_per_ip_overrides)
+    if config.oncelog_http_listener is not None:
+        parse_http_listener(config.oncelog_http_listener)
+    return parse_listeners(config)
 
 
 def _session_of(store: MetadataStore) -> Session:

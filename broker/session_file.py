@@ -6,13 +6,19 @@ lock on the data directory proves it for this directory, and for no copy of it. 
 was written in, and the boot of the machine: in a copy, on this machine or another one, and after a reboot, the session
 is left to expire. The same holds for a file of an earlier release, which names neither.
 
+A start that may still be refused does not write it: the directory may be that of another broker or cluster, and a
+session without a registration holds nothing up. ``keep`` writes it just before the broker registers.
+
 The first line is the session's id and its password, in hexadecimal digits; the second one is the directory.
 """
 
 import logging
+from functools import partial
 from typing import Final
 
 from broker.storage.disk import Disk
+from broker.storage.disk_errors import is_passing
+from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
 from coordinator.metadata_store.zookeeper_address import SessionCredentials
 
 logger = logging.getLogger(__name__)
@@ -45,6 +51,30 @@ class SessionFile:
             )
             return None
         return found
+
+    def keep(self, store: MetadataStore) -> None:
+        """Write the credentials of the store's session, and of each that follows it.
+
+        A session that cannot be written, on a full disk, is left to expire if this process is killed.
+        """
+        self._try_to_write(store.credentials)
+        store.add_session_listener(partial(self._on_session, store))
+
+    def _on_session(self, store: MetadataStore, event: SessionEvent, session: Session) -> None:
+        if event is SessionEvent.STARTED:
+            self._try_to_write(store.credentials)
+
+    def _try_to_write(self, credentials: SessionCredentials | None) -> None:
+        try:
+            self.write(credentials)
+        except OSError as error:
+            if not is_passing(error):
+                raise
+            logger.warning(
+                "%s cannot be written: %s. If this broker is killed its next start waits until its session expires",
+                self._path,
+                error,
+            )
 
     def write(self, credentials: SessionCredentials | None) -> None:
         if credentials is not None:

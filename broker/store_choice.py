@@ -99,8 +99,7 @@ async def _open_zookeeper(config: BrokerConfig, disk: Disk, resources: AsyncExit
 
     session_ms = config.zookeeper_session_timeout_ms
     connection_ms = config.zookeeper_connection_timeout_ms or session_ms
-    connect, kept = config.zookeeper_connect, SessionFile(disk, config.data_dir)
-    left = kept.read()
+    connect, left = config.zookeeper_connect, SessionFile(disk, config.data_dir).read()
     patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, _log_patience, connect, connection_ms / 1000)
     try:
         if left is not None:
@@ -112,13 +111,6 @@ async def _open_zookeeper(config: BrokerConfig, disk: Disk, resources: AsyncExit
     outages = OutageLog(connect)
     resources.callback(outages.stop)
     store.add_session_listener(outages.on_session)
-
-    def on_session(event: SessionEvent, session: Session) -> None:
-        if event is SessionEvent.STARTED:
-            kept.write(store.credentials)
-
-    kept.write(store.credentials)
-    store.add_session_listener(on_session)
     return store
 
 

@@ -1,9 +1,10 @@
 """The owner of a broker's tasks: what it spawns it also stops, and no exception of theirs is lost.
 
 A broker object holds one supervisor. ``spawn`` is for work that ends: a connection's waiting request, a connection that
-is made. ``supervise`` and ``repeat`` are for work that must go on as long as the broker: an unexpected exception is
-logged, counted in ``failures``, and the work is begun again, later each time it fails in a row. ``failing`` names the
-tasks whose last attempt failed.
+is made. ``retry`` is for work that ends and must not be given up: the load of a coordinator's partition. ``supervise``
+and ``repeat`` are for work that must go on as long as the broker. After an unexpected exception these three are begun
+again, later each time they fail in a row; it is logged, and counted in ``failures``. ``failing`` names the tasks whose
+last attempt failed.
 
 Stopping cancels in the order of spawning and waits until every task has ended, so that nothing of a stopped broker runs
 on in a loop that it shares with others.
@@ -78,6 +79,19 @@ class Supervisor:
         """Run ``work()`` until it returns; after an exception begin it again, with backoff."""
         self.failures[name] += 0
         return self.spawn(self._supervise(work, name), name)
+
+    def retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
+        """Run ``work()`` until it returns; after an exception again, with backoff. The caller may cancel the task.
+
+        Unlike supervised work it is not counted in ``failures`` before it fails.
+        """
+        return self.spawn(self._retry(work, name), name)
+
+    async def _retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        try:
+            await self._supervise(work, name)
+        finally:
+            self.failing.pop(name, None)
 
     def repeat(self, act: Callable[[], Awaitable[None]], name: str, interval_seconds: float) -> "Interval":
         """Run ``act()`` at an interval for ever, for the first time after one; after an exception earlier than that.

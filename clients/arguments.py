@@ -5,7 +5,6 @@ has to fail where it is passed: in a batch it would corrupt the records behind i
 producer, or stop the partitions of a consumer. What the caller may change later is copied.
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from operator import index
 from typing import Final
@@ -94,13 +93,6 @@ def checked_target_times(times: Mapping[TopicPartition, int]) -> dict[TopicParti
         checked_topic_partition(tp): _within(time_ms, "timestamp", _MIN_INT64, _MAX_INT64)
         for tp, time_ms in times.items()
     }
-
-
-def checked_seconds(seconds: float, name: str) -> float:
-    """Return a time in seconds, which may be infinite. Raises ``ValueError`` for what is not a number."""
-    if math.isnan(seconds):
-        raise ValueError(f"{name} is not a number")
-    return seconds
 
 
 def checked_offset(committed: OffsetAndMetadata) -> OffsetAndMetadata:

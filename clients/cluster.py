@@ -26,6 +26,7 @@ from clients.background_tasks import BackgroundTasks
 from clients.cluster_metadata import ClusterMetadata
 from clients.connection import Address, Connection, connect
 from clients.connection_pool import LATE_SECONDS, ConnectionPool, is_late
+from clients.durations import positive_seconds
 from clients.errors import (
     BrokerAbsent,
     BrokerRefused,
@@ -188,8 +189,8 @@ class Cluster:
         self.rng = rng
         self._backoff = Backoff(rng=rng)
         self._client_id = client_id
-        self._connect_seconds = connect_seconds
-        self._operation_seconds = operation_seconds
+        self._connect_seconds = positive_seconds(connect_seconds, "connect_seconds")
+        self._operation_seconds = positive_seconds(operation_seconds, "operation_seconds")
         self._tls = tls
         self._tasks = BackgroundTasks(client_id)
         self._pool = ConnectionPool(self.connect, self._tasks)
@@ -226,6 +227,11 @@ class Cluster:
         await self._pool.close()
 
     # Asking
+
+    @property
+    def operation_seconds(self) -> float:
+        """How long one operation is tried, over all of its attempts."""
+        return self._operation_seconds
 
     def attempts(self) -> Retry:
         """The attempts of one operation, which begins now."""
@@ -497,8 +503,7 @@ class Cluster:
         address = self.brokers.get(node_id)
         subject = Node(node_id)
         if address is None:
-            there = ", ".join(map(str, sorted(self.brokers)))
-            absent = BrokerAbsent(f"broker {node_id} is not in the cluster now, which has brokers {there or 'unknown'}")
+            absent = BrokerAbsent.among(node_id, self.brokers)
             self._obstacles.fail(subject, str(absent), self._now())
             raise absent
         self._obstacles.overcome(subject)

@@ -12,6 +12,7 @@ Each exception says by its ``remedy`` what its receiver can do; the classes are 
     RECONFIGURE  fatal until somebody changes a setting, a right or the code (InvalidConfigurationException)
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
@@ -77,6 +78,12 @@ class BrokerSilent(Unreachable):
 
 class BrokerAbsent(Unreachable):
     """No broker of the cluster has this id now."""
+
+    @classmethod
+    def among(cls, broker_id: int, known: Iterable[int]) -> "BrokerAbsent":
+        """Return the error that names the brokers that there are."""
+        there = ", ".join(map(str, sorted(known)))
+        return cls(f"broker {broker_id} is not in the cluster now, which has brokers {there or 'unknown'}")
 
 
 class NoBrokerReachable(Unreachable):

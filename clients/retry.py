@@ -1,11 +1,35 @@
-"""How long to wait before asking again: exponentially longer, with jitter, until an operation's time is up."""
+"""How long to wait before asking again: exponentially longer, with jitter, until an operation's time is up.
+
+An operation may consist of several, each with attempts of its own (find the coordinator, then send it a request).
+``one_deadline`` gives all of them together the time of one.
+"""
 
 import asyncio
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 _LEAST_ATTEMPT_SECONDS: Final = 10.0
+_deadline: Final[ContextVar[float]] = ContextVar("deadline", default=math.inf)
+"""When the operation ends that this task is a part of, on the loop's clock."""
+
+
+@contextmanager
+def one_deadline(seconds: float) -> Iterator[float]:
+    """Have every ``Retry`` that is made inside end within so many seconds from now. Yields when, on the loop's clock.
+
+    It holds for tasks that are started inside, too. Inside of another one the earlier end holds.
+    """
+    deadline = min(asyncio.get_running_loop().time() + seconds, _deadline.get())
+    token = _deadline.set(deadline)
+    try:
+        yield deadline
+    finally:
+        _deadline.reset(token)
 
 
 def attempt_seconds(operation_seconds: float) -> float:
@@ -41,8 +65,9 @@ class Retry:
     def __init__(self, backoff: Backoff, timeout_seconds: float) -> None:
         self._backoff = backoff
         self._attempt = 0
-        self._attempt_seconds = attempt_seconds(timeout_seconds)
-        self._deadline = asyncio.get_running_loop().time() + timeout_seconds
+        now = asyncio.get_running_loop().time()
+        self._deadline = min(now + timeout_seconds, _deadline.get())
+        self._attempt_seconds = attempt_seconds(max(0.0, self._deadline - now))
 
     @property
     def remaining_seconds(self) -> float:

@@ -109,10 +109,20 @@ class TopicMetadata(Protocol):
         ...
 
 
+class Cancellable(Protocol):
+    """Work that is under way."""
+
+    def cancel(self) -> object: ...
+
+
 class TaskOwner(Protocol):
     """Runs what cannot be done in one step, and stops it with the broker."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object: ...
+
+    def retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> Cancellable:
+        """Run ``work()`` until it returns, or is cancelled; after an exception again, later each time."""
+        ...
 
 
 class ProducerIdSource(Protocol):

@@ -65,8 +65,8 @@ async def load(
 
     ``is_owned`` is asked again after every pause. Returns False, and ``replay`` is not called any more, once it says no
     or the leadership is lost. When it returns True, nothing lies between what was replayed, the log's end and the high
-    watermark, and the caller may open the partition before it awaits anything. Raises CorruptRecord for a log that
-    cannot be read.
+    watermark, and the caller may open the partition before it awaits anything. Raises CorruptRecord or
+    OSError for a log that cannot be read: what was replayed is of no use then, and the caller begins anew later.
     """
     offset = log.log_start_offset
     while is_owned():

@@ -54,7 +54,7 @@ class ArrowRowWriter:
             await self._producer.flush()
         except BrokerRefused as error:
             raise _explained(error) from error
-        return Written(self._rows, self._size)
+        return Written(self._rows, self._size, self._producer.written_topics())
 
     async def leave(self) -> None:
         await self._producer.stop()
@@ -67,7 +67,7 @@ class ArrowRowWriter:
         collected, self._collected = self._collected, []
         self._collected_rows = self._collected_bytes = 0
         rows = rows_of(_one_batch(collected))
-        counts = {topic: await self._producer.partition_count(topic) for topic in self._encoder.topics_of(rows)}
+        counts = await self._producer.partition_counts(self._encoder.topics_of(rows))
         try:
             for encoded in self._encoder.encode(rows, counts):
                 await self._producer.append(encoded.topic_partition, encoded.records, encoded.record_count)

@@ -106,7 +106,7 @@ def _complain(reason: str) -> int:
 def _verb(name: str, summary: str, *, needs_members: bool = True) -> None:
     """Add ``oncelog cluster NAME``."""
 
-    @cluster.command(name, help=summary)
+    @cluster.command(name, help=summary, short_help=summary)
     @click.argument("members", nargs=-1, required=needs_members, metavar="ID|zookeeper…" if needs_members else "[ID]…")
     @click.option("--dir", "directory", help="The cluster's directory.")
     @click.option("--format", "output", type=click.Choice(("table", "json")), default="table", show_default=True)

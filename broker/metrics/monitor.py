@@ -6,7 +6,6 @@ nothing for is ours. ``docs/metrics.md`` lists them. A page that cannot be shown
 
 import asyncio
 import logging
-import re
 from collections.abc import Iterator
 from http import HTTPStatus
 from itertools import chain
@@ -18,6 +17,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
+from broker.listeners import parse_http_listener
 from broker.metrics.cleaner_metrics import cleaner_metrics
 from broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics, session_metrics
 from broker.metrics.exposition import CONTENT_TYPE, write_families
@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 _KEEPS_FAILING: Final = 2
 """Failures in a row of a background task that are shown beside ``ready``."""
-_ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>\d{1,5})")
 
 
 class Monitor:
@@ -55,14 +54,12 @@ class Monitor:
 
     async def listen(self, address: str) -> None:
         """Open ``host:port``; an empty host is every interface. Raises ``ConfigError``."""
-        match = _ADDRESS.fullmatch(address)
-        if match is None or int(match["port"]) > 65_535:
-            raise ConfigError(f"oncelog.http.listener={address!r} is not valid: expected host:port")
+        host, wanted = parse_http_listener(address)
         try:
-            port = await self._endpoint.listen(match["host"].strip("[]"), int(match["port"]))
+            port = await self._endpoint.listen(host, wanted)
         except OSError as error:
             raise ConfigError(f"oncelog.http.listener={address} cannot be opened: {error.strerror}") from error
-        logger.info("Metrics are at http://%s:%d/metrics", match["host"] or "localhost", port)
+        logger.info("Metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host or "localhost", port)
         self._lag.start()
 
     def stop(self) -> None:
@@ -150,7 +147,7 @@ def storage_metrics(broker: "Broker") -> Iterator[Metric]:
 
 def warnings(broker: "Broker") -> list[str]:
     """What should be looked at on a broker although it serves: one sentence each."""
-    return [*_of_the_store(broker)] + [
+    return [*_of_the_store(broker), *_of_open_files(broker)] + [
         f"background task '{name}' keeps failing ({failing.attempts} times in a row): {failing.error}"
         for name, failing in broker.supervisor.failing.items()
         if failing.attempts >= _KEEPS_FAILING
@@ -162,6 +159,13 @@ def _of_the_store(broker: "Broker") -> Iterator[str]:
     if health.state is not SessionState.CONNECTED:
         seconds = health.seconds_since_contact
         yield f"the metadata store (ZooKeeper) has not answered for {seconds:.0f} s: {WITHOUT_ZOOKEEPER}"
+
+
+def _of_open_files(broker: "Broker") -> Iterator[str]:
+    unopened = broker.replica_manager.unopened
+    if unopened:
+        logs = "1 log" if len(unopened) == 1 else f"{len(unopened)} logs"
+        yield f"{logs} cannot be opened ({unopened.error}): raise the limit of open files (ulimit -n)"
 
 
 def why_not_ready(broker: "Broker") -> str | None:

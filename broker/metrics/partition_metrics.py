@@ -35,6 +35,11 @@ def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(f"kafka_server_replicamanager_{name}", doc, value=counts[name])
     yield GaugeMetricFamily(
+        "oncelog_unopened_logs",
+        "Replicas here whose log cannot be opened for want of file descriptors.",
+        value=len(replicas.unopened),
+    )
+    yield GaugeMetricFamily(
         "oncelog_deserted_coordinator_partitions",
         "Partitions of internal topics led here of which no in-sync follower fetches.",
         value=sum(1 for _ in replicas.deserted_coordinators()),

@@ -91,6 +91,7 @@ class ResponseMemory:
         "_read",
         "_readers",
         "_slow",
+        "_turn_ends",
         "disconnected",
         "held",
     )
@@ -98,7 +99,9 @@ class ResponseMemory:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._read = 0
-        """Bytes read in this turn of the loop."""
+        """Bytes read in this turn of the loop, and up to ``SMALLEST_GRANT`` of those before."""
+        self._turn_ends = False
+        """The next turn begins with nothing read."""
         self._next_turn: deque[Read] = deque()
         """Fetches that shall read in a later turn, in order."""
         self._readers: dict[Read, None] = {}
@@ -137,8 +140,13 @@ class ResponseMemory:
 
     @property
     def turn_is_spent(self) -> bool:
-        """Whether a fetch that has not read yet shall do so in the next turn of the loop."""
+        """Whether no more shall be read in this turn of the loop."""
         return self._read >= TURN_BYTES
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a fetch that has not read yet shall do so in a later turn of the loop."""
+        return bool(self._next_turn) or self._read >= TURN_BYTES
 
     @property
     def is_full(self) -> bool:
@@ -151,7 +159,7 @@ class ResponseMemory:
             if self.turn_is_spent:
                 asyncio.get_running_loop().call_soon(read)
             return self.turn_is_spent
-        if not (self._next_turn or self.turn_is_spent):
+        if not self.is_busy:
             return False
         self._next_turn.append(read)
         if not self.turn_is_spent:
@@ -175,12 +183,17 @@ class ResponseMemory:
         self._newcomers.pop(read, None)
 
     def spend(self, size: int) -> None:
-        """Count what a fetch has read in this turn of the loop."""
-        if size and not self._read:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
+        """Count what a fetch has read.
+
+        Small fetches of several turns are counted as if of one, which costs each of them nothing.
+        """
         self._read += size
+        if self._read >= SMALLEST_GRANT and not self._turn_ends:
+            self._turn_ends = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
+        self._turn_ends = False
         self._read = 0
         self._admit()
 

@@ -5,9 +5,10 @@ A fetch waits until `min_bytes` can be seen at its isolation level, until someth
 the session, the session tells the fetch. Waking is deferred to the end of the loop's turn, so that many appends of one
 turn are one answer, and no producer pays for the reads of those who wait for its records.
 
-A response gets what ``ResponseMemory`` grants at the moment when it is read, and is counted there until it has been
-handed to its connection. A fetch that comes, or is woken, when others have read much in this turn of the loop, reads in
-the next one. When nothing is left of that memory, it takes small batches, and waits for room only if there are none.
+A response gets what ``ResponseMemory`` grants at the moment when it is read. What must come from the disk is counted
+there until it has been handed to its connection; what is in memory already is handed over in the next turn, and one
+turn reads little. A fetch that comes, or is woken, when others have read much in this turn of the loop, reads in the
+next one. When nothing is left of that memory, it takes small batches, and waits for room only if there are none.
 
 Bytes are counted, not read, while waiting. An append that became visible adds its size; any other move of the visible
 end (a transaction that ended, a follower that caught up) counts anew, by the log's index. Each partition counts at most
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from broker.dispatch import ConnectionInfo
-from broker.network.response_memory import FRUGAL_BYTES, ResponseMemory
+from broker.network.response_memory import FRUGAL_BYTES, SMALLEST_GRANT, ResponseMemory
 from broker.network.send_queue import unacknowledged_bytes
 from broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
 from broker.replication.fetch_session import NO_SESSION, FetchContext, FetchKind, FetchPosition, FetchSessionCache
@@ -49,6 +50,7 @@ class DelayedFetch:
         "_client",
         "_context",
         "_future",
+        "_has_awaited_room",
         "_held",
         "_hinted",
         "_loop",
@@ -84,14 +86,17 @@ class DelayedFetch:
         self._spawn = spawn
         self._memory = memory
         self._held = 0
-        """Bytes that were read and are not handed over, as ``_memory`` counts them."""
-        self._min_bytes = min(params.min_bytes, memory.grant(params.max_bytes))
+        """Bytes that are read from the disk, as ``_memory`` counts them until they are handed over."""
+        self._min_bytes = params.min_bytes
+        if self._min_bytes > SMALLEST_GRANT:
+            self._min_bytes = min(self._min_bytes, memory.grant(params.max_bytes))
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[FetchResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._available = 0
         """Visible bytes of all partitions, as far as they are counted."""
         self._awaits_room = False
+        self._has_awaited_room = False
         self._woken = False
         self._hinted = False
         """Whether something changed during the first read that the client should hear of soon."""
@@ -124,7 +129,8 @@ class DelayedFetch:
         return self._future
 
     def _is_postponed(self, read: Callable[[], None]) -> bool:
-        return self._memory.postpone(read, for_follower=self._client.is_replica_fetcher)
+        memory = self._memory
+        return memory.is_busy and memory.postpone(read, for_follower=self._client.is_replica_fetcher)
 
     def _must_await_room(self, attempt: Attempt) -> bool:
         """Whether to wait for room, as there is nothing, or has been nothing for some time, but too large batches."""
@@ -150,7 +156,7 @@ class DelayedFetch:
                 del context.replies[position]
         context.session.waiting = self
         self._woken = False
-        self._awaits_room = True
+        self._awaits_room = self._has_awaited_room = True
         self._timer = self._loop.call_later(_LONGEST_WAIT_FOR_ROOM_SECONDS, self._do_without_room)
         has_read = client.was_sent_much and unacknowledged_bytes(client.descriptor) < FRUGAL_BYTES
         self._memory.await_room(self._read_again, has_read=has_read)
@@ -174,7 +180,6 @@ class DelayedFetch:
                 self._go_on(attempt)
             else:
                 self._unpark()
-                self._hold(attempt.size)
                 future.set_result(self._answer())
         except Exception as error:
             self._unpark()
@@ -185,7 +190,7 @@ class DelayedFetch:
         assert self._future is not None
         if attempt.cold:
             self._unpark()
-            self._hold(attempt.size)
+            self._hold(attempt.size + attempt.excess)
             self._spawn(self._answer_cold(self._future, attempt), "fetch of cold data")
         else:
             self._park(attempt)
@@ -200,12 +205,12 @@ class DelayedFetch:
         return attempt
 
     def _hold(self, size: int) -> None:
-        self._held += size
-        self._memory.hold(size)
-
-    def _let_go(self) -> None:
-        self._memory.release(self._held)
-        self._held = 0
+        """Count so many bytes as read and not handed over, in the place of what was counted before."""
+        if size > self._held:
+            self._memory.hold(size - self._held)
+        elif size < self._held:
+            self._memory.release(self._held - size)
+        self._held = size
 
     def _is_enough(self, attempt: Attempt) -> bool:
         return (
@@ -275,8 +280,9 @@ class DelayedFetch:
             self._timer = self._loop.call_later(_SOON_SECONDS, self._wake)
 
     def _wake(self) -> None:
-        self._unpark()
-        if not self._is_postponed(self._read_again):
+        if self._is_postponed(self._read_again):
+            self._unpark()
+        else:
             self._read_again()
 
     def _read_again(self) -> None:
@@ -290,8 +296,8 @@ class DelayedFetch:
             if self._must_await_room(attempt):
                 self._await_room()
                 return
-            self._hold(attempt.size)
             if attempt.cold:
+                self._hold(attempt.size + attempt.excess)
                 self._spawn(self._answer_cold(future, attempt), "fetch of cold data")
             else:
                 future.set_result(self._answer())
@@ -304,9 +310,10 @@ class DelayedFetch:
             if future.done():
                 return
             if attempt.needs_room:  # There may be small batches behind those that are now known to be too large.
-                self._let_go()
+                self._hold(0)
                 self._read_again()
             else:
+                self._hold(attempt.size)
                 future.set_result(self._answer())
         except asyncio.CancelledError:
             future.cancel()
@@ -341,7 +348,8 @@ class DelayedFetch:
     def _settled(self, future: "asyncio.Future[FetchResponse]") -> None:
         """Answered, or cancelled because the connection has gone."""
         self._unpark()
-        self._memory.forget(self._read_again)
+        if self._has_awaited_room:
+            self._memory.forget(self._read_again)
         if self._held:  # The connection writes the response in this turn.
             self._loop.call_soon(self._memory.release, self._held)
         if future.cancelled() or future.exception() is not None:

@@ -14,7 +14,7 @@ its size, or a large batch would stop its consumer for ever. Who begins in the m
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final, NamedTuple
 
 from broker.replication.fetch_session import FetchContext, FetchIsolation, FetchKind, FetchPosition
@@ -27,6 +27,7 @@ from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, Partitio
 from protocol.schema import ZERO_UUID
 
 _UNKNOWN_OFFSET: Final = -1
+_NOTHING: Final[frozenset[FetchPosition]] = frozenset()
 _TOPIC_ERRORS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -67,10 +68,12 @@ class UnreadPartition(NamedTuple):
 class Attempt:
     """What one round over the dirty partitions found."""
 
-    __slots__ = ("cold", "has_news", "left_large", "must_tell", "refused", "size")
+    __slots__ = ("cold", "excess", "has_news", "left_large", "must_tell", "refused", "size")
 
     def __init__(self) -> None:
         self.size = 0
+        self.excess = 0
+        """Bytes that a first batch which is not in memory may have beyond ``size``: it is read whatever its size."""
         self.refused = 0
         """Partitions that have an error."""
         self.must_tell = False
@@ -106,7 +109,7 @@ class FetchReader:
         self._authorized: dict[str, bool] = {}
         self._whole_first = True
         """The first batch of a fetch is read whatever its size."""
-        self.too_large: set[FetchPosition] = set()
+        self.too_large: Set[FetchPosition] = _NOTHING
         """Whose next batch was too large when small ones only were read."""
         self._is_for_follower = self._notes_follower = params.replica_id >= 0
 
@@ -118,7 +121,7 @@ class FetchReader:
         attempt = Attempt()
         self._whole_first = not small_batches_only
         if self._whole_first:
-            self.too_large.clear()
+            self.too_large = _NOTHING
         session, left = context.session, max_bytes
         # Fetches without a session are told of all their partitions; of a follower's request all must be noted.
         stops_when_full = context.kind is FetchKind.INCREMENTAL and not self._notes_follower
@@ -133,14 +136,14 @@ class FetchReader:
         return attempt
 
     async def read_cold(self, context: FetchContext, attempt: Attempt) -> None:
-        """Fill in what an attempt left to be read off the loop."""
+        """Fill in what an attempt left to be read off the loop, and its true size."""
         async with asyncio.TaskGroup() as group:
             for unread in attempt.cold:
                 group.create_task(self._read_cold(context, unread))
+        attempt.size, attempt.excess = sum(len(reply.records or b"") for reply in context.replies.values()), 0
         if not self._whole_first:
             replies = {unread.position: context.replies[unread.position] for unread in attempt.cold}
-            self.too_large.update(position for position, reply in replies.items() if not reply.records)
-            attempt.size = sum(len(reply.records or b"") for reply in context.replies.values())
+            self.too_large |= {position for position, reply in replies.items() if not reply.records}
             attempt.left_large |= not self.too_large.isdisjoint(replies)
             attempt.must_tell |= any(reply.error_code for reply in replies.values())
 
@@ -237,9 +240,13 @@ class FetchReader:
             return _refuse(context, position, fetched, attempt)
         if isinstance(fetched, ColdRead):
             attempt.cold.append(UnreadPartition(position, partition, log, fetched))
-            return min(fetched.size, log.size_between(offset, upper_offset))
+            available = log.size_between(offset, upper_offset)
+            size = min(fetched.size, available)
+            if fetched.min_one_batch:
+                attempt.excess = max(0, min(available, log.config.max_message_bytes) - size)
+            return size
         if is_first and not (self._whole_first or len(fetched.records)):
-            self.too_large.add(position)
+            self.too_large |= {position}
             attempt.left_large = True
         return _fill(reply, log, offset, fetched)
 

@@ -33,14 +33,16 @@ from broker.replication.follower_contacts import WITHOUT_LIMIT
 from broker.replication.follower_state import NEVER
 from broker.replication.isr_changes import IsrProposal
 from broker.replication.leader_term import LeaderTerm
+from broker.replication.orders import EPOCH_DURING_DELETE, ordered_states, ordered_stops
 from broker.replication.partition import NO_EPOCH, Partition, Spawn
 from broker.replication.preferred_replica import preferred_read_replica
 from broker.replication.replica_host import ReplicaHost, loop_ms
 from broker.replication.replication_quota import ReplicationQuota
 from broker.replication.stray_replicas import is_of_another_topic, why_stray
 from broker.replication.transaction_markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
+from broker.replication.unopened_logs import KeptOrder, UnopenedLogs
 from broker.storage.checkpoints import OffsetCheckpoint
-from broker.storage.disk_errors import is_passing
+from broker.storage.disk_errors import is_out_of_space, is_passing
 from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
 from broker.storage.partition_log import PartitionLog
@@ -63,11 +65,7 @@ from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-EPOCH_DURING_DELETE: Final = -2
-"""The leader epoch of a StopReplica that deletes a topic: it outranks every epoch."""
-
 _ISR_RETRY_SECONDS: Final = 0.5
-_OPEN_AGAIN_SECONDS: Final = 1.0
 _LATE_MS: Final = 500
 """A look at the followers that comes so late finds fetches unread that have come meanwhile."""
 
@@ -130,6 +128,7 @@ class ReplicaManager:
         self.orders_obeyed = 0
         """LeaderAndIsr and StopReplica requests of a current controller, so far."""
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self.unopened = UnopenedLogs(self._carry_out)
         self._deserted = DesertedCoordinators()
         log_manager.on_log_failure = self._log_failed
         metadata.add_listener(self._set_strays_aside)
@@ -217,11 +216,8 @@ class ReplicaManager:
 
     def _without_log(self, request: LeaderAndIsrRequest) -> Iterator[tuple[TopicPartition, bytes]]:
         """The partitions that have no log, or only that of a former topic of this name; with their topic ids."""
-        states = [(ZERO_UUID, state.topic_name, state) for state in request.ungrouped_partition_states]
-        states += [(t.topic_id, t.topic_name, state) for t in request.topic_states for state in t.partition_states]
-        for topic_id, topic, state in states:
+        for topic_partition, topic_id, state in ordered_states(request):
             if self._broker_id in state.replicas:
-                topic_partition = TopicPartition(topic, state.partition_index)
                 log = self._log_manager.get(topic_partition)
                 if log is None or is_of_another_topic(log.topic_id, topic_id):
                     yield topic_partition, topic_id
@@ -272,15 +268,16 @@ class ReplicaManager:
         """``in_order``: the request is known to be newer than all that were carried out before."""
         error = self._refusal(topic_partition, topic_id, state, in_order)
         if not error:
+            self.unopened.forget(topic_partition)
             try:
                 error = self._change_leadership(topic_partition, topic_id, state)
             except OSError as failure:
-                error = ErrorCode.KAFKA_STORAGE_ERROR
-                self._cannot_open(topic_partition, failure)
+                order = KeptOrder(topic_partition, topic_id, state, in_order)
+                error = self._cannot_open(order, failure)
         space = self._log_manager.space
         if space.is_full and error in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH):
             error = ErrorCode.KAFKA_STORAGE_ERROR  # Done as far as it could be; the controller is to know.
-        elif error:
+        elif error and error is not ErrorCode.REPLICA_NOT_AVAILABLE:
             partition = self._partitions.get(topic_partition)
             # A controller that has just been elected repeats what is known.
             is_known = partition is not None and partition.leader_epoch == state.leader_epoch
@@ -290,15 +287,26 @@ class ReplicaManager:
             topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=error
         )
 
-    def _cannot_open(self, topic_partition: TopicPartition, error: OSError) -> None:
+    def _cannot_open(self, order: KeptOrder, error: OSError) -> ErrorCode:
+        """Return what the controller hears of a replica whose log cannot be opened."""
         if not is_passing(error):
-            logger.error("The log of %s cannot be opened", topic_partition, exc_info=error)
-            self._on_storage_failure(topic_partition)
-            return
-        space = self._log_manager.space
-        space.note(error, str(topic_partition))
-        if not space.is_full:  # Else the controller is asked again when there is room.
-            asyncio.get_running_loop().call_later(_OPEN_AGAIN_SECONDS, space.on_change)
+            logger.error("The log of %s cannot be opened", order.topic_partition, exc_info=error)
+            self._on_storage_failure(order.topic_partition)
+        elif is_out_of_space(error):  # The controller is asked again when there is room.
+            self._log_manager.space.note(error, str(order.topic_partition))
+        else:
+            self.unopened.keep(order, error)
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _carry_out(self, order: KeptOrder) -> bool:
+        """Carry out an order whose time has come; False if there is still no descriptor for its log."""
+        topic_partition, topic_id, state, in_order = order
+        known = self._metadata.image.partition(topic_partition)
+        if known is None or self._broker_id not in known.replicas:
+            return True  # Its topic is gone, or it was moved away, and this broker has not been told to stop it.
+        self._apply_state(topic_partition, topic_id, state, in_order)
+        return not self.unopened.has(topic_partition)
 
     def _refusal(
         self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState, in_order: bool
@@ -379,7 +387,7 @@ class ReplicaManager:
                 partition_index=topic_partition.partition,
                 error_code=self._stop(topic_partition, topic_id, leader_epoch, delete),
             )
-            for topic_partition, topic_id, leader_epoch, delete in _stopped(request)
+            for topic_partition, topic_id, leader_epoch, delete in ordered_stops(request)
         ]
         return StopReplicaResponse(partition_errors=errors)
 
@@ -388,6 +396,7 @@ class ReplicaManager:
         if log is not None and is_of_another_topic(log.topic_id, topic_id):
             logger.warning("StopReplica of %s is for another topic of this name: nothing to stop", topic_partition)
             return ErrorCode.NONE
+        self.unopened.forget(topic_partition)
         if partition is not None:
             if partition.failed:
                 return ErrorCode.KAFKA_STORAGE_ERROR
@@ -564,6 +573,7 @@ class ReplicaManager:
 
     async def stop(self) -> None:
         """Answer fetches that wait, and remember the high watermarks."""
+        self.unopened.stop()
         self.fetch_sessions.close()
         await self.checkpoint_high_watermarks()
 
@@ -584,17 +594,3 @@ def _is_newer(state: LeaderAndIsrPartitionState, known: Partition) -> bool:
     if state.leader_epoch != known.leader_epoch:
         return state.leader_epoch > known.leader_epoch
     return state.leader == known.leader_id and state.partition_epoch > known.partition_epoch
-
-
-def _stopped(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, bytes, int, bool]]:
-    """(partition, topic id, leader epoch, whether to delete) in each of the forms that the message has had."""
-    for partition in request.ungrouped_partitions:
-        topic_partition = TopicPartition(partition.topic_name, partition.partition_index)
-        yield topic_partition, ZERO_UUID, NO_EPOCH, request.delete_partitions
-    for topic in request.topics:
-        for index in topic.partition_indexes:
-            yield TopicPartition(topic.name, index), ZERO_UUID, NO_EPOCH, request.delete_partitions
-    for topic_state in request.topic_states:
-        for state in topic_state.partition_states:
-            topic_partition = TopicPartition(topic_state.topic_name, state.partition_index)
-            yield topic_partition, topic_state.topic_id, state.leader_epoch, state.delete_partition

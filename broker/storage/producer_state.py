@@ -320,6 +320,12 @@ class ProducerStateManager:
             _, dropped = self._refused.popitem(last=False)
             self._dropped_refusal_ms = dropped.at_ms
 
+    def _forget_refusal(self, header: BatchHeader) -> None:
+        """Forget the refused batch of a producer that goes on; an older epoch says nothing of a newer one."""
+        refusal = self._refused.get(header.producer_id)
+        if refusal is not None and refusal.producer_epoch <= header.producer_epoch:
+            del self._refused[header.producer_id]
+
     def update(self, header: BatchHeader, first_offset: int) -> None:
         """A data batch with a producer id was appended at ``first_offset``."""
         producer_id = header.producer_id
@@ -327,7 +333,7 @@ class ProducerStateManager:
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
         if self._refused:
-            self._refused.pop(producer_id, None)
+            self._forget_refusal(header)
         if self._verifications and header.attributes & _TRANSACTIONAL:
             self._verifications.pop(producer_id, None)
         entry.last_active_ms = self._wall_clock()

@@ -6,6 +6,7 @@ file; what it is stands among the lines.
 """
 
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -46,6 +47,7 @@ from protocol.printable import one_line
 from protocol.records.record_batch import HEADER_SIZE, CorruptRecord, read_header
 
 _CORRUPT: Final = 1
+_SHOWN_PARTITIONS: Final = 10
 _TEXTS: Final = frozenset(
     {
         PARTITION_METADATA,
@@ -62,17 +64,23 @@ _TEXTS: Final = frozenset(
     "dump-log",
     short_help="Print the files of a data directory.",
     epilog="\b\nExample:\n"
+    "  oncelog dump-log --print-data-log data/orders-0\n"
     "  oncelog dump-log --print-data-log data/orders-0/*.log data/orders-0/*.index\n"
     "  oncelog dump-log --transaction-log-decoder data/__transaction_state-*/*.log",
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE|DIRECTORY…"
+)
 @click.option("--print-data-log", is_flag=True, help="Show the records of .log files, too, as text.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Show records as those of __transaction_state.")
 @click.option("--offsets-decoder", is_flag=True, help="Show records as those of __consumer_offsets.")
 def command(
     files: tuple[Path, ...], print_data_log: bool, transaction_log_decoder: bool, offsets_decoder: bool
 ) -> None:
-    """Print what is in .log, .index, .timeindex, .txnindex, .snapshot and leader-epoch-checkpoint files."""
+    """Print what is in .log, .index, .timeindex, .txnindex, .snapshot and leader-epoch-checkpoint files.
+
+    The directory of a partition stands for its .log files, in the order of their offsets.
+    """
     if transaction_log_decoder and offsets_decoder:
         raise click.UsageError("--transaction-log-decoder and --offsets-decoder exclude each other")
     decode: RecordDecoder | None = decode_text if print_data_log else None
@@ -81,13 +89,32 @@ def command(
     elif offsets_decoder:
         decode = decode_consumer_offsets
     complaints = 0
-    for path in files:
+    for path in chain.from_iterable([_segments(each) for each in files]):
         click.echo(f"Dumping {one_line(str(path))}")
         for line in dump_file(path, decode):
             click.echo(one_line(line))
             complaints += isinstance(line, Complaint)
     if complaints:
         raise click.exceptions.Exit(_CORRUPT)
+
+
+def _segments(path: Path) -> list[Path]:
+    """Return a file itself, and for a partition's directory its segments. Raises ``click.UsageError`` for others."""
+    if not path.is_dir():
+        return [path]
+    if segments := _segments_in(path):
+        return segments
+    partitions = sorted(each.name for each in path.iterdir() if each.is_dir() and _segments_in(each))
+    if not partitions:
+        raise click.UsageError(f"{path} has no segments (*{LOG_SUFFIX}): name the directory of a partition, or files")
+    shown = ", ".join(partitions[:_SHOWN_PARTITIONS]) + (", …" if len(partitions) > _SHOWN_PARTITIONS else "")
+    raise click.UsageError(f"{path} is not the directory of a partition; name one of those in it, or files: {shown}")
+
+
+def _segments_in(directory: Path) -> list[Path]:
+    """Return the .log files of a directory in the order of their offsets."""
+    found = [(offset_of(each.name), each) for each in directory.glob(f"*{LOG_SUFFIX}")]
+    return [each for _, each in sorted((offset, each) for offset, each in found if offset is not None)]
 
 
 def dump_file(path: Path, decode: RecordDecoder | None) -> Lines:

@@ -6,13 +6,15 @@
 Each method is a function of a module of this package, where the types of its arguments and results are, with units and
 sources. How failure is told is the same everywhere: a request about several things has a value or a ``Refusal`` (or an
 ``ErrorCode``) for each of them; a request about one thing raises ``BrokerRefused``; when no answer comes at all, that
-is another exception of ``clients.errors``. Errors that pass are retried for ``operation_seconds`` before.
+is another exception of ``clients.errors``. Errors that pass are retried before. A call takes ``operation_seconds`` at
+most, however many requests it consists of.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 from uuid import UUID
 
 from clients.admin import (
@@ -50,11 +52,17 @@ from clients.admin.transactions import TransactionDescription, TransactionListin
 from clients.admin.txn_markers import AbortMarker
 from clients.bootstrap import parse_bootstrap
 from clients.cluster import Cluster, LeaderAnswers
-from clients.errors import Refusal
+from clients.errors import OperationTimedOut, Refusal
+from clients.retry import one_deadline
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from clients.admin.transaction_history import TransactionHistory
+
+T = TypeVar("T")
+
+_ERROR_SECONDS: Final = 0.1
+"""For an operation that ends by itself at its deadline to say why, before it is ended without a reason."""
 
 
 class Admin:
@@ -97,117 +105,134 @@ class Admin:
         if self._owned is not None:
             await self._owned.close()
 
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        """Wait for a method's work, all of it together for at most ``operation_seconds``."""
+        seconds = self.cluster.operation_seconds
+        try:
+            with one_deadline(seconds) as deadline:
+                async with asyncio.timeout_at(deadline + _ERROR_SECONDS):
+                    return await work
+        except TimeoutError:
+            reasons = "; ".join(obstacle.reason for obstacle in self.cluster.obstacles())
+            raise OperationTimedOut(f"no answer within {seconds:g} s: {reasons or 'the brokers are slow'}") from None
+
     # The cluster
 
     async def describe_cluster(self, *, include_fenced_brokers: bool = False) -> ClusterDescription:
-        return await cluster_description.describe_cluster(self.cluster, include_fenced_brokers=include_fenced_brokers)
+        return await self._in_time(
+            cluster_description.describe_cluster(self.cluster, include_fenced_brokers=include_fenced_brokers)
+        )
 
     async def describe_log_dirs(
         self, broker_ids: Collection[int] | None = None, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...] | Refusal]:
-        return await log_dirs.describe_log_dirs(self.cluster, broker_ids, partitions)
+        return await self._in_time(log_dirs.describe_log_dirs(self.cluster, broker_ids, partitions))
 
     async def describe_features(self) -> FeatureMetadata:
-        return await features.describe_features(self.cluster)
+        return await self._in_time(features.describe_features(self.cluster))
 
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
     ) -> dict[str, Refusal | None]:
-        return await features.update_features(self.cluster, updates, validate_only=validate_only)
+        return await self._in_time(features.update_features(self.cluster, updates, validate_only=validate_only))
 
     # Topics
 
     async def list_topics(self) -> list[TopicDescription]:
-        return await topics.list_topics(self.cluster)
+        return await self._in_time(topics.list_topics(self.cluster))
 
     async def describe_topics(self, names: Sequence[str]) -> dict[str, TopicDescription | Refusal]:
-        return await topics.describe_topics(self.cluster, names)
+        return await self._in_time(topics.describe_topics(self.cluster, names))
 
     async def describe_topic_pages(
         self, names: Sequence[str] = (), *, page_size: int = topic_pages.PAGE_SIZE
     ) -> dict[str, TopicDescription | Refusal]:
-        return await topic_pages.describe_topic_pages(self.cluster, names, page_size=page_size)
+        return await self._in_time(topic_pages.describe_topic_pages(self.cluster, names, page_size=page_size))
 
     async def create_topics(self, new_topics: Sequence[NewTopic], *, validate_only: bool = False) -> Outcomes:
-        return await topics.create_topics(self.cluster, new_topics, validate_only=validate_only)
+        return await self._in_time(topics.create_topics(self.cluster, new_topics, validate_only=validate_only))
 
     async def delete_topics(self, names: Sequence[str]) -> Outcomes:
-        return await topics.delete_topics(self.cluster, names)
+        return await self._in_time(topics.delete_topics(self.cluster, names))
 
     async def delete_topics_by_id(self, topic_ids: Sequence[UUID]) -> dict[UUID, Refusal | None]:
-        return await topics.delete_topics_by_id(self.cluster, topic_ids)
+        return await self._in_time(topics.delete_topics_by_id(self.cluster, topic_ids))
 
     async def create_partitions(self, totals: Mapping[str, int]) -> Outcomes:
-        return await topics.add_partitions(self.cluster, totals)
+        return await self._in_time(topics.add_partitions(self.cluster, totals))
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> LeaderAnswers[int]:
-        return await topics.delete_records(self.cluster, before)
+        return await self._in_time(topics.delete_records(self.cluster, before))
 
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> LeaderAnswers[FoundOffset]:
-        return await offsets.list_offsets(self.cluster, timestamps, read_committed=read_committed)
+        return await self._in_time(offsets.list_offsets(self.cluster, timestamps, read_committed=read_committed))
 
     # Configurations
 
     async def describe_configs(
         self, wanted: Mapping[Resource, Sequence[str] | None], *, documentation: bool = False
     ) -> dict[Resource, list[ConfigEntry] | Refusal]:
-        return await configs.describe_configs(self.cluster, wanted, documentation=documentation)
+        return await self._in_time(configs.describe_configs(self.cluster, wanted, documentation=documentation))
 
     async def alter_configs(
         self, changes: Mapping[Resource, Sequence[ConfigChange]], *, validate_only: bool = False
     ) -> dict[Resource, Refusal | None]:
-        return await configs.alter_configs(self.cluster, changes, validate_only=validate_only)
+        return await self._in_time(configs.alter_configs(self.cluster, changes, validate_only=validate_only))
 
     async def replace_configs(
         self, entries: Mapping[Resource, Mapping[str, str]], *, validate_only: bool = False
     ) -> dict[Resource, Refusal | None]:
-        return await configs.replace_configs(self.cluster, entries, validate_only=validate_only)
+        return await self._in_time(configs.replace_configs(self.cluster, entries, validate_only=validate_only))
 
     # Consumer groups
 
     async def list_groups(self, states: Sequence[str] = ()) -> list[GroupListing]:
-        return await groups.list_groups(self.cluster, states)
+        return await self._in_time(groups.list_groups(self.cluster, states))
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | Refusal]:
-        return await groups.describe_groups(self.cluster, group_ids)
+        return await self._in_time(groups.describe_groups(self.cluster, group_ids))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Refusal | None]:
-        return await groups.delete_groups(self.cluster, group_ids)
+        return await self._in_time(groups.delete_groups(self.cluster, group_ids))
 
     async def remove_members(
         self, group_id: str, members: Sequence[MemberToRemove], *, reason: str | None = None
     ) -> dict[MemberToRemove, Refusal | None]:
-        return await groups.remove_members(self.cluster, group_id, members, reason=reason)
+        return await self._in_time(groups.remove_members(self.cluster, group_id, members, reason=reason))
 
     async def remove_all_members(
         self, group_id: str, *, reason: str | None = None
     ) -> dict[MemberToRemove, Refusal | None]:
-        return await groups.remove_all_members(self.cluster, group_id, reason=reason)
+        return await self._in_time(groups.remove_all_members(self.cluster, group_id, reason=reason))
 
     async def committed_offsets(
         self, group_id: str, *, require_stable: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
-        return await group_offsets.committed_offsets(self.cluster, group_id, require_stable=require_stable)
+        return await self._in_time(
+            group_offsets.committed_offsets(self.cluster, group_id, require_stable=require_stable)
+        )
 
     async def committed_offsets_of_groups(
         self, wanted: Mapping[str, Collection[TopicPartition] | None], *, require_stable: bool = False
     ) -> dict[str, GroupOffsets | Refusal]:
-        return await group_offsets.committed_offsets_of_groups(self.cluster, wanted, require_stable=require_stable)
+        return await self._in_time(
+            group_offsets.committed_offsets_of_groups(self.cluster, wanted, require_stable=require_stable)
+        )
 
     async def alter_group_offsets(self, group_id: str, committed: Mapping[TopicPartition, int]) -> PartitionOutcomes:
-        return await group_offsets.commit_offsets(self.cluster, group_id, committed)
+        return await self._in_time(group_offsets.commit_offsets(self.cluster, group_id, committed))
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> PartitionOutcomes:
-        return await group_offsets.delete_offsets(self.cluster, group_id, partitions)
+        return await self._in_time(group_offsets.delete_offsets(self.cluster, group_id, partitions))
 
     # Transactions
 
     async def describe_producers(
         self, partitions: Collection[TopicPartition], *, broker_id: int | None = None
     ) -> ProducersOfPartitions:
-        return await producers.describe_producers(self.cluster, partitions, broker_id=broker_id)
+        return await self._in_time(producers.describe_producers(self.cluster, partitions, broker_id=broker_id))
 
     async def list_transactions(
         self,
@@ -217,24 +242,26 @@ class Admin:
         running_longer_than_ms: int | None = None,
         transactional_id_pattern: str | None = None,
     ) -> list[TransactionListing]:
-        return await transactions.list_transactions(
-            self.cluster,
-            states=states,
-            producer_ids=producer_ids,
-            running_longer_than_ms=running_longer_than_ms,
-            transactional_id_pattern=transactional_id_pattern,
+        return await self._in_time(
+            transactions.list_transactions(
+                self.cluster,
+                states=states,
+                producer_ids=producer_ids,
+                running_longer_than_ms=running_longer_than_ms,
+                transactional_id_pattern=transactional_id_pattern,
+            )
         )
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription | Refusal]:
-        return await transactions.describe_transactions(self.cluster, transactional_ids)
+        return await self._in_time(transactions.describe_transactions(self.cluster, transactional_ids))
 
     async def fence_producers(self, transactional_ids: Sequence[str]) -> dict[str, Fencing | Refusal]:
-        return await fencing.fence_producers(self.cluster, transactional_ids)
+        return await self._in_time(fencing.fence_producers(self.cluster, transactional_ids))
 
     async def force_terminate_transaction(self, transactional_id: str) -> Fencing:
-        return await fencing.force_terminate_transaction(self.cluster, transactional_id)
+        return await self._in_time(fencing.force_terminate_transaction(self.cluster, transactional_id))
 
     async def find_hanging_transactions(
         self,
@@ -244,29 +271,40 @@ class Admin:
         max_transaction_timeout_ms: int = DEFAULT_MAX_TRANSACTION_TIMEOUT_MS,
         broker_id: int | None = None,
     ) -> Findings:
-        return await hanging_transactions.find_hanging_transactions(
-            self.cluster,
-            partitions,
-            now_ms=now_ms,
-            max_transaction_timeout_ms=max_transaction_timeout_ms,
-            broker_id=broker_id,
+        return await self._in_time(
+            hanging_transactions.find_hanging_transactions(
+                self.cluster,
+                partitions,
+                now_ms=now_ms,
+                max_transaction_timeout_ms=max_transaction_timeout_ms,
+                broker_id=broker_id,
+            )
         )
 
     async def prepare_abort(self, topic_partition: TopicPartition, which: WhichTransaction) -> AbortPlan:
         """What ``carry_out_abort`` would do about an open transaction."""
-        opened = await transaction_abort.find_open_transaction(self.cluster, topic_partition, which)
-        return await transaction_abort.prepare_abort(self.cluster, opened)
+
+        async def prepare() -> AbortPlan:
+            opened = await transaction_abort.find_open_transaction(self.cluster, topic_partition, which)
+            return await transaction_abort.prepare_abort(self.cluster, opened)
+
+        return await self._in_time(prepare())
 
     async def carry_out_abort(self, plan: AbortPlan) -> tuple[Check, ...]:
         """Abort a transaction by its plan; returns whether partitions, coordinator and group offsets agree then."""
-        await transaction_abort.carry_out_abort(self.cluster, plan)
-        return await abort_verification.verify_abort(self.cluster, plan)
+
+        async def carry_out() -> tuple[Check, ...]:
+            await transaction_abort.carry_out_abort(self.cluster, plan)
+            return await abort_verification.verify_abort(self.cluster, plan)
+
+        return await self._in_time(carry_out())
 
     async def abort_transaction(self, marker: AbortMarker) -> Refusal | None:
         """Only write the marker, as Java's ``Admin.abortTransaction`` does; ``prepare_abort`` is the safe way."""
-        return await txn_markers.write_abort_marker(self.cluster, marker)
+        return await self._in_time(txn_markers.write_abort_marker(self.cluster, marker))
 
     async def transaction_history(self, transactional_id: str) -> "TransactionHistory":
+        """Read what became of an id from a whole partition: each request has ``operation_seconds`` to itself."""
         from clients.admin.transaction_history import read_transaction_history
 
         return await read_transaction_history(self.cluster, transactional_id)

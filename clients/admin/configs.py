@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from clients.admin.item_requests import settle
+from clients.admin.named_brokers import require_broker
 from clients.cluster import AnyBroker, Cluster, Controller, Node, Route
 from clients.errors import BrokerRefused, Refusal, refusal
 from protocol.messages import alter_configs as legacy
@@ -109,7 +110,7 @@ async def describe_configs(
 ) -> dict[Resource, list[ConfigEntry] | Refusal]:
     """The entries of resources, by name; None for all entries of a resource."""
     described: dict[Resource, list[ConfigEntry] | Refusal] = {}
-    for route, resources in _by_route(wanted, AnyBroker()).items():
+    for route, resources in (await _by_route(cluster, wanted, AnyBroker())).items():
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -133,7 +134,7 @@ async def alter_configs(
 ) -> dict[Resource, Refusal | None]:
     """Change entries of resources, each resource as a whole or not at all (IncrementalAlterConfigs, KIP-339)."""
     outcomes: dict[Resource, Refusal | None] = {}
-    for route, resources in _by_route(changes, Controller()).items():
+    for route, resources in (await _by_route(cluster, changes, Controller())).items():
         asked = {resource: changes[resource] for resource in resources}
         build = partial(_incremental_request, validate_only)
         outcomes |= (await settle(cluster, route, asked, build, IncrementalAlterConfigsResponse, _altered)).outcomes
@@ -167,7 +168,7 @@ async def replace_configs(
     Whoever sets something else at the same time is overruled; ``alter_configs`` does not have this trap.
     """
     outcomes: dict[Resource, Refusal | None] = {}
-    for route, resources in _by_route(configs, Controller()).items():
+    for route, resources in (await _by_route(cluster, configs, Controller())).items():
         asked = {resource: configs[resource] for resource in resources}
         build = partial(_replacing_request, validate_only)
         outcomes |= (await settle(cluster, route, asked, build, AlterConfigsResponse, _altered)).outcomes
@@ -190,12 +191,15 @@ def _replacing_request(
     )
 
 
-def _by_route(resources: Iterable[Resource], elsewhere: Route) -> dict[Route, list[Resource]]:
-    """A broker itself answers for its settings; what is set for all brokers is no broker's."""
+async def _by_route(cluster: Cluster, resources: Iterable[Resource], elsewhere: Route) -> dict[Route, list[Resource]]:
+    """A broker itself answers for its settings; what is set for all brokers is no broker's. Raises ``BrokerAbsent``."""
     routes: dict[Route, list[Resource]] = {}
     for resource in resources:
         is_one_broker = resource.type is ResourceType.BROKER and resource.name
         routes.setdefault(Node(int(resource.name)) if is_one_broker else elsewhere, []).append(resource)
+    for route in routes:
+        if isinstance(route, Node):
+            await require_broker(cluster, route.node_id)
     return routes
 
 

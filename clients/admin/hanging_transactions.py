@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
+from clients.admin.named_brokers import require_broker
 from clients.admin.producers import ActiveProducer, describe_producers
 from clients.admin.topics import TopicDescription, describe_topics, list_topics
 from clients.admin.transactions import TransactionDescription, describe_transactions, list_transactions
@@ -95,8 +96,10 @@ async def partitions_to_search(
 ) -> list[TopicPartition]:
     """The partitions of a topic, or of all topics, that have a replica on a broker if one is named.
 
-    Raises ``BrokerRefused``.
+    Raises ``BrokerRefused``, and ``BrokerAbsent`` for a broker that is not in the cluster.
     """
+    if broker_id is not None:
+        await require_broker(cluster, broker_id)
     topics = await list_topics(cluster) if topic is None else [await _describe(cluster, topic)]
     return [
         TopicPartition(described.name, partition.partition)

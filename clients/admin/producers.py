@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clients.admin.by_topic import indexes_by_topic
+from clients.admin.named_brokers import require_broker
 from clients.cluster import Cluster, LeaderAnswers
 from clients.errors import error_code
 from protocol.errors import ErrorCode
@@ -34,10 +35,14 @@ ProducersOfPartitions = LeaderAnswers[tuple[ActiveProducer, ...]]
 async def describe_producers(
     cluster: Cluster, partitions: Collection[TopicPartition], *, broker_id: int | None = None
 ) -> ProducersOfPartitions:
-    """The producers that the leader of each partition knows, or that a broker knows of its replicas."""
+    """The producers that the leader of each partition knows, or that a broker knows of its replicas.
+
+    Raises ``BrokerAbsent`` for a broker that is not in the cluster.
+    """
     if broker_id is None:
         items = dict.fromkeys(partitions)
         return await cluster.call_leaders(items, _request, DescribeProducersResponse, _split)
+    await require_broker(cluster, broker_id)
     requests = {broker_id: _request(partitions)}
     seconds = cluster.attempts().remaining_seconds
     answers = await cluster.ask_each(requests, DescribeProducersResponse, None, seconds)

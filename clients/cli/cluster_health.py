@@ -11,6 +11,7 @@ from typing import Any, Final
 from clients.cli.directories import DIRECTORY_ADVICE, about_directory
 from clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum
 from clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
+from clients.cli.unserved_coordinators import UNSERVED_ADVICE, about_coordinators
 from clients.connection import Address
 from protocol.messages.metadata import MetadataResponse
 
@@ -31,6 +32,8 @@ class SeenBroker:
     """Whether it reaches its metadata store; None if that is not known."""
     failed_directories: tuple[str, ...] = ()
     """Those that take no writes."""
+    unserved_coordinators: tuple[str, ...] = ()
+    """The partitions of internal topics that it leads and does not serve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,7 @@ def assess(
             "reached": broker.failure is None,
             "store": broker.store_answers,
             "failed_directories": list(broker.failed_directories),
+            "unserved_coordinators": list(broker.unserved_coordinators),
         }
         for broker in brokers
     ]
@@ -135,6 +139,11 @@ def _about_brokers(brokers: Sequence[SeenBroker]) -> list[str]:
         f"broker {broker.broker_id}: {about_directory(path)}; {DIRECTORY_ADVICE}"
         for broker in brokers
         for path in broker.failed_directories
+    ]
+    problems += [
+        f"broker {broker.broker_id}: {about_coordinators(broker.unserved_coordinators)}; {UNSERVED_ADVICE}"
+        for broker in brokers
+        if broker.unserved_coordinators
     ]
     cut_off = [str(broker.broker_id) for broker in brokers if broker.store_answers is False]
     if cut_off:

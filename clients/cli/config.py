@@ -15,6 +15,7 @@ from clients.admin.configs import (
 )
 from clients.admin.topics import list_topics
 from clients.cli.arguments import config_change_options, parse_config_changes
+from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
 from clients.errors import BrokerRefused, Refusal
@@ -38,16 +39,24 @@ def _resource(resource_type: str, name: str | None, *, is_default: bool) -> Reso
     return Resource(type=ResourceType[resource_type.upper()], name=name)
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def config() -> None:
     """Configurations of topics and brokers."""
 
 
-@config.command("list", epilog=example("oncelog config list"))
+@config.command("list", epilog=example("oncelog config list", "oncelog config list --all"))
+@click.option("--all", "show_all", is_flag=True, help="Show what brokers have set for their internal topics, too.")
 @with_session()
-def list_command(session: Session) -> None:
+def list_command(session: Session, show_all: bool) -> None:
     """List what has been set for topics, for brokers and for all brokers while the cluster ran."""
-    described = session.run(_describe_all)
+    described, internal = session.run(_describe_all)
+    settings = [
+        (resource, entry)
+        for resource, entries in described.items()
+        for entry in entries
+        if entry.source is _own_source(resource)
+    ]
+    shown = [(resource, entry) for resource, entry in settings if show_all or resource not in internal]
     rows = [
         {
             "type": resource.type.name.lower(),
@@ -55,11 +64,12 @@ def list_command(session: Session) -> None:
             "setting": entry.name,
             "value": entry.value,
         }
-        for resource, entries in described.items()
-        for entry in entries
-        if entry.source is _own_source(resource)
+        for resource, entry in shown
     ]
-    session.show_rows(rows, ("type", "name", "setting", "value"))
+    session.show_rows(rows, ("type", "name", "setting", "value"), none="No topic or broker has settings of its own.")
+    hidden = len(settings) - len(shown)
+    if hidden and session.output != "json":
+        click.echo(f"{hidden} setting{'s' if hidden > 1 else ''} of internal topics not shown: see --all", err=True)
 
 
 def _own_source(resource: Resource) -> ConfigSource:
@@ -69,11 +79,15 @@ def _own_source(resource: Resource) -> ConfigSource:
     return ConfigSource.DYNAMIC_BROKER_CONFIG if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 
 
-async def _describe_all(cluster: Cluster) -> dict[Resource, list[ConfigEntry]]:
-    topics = [Resource(type=ResourceType.TOPIC, name=topic.name) for topic in await list_topics(cluster)]
+async def _describe_all(cluster: Cluster) -> tuple[dict[Resource, list[ConfigEntry]], frozenset[Resource]]:
+    """The entries of all resources, and which of these are internal topics."""
+    listed = await list_topics(cluster)
+    topics = [Resource(type=ResourceType.TOPIC, name=topic.name) for topic in listed]
+    internal = frozenset(each for each, topic in zip(topics, listed, strict=True) if topic.is_internal)
     brokers = [Resource(type=ResourceType.BROKER, name=str(broker_id)) for broker_id in sorted(cluster.brokers)]
     described = await describe_configs(cluster, dict.fromkeys([_ALL_BROKERS, *brokers, *topics]))
-    return {resource: _entries(resource, described[resource]) for resource in [_ALL_BROKERS, *brokers, *topics]}
+    entries = {resource: _entries(resource, described[resource]) for resource in [_ALL_BROKERS, *brokers, *topics]}
+    return entries, internal
 
 
 def _entries(resource: Resource, described: list[ConfigEntry] | Refusal) -> list[ConfigEntry]:
@@ -119,7 +133,8 @@ def describe(
         for entry in entries
         if show_all or keys or entry.source is not ConfigSource.DEFAULT_CONFIG
     ]
-    session.show_rows(rows, ["name", "value", "source", *(["documentation"] if docs else [])])
+    none = f"No settings of {resource} differ from the defaults."
+    session.show_rows(rows, ["name", "value", "source", *(["documentation"] if docs else [])], none=none)
     hidden = len(entries) - len(rows)
     if hidden and session.output != "json":
         click.echo(

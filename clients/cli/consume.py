@@ -29,6 +29,7 @@ _HINDERED_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 10.0
 _HINDERED_CLOSE_SECONDS: Final = 0.2
 """For leaving a group whose coordinator is not reached anyway."""
+_HEAD: Final = "the reader of standard output has gone; to read and commit a number of records, pass -n NUMBER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,8 @@ class _Request:
     def _consumption(
         self, cluster: Cluster, watch: Watch, consumer: Consumer, ends: dict[TopicPartition, int]
     ) -> Consumption:
+        group_id, output = self.config.group_id, PacedOutput(sys.stdout.fileno())
+
         def raise_if_hindered() -> None:
             why = watch.why(f"nothing could be read within {self.timeout_seconds:g} s")
             if why is not None:
@@ -73,13 +76,13 @@ class _Request:
         return Consumption(
             consumer=consumer,
             show=self.show,
-            write=PacedOutput(sys.stdout.fileno()).write,
+            output=output,
             limit=self.limit,
             ends=ends,
             until_end=self.until_end,
             begin_seconds=self.timeout_seconds,
             on_late=raise_if_hindered,
-            group=None if self.config.group_id is None else self._group(cluster, watch, consumer),
+            group=None if group_id is None else self._group(cluster, watch, consumer, output, group_id),
         )
 
     async def _read(self, consumption: Consumption) -> None:
@@ -89,8 +92,16 @@ class _Request:
         try:
             with stopped_by_signals(consumption.stop):
                 await consumption.read()
+                await consumption.let_reader_take()
                 if consumption.group is not None and not await consumption.group.commit_finally():
                     raise click.exceptions.Exit(NO_BROKER)
+        except BrokenPipeError:
+            where = None if consumption.group is None else await consumption.group.describe_uncommitted()
+            if where:
+                _warn(
+                    f"what was printed since the last commit is not committed: a next run goes on with {where}", _HEAD
+                )
+            raise
         except OffsetOutOfRange as error:
             refused = Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)
             raise BrokerRefused(f"{error.topic_partition} at {error.position}", refused) from error
@@ -119,7 +130,9 @@ class _Request:
         for topic_partition in unread:
             consumption.consumer.seek(topic_partition, start[topic_partition])
 
-    def _group(self, cluster: Cluster, watch: Watch, consumer: Consumer) -> GroupOffsets:
+    def _group(
+        self, cluster: Cluster, watch: Watch, consumer: Consumer, output: PacedOutput, group_id: str
+    ) -> GroupOffsets:
         position = self.position
 
         async def find_start(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -129,8 +142,10 @@ class _Request:
 
         return GroupOffsets(
             consumer=consumer,
+            output=output,
             find_start=find_start if position is not None else None,
             warn=_warn,
+            group_id=group_id,
             is_hindered=watch.is_hindered,
         )
 
@@ -164,8 +179,8 @@ class _Request:
             raise why from error
 
 
-def _warn(text: str) -> None:
-    complain(f"Warning: {text}")
+def _warn(text: str, advice: str | None = None) -> None:
+    complain(f"Warning: {text}", advice)
 
 
 @click.command(

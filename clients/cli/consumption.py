@@ -1,22 +1,27 @@
 """What ``oncelog consume`` does with a consumer: print what it returns, and stop where it has to.
 
-For a group only what has left this process is committed: records are written out, and then the positions are taken
-over. While the reader of standard output takes nothing (``| less``), a group's member goes on polling for no records:
-it stays in the group and takes part in rebalances.
+For a group only what the reader of standard output has taken is committed: records are written out, and when they have
+been read the positions are taken over. While the reader takes nothing (``| less``), a group's member goes on polling
+for no records: it stays in the group and takes part in rebalances.
 """
 
 import asyncio
+import errno
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from clients.cli.group_offsets import GroupOffsets, known_position
+from clients.cli.paced_output import PacedOutput
 from clients.consumer import Consumer, ConsumerRecord
 from protocol.topic_partition import TopicPartition
 
 _POLL_SECONDS: Final = 1.0
 _POLL_RECORDS: Final = 500
+_TAKE_SECONDS: Final = 1.0
+"""For a reader to take what was written before a signal."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,8 +30,7 @@ class Consumption:
 
     consumer: Consumer
     show: Callable[[TopicPartition, ConsumerRecord], bytes]
-    write: Callable[[bytes, Callable[[], Awaitable[object]]], Awaitable[None]]
-    """Writes bytes out, and calls the function now and then while that takes long."""
+    output: PacedOutput
     limit: int | None
     ends: Mapping[TopicPartition, int]
     """Where partitions end; empty unless to stop there."""
@@ -47,7 +51,10 @@ class Consumption:
             self._scope.reschedule(asyncio.get_running_loop().time())
 
     async def read(self) -> None:
-        """Print records. Raises ``ClientError``, what ``on_late`` raises, and ``OSError`` if nothing can be written."""
+        """Print records. Raises ``ClientError``, what ``on_late`` raises, and ``OSError`` if nothing can be written.
+
+        ``BrokenPipeError`` is raised when the reader has gone, also if there is nothing to be written.
+        """
         try:
             async with asyncio.timeout(None) as self._scope:
                 if not self._is_stopped:
@@ -67,19 +74,42 @@ class Consumption:
             await self._print(await self.consumer.poll(_POLL_SECONDS, min(left, _POLL_RECORDS)))
             await self._hold_at_ends()
             if self.group is not None:
-                await self.group.note_printed()
+                await self.group.note_written()
+            self.require_reader()
+            if self.group is not None:
                 await self.group.commit_if_due()
             has_begun = has_begun or self._has_begun()
             if not has_begun and loop.time() >= begin_until:
                 self.on_late()
+        if self.group is not None:
+            await self.output.finish(self._stay_in_group)
+
+    async def let_reader_take(self) -> None:
+        """Give the reader a moment after a group's member was stopped: what it still takes is committed.
+
+        Raises ``BrokenPipeError`` if it has gone.
+        """
+        if self.group is None:
+            return
+        if self._is_stopped:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TAKE_SECONDS):
+                    await self.output.finish(self._stay_in_group)
+        self.require_reader()
+
+    def require_reader(self) -> None:
+        """Raise ``BrokenPipeError`` if nothing that is written can be read any more."""
+        if not self.output.has_reader:
+            raise BrokenPipeError(errno.EPIPE, "the reader of standard output has gone")
 
     async def _print(self, records: list[ConsumerRecord]) -> None:
         records = [each for each in records if each.offset < self.ends.get(each.topic_partition, math.inf)]
         if records:
-            await self.write(b"".join(self.show(each.topic_partition, each) for each in records), self._stay_in_group)
-            self.count += len(records)
             if self.group is not None:
                 self.group.note_first(records)
+            shown = b"".join(self.show(each.topic_partition, each) for each in records)
+            await self.output.write(shown, self._stay_in_group)
+            self.count += len(records)
 
     async def _stay_in_group(self) -> None:
         if self.group is not None:

@@ -3,12 +3,13 @@
 import click
 
 from clients.admin.features import FeatureUpdate, describe_features, update_features
+from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, with_session
 
 _COLUMNS = ("feature", "lowest", "highest", "finalized", "epoch")
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def feature() -> None:
     """Features: describe them, raise and lower the cluster's levels."""
 
@@ -28,7 +29,7 @@ def describe(session: Session) -> None:
         }
         for each in described.features
     ]
-    session.show_rows(rows, _COLUMNS)
+    session.show_rows(rows, _COLUMNS, none="No features: the controller supports none.")
 
 
 @feature.command(epilog=example("oncelog feature upgrade transaction.version 2"))

@@ -17,6 +17,7 @@ from clients.admin.groups import (
     remove_members,
 )
 from clients.admin.offsets import LATEST, list_offsets
+from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
 from clients.consumer.positions import Position, parse_position, resolve_position
@@ -25,7 +26,7 @@ from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def group() -> None:
     """Consumer groups: list, describe with lag, move and delete offsets."""
 
@@ -44,7 +45,8 @@ def list_command(session: Session, states: tuple[str, ...]) -> None:
         }
         for found in session.run(lambda cluster: list_groups(cluster, states))
     ]
-    session.show_rows(rows, ("group", "state", "protocol_type", "coordinator"))
+    none = f"No groups in state {', '.join(states)}." if states else "No groups."
+    session.show_rows(rows, ("group", "state", "protocol_type", "coordinator"), none=none)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,7 @@ def remove_members_command(
             return await remove_all_members(cluster, group_id, reason=reason)
         return await remove_members(cluster, group_id, members, reason=reason)
 
-    session.show_outcomes("member", "removed", session.run(work))
+    session.show_outcomes("member", "removed", session.run(work), none=f"Group {group_id} has no members.")
 
 
 def _parse_partitions(values: Sequence[str]) -> dict[str, list[int]]:
@@ -204,7 +206,7 @@ def seek(session: Session, group_id: str, to: str, topics: tuple[str, ...], dry_
         raise click.BadParameter(str(error), param_hint="--to") from None
     wanted = _parse_partitions(topics)
     rows, refusals = session.run(lambda cluster: _seek(cluster, group_id, position, wanted, dry_run))
-    session.show_rows(rows, ("topic", "partition", "prior", "committed"))
+    session.show_rows(rows, ("topic", "partition", "prior", "committed"), none="No offsets were moved.")
     if refusals:
         session.fail(refusals)
 
@@ -252,4 +254,5 @@ def offset_delete(session: Session, group_id: str, topics: tuple[str, ...]) -> N
         ]
         return await delete_offsets(cluster, group_id, chosen) if chosen else {}
 
-    session.show_outcomes("partition", "deleted", session.run(work))
+    none = f"Group {group_id} has no committed offsets of these partitions."
+    session.show_outcomes("partition", "deleted", session.run(work), none=none)

@@ -1,14 +1,19 @@
 """What a member of a group has printed and not yet committed.
 
-It is committed every 5 s, before partitions go to another member, and at the end, within seconds: a cluster that is
-away does not keep the command from ending, and the user learns where a next run goes on.
+Printed is what the reader of standard output has taken: what is still in a pipe is lost when its reader goes away. It
+is committed every 5 s, before partitions go to another member, and at the end, within seconds: a cluster that is away
+does not keep the command from ending, and the user learns where a next run goes on. Once the reader has gone nothing is
+committed any more, since it may have taken more than it has shown (``| head``).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+import shlex
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from clients.cli.paced_output import PacedOutput
 from clients.consumer import Consumer, ConsumerRecord, OffsetAndMetadata, RebalanceListener
 from clients.consumer.consumer_errors import RebalanceInProgress
 from clients.errors import ClientError, CommitFailed, OperationTimedOut
@@ -39,9 +44,11 @@ class GroupOffsets(RebalanceListener):
     """The offsets of one member."""
 
     consumer: Consumer
+    output: PacedOutput
     find_start: Callable[[Collection[TopicPartition]], Awaitable[dict[TopicPartition, int]]] | None
     """Where to begin in partitions for which nothing is committed; None: at the beginning."""
-    warn: Callable[[str], None]
+    warn: Callable[..., None]
+    group_id: str
     is_hindered: Callable[[float], bool]
     """Whether an obstacle between the consumer and the cluster has lasted for so many seconds."""
     has_joined: bool = False
@@ -49,26 +56,45 @@ class GroupOffsets(RebalanceListener):
     """When the last rebalance gave or took partitions, or left everything as it was; on the loop's clock."""
     _first: dict[TopicPartition, int] = field(default_factory=dict)
     """The offset of the first record that was printed."""
+    _written: deque[tuple[int, dict[TopicPartition, int]]] = field(default_factory=deque)
+    """Positions, and how many bytes the reader has to take until all before them is printed; the latest at the end."""
     _printed: dict[TopicPartition, int] = field(default_factory=dict)
     _committed: dict[TopicPartition, int] = field(default_factory=dict)
-    _commit_at: float = 0.0
+    _commit_at: float | None = None
     _has_warned: bool = False
+    _has_told_of_commits: bool = False
 
     def note_first(self, records: Iterable[ConsumerRecord]) -> None:
-        """These have been printed."""
+        """These are printed now."""
         for record in records:
             self._first.setdefault(record.topic_partition, record.offset)
 
-    async def note_printed(self) -> None:
-        """Take over the positions: all before them has been written out."""
+    async def note_written(self) -> None:
+        """Note the positions: all before them has been written out."""
+        positions = {}
         for topic_partition in self.consumer.assignment:
             position = await known_position(self.consumer, topic_partition)
             if position is not None:
-                self._printed[topic_partition] = position
+                positions[topic_partition] = position
+        if self._written and self._written[-1][0] == self.output.written:
+            self._written.pop()
+        self._written.append((self.output.written, positions))
+
+    def _note_taken(self) -> None:
+        """Take over the positions behind bytes that the reader has taken. One that has gone may not have shown them."""
+        taken = self.output.taken if self.output.has_reader else 0
+        while self._written and self._written[0][0] <= taken:
+            self._printed |= self._written.popleft()[1]
 
     async def commit_if_due(self) -> None:
-        """Commit every ``COMMIT_SECONDS``. What fails is tried again then, and said once if it does not pass."""
+        """Commit every ``COMMIT_SECONDS``. What fails is tried again then, and said once if it does not pass.
+
+        The first time is that long after the first record, so that nothing is committed for a reader that soon goes
+        away: it may have taken more than it has shown.
+        """
         now = asyncio.get_running_loop().time()
+        if self._commit_at is None:
+            self._commit_at = now + COMMIT_SECONDS
         if now < self._commit_at:
             return
         self._commit_at = now + COMMIT_SECONDS
@@ -90,9 +116,7 @@ class GroupOffsets(RebalanceListener):
         try:
             await self._commit_at_last()
         except ClientError as error:
-            places = [f"{tp} at offset {self._resumes_at(tp)}" for tp in sorted(self._uncommitted())]
-            more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
-            where = ", ".join(places[:_MOST_NAMED]) + more
+            where = self._places(sorted(self._uncommitted()))
             self.warn(f"the last commit did not get through ({error}): a next run of the group goes on with {where}")
             return False
         return True
@@ -111,12 +135,27 @@ class GroupOffsets(RebalanceListener):
                 if loop.time() >= deadline or self.is_hindered(_HINDERED_SECONDS):
                     raise
 
+    async def describe_uncommitted(self) -> str:
+        """Return where a next run of the group goes on, as far as records were written that are not committed."""
+        positions = {
+            tp: await known_position(self.consumer, tp) for tp in self.consumer.assignment & self._first.keys()
+        }
+        return self._places(sorted(tp for tp, position in positions.items() if self._committed.get(tp) != position))
+
+    def _places(self, partitions: Sequence[TopicPartition]) -> str:
+        places = [f"{tp} at offset {self._resumes_at(tp)}" for tp in partitions]
+        more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
+        return ", ".join(places[:_MOST_NAMED]) + more
+
     def _resumes_at(self, topic_partition: TopicPartition) -> int | str:
         committed = self._committed.get(topic_partition)
         return self._first.get(topic_partition, "unknown") if committed is None else committed
 
     def _uncommitted(self) -> dict[TopicPartition, int]:
         """What can still be committed: other members go on with partitions that were given up."""
+        self._note_taken()
+        if not self.output.has_reader:
+            return {}
         assigned = self.consumer.assignment
         return {
             topic_partition: offset
@@ -153,8 +192,21 @@ class GroupOffsets(RebalanceListener):
         if partitions and self.find_start is not None:
             committed = await self.consumer.committed(partitions)
             fresh = [topic_partition for topic_partition in partitions if topic_partition not in committed]
+            self._tell_of_commits(sorted(committed))
             for topic_partition, offset in (await self.find_start(fresh) if fresh else {}).items():
                 self.consumer.seek(topic_partition, offset)
+
+    def _tell_of_commits(self, committed: Sequence[TopicPartition]) -> None:
+        """Say once that the group goes on where it stands, whatever the start was to be."""
+        if committed and not self._has_told_of_commits:
+            self._has_told_of_commits = True
+            named = ", ".join(map(str, committed[:_MOST_NAMED]))
+            more = f" and {len(committed) - _MOST_NAMED} more" if len(committed) > _MOST_NAMED else ""
+            self.warn(
+                f"--from has no effect on {named}{more}: the group has committed offsets there, and goes on from them",
+                f"`oncelog group seek {shlex.quote(self.group_id)} --to POSITION` moves a group that has no members; "
+                "or read without --group",
+            )
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._changed_at = asyncio.get_running_loop().time()
@@ -174,7 +226,12 @@ class GroupOffsets(RebalanceListener):
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         for topic_partition in partitions:
-            for offsets in (self._first, self._printed, self._committed):
+            for offsets in (
+                self._first,
+                self._printed,
+                self._committed,
+                *(positions for _, positions in self._written),
+            ):
                 offsets.pop(topic_partition, None)
 
 

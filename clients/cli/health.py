@@ -11,10 +11,12 @@ from clients.cli.in_sync_minimum import in_sync_minimums
 from clients.cli.metadata_store import store_answers
 from clients.cli.output import format_json, format_table
 from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
+from clients.cli.unserved_coordinators import unserved_coordinators
 from clients.cluster import Cluster
 from clients.errors import BrokerRefused, Refusal, Unreachable
 from clients.retry import Backoff, Retry
 from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataResponse
 from protocol.printable import without_controls
 
 
@@ -23,8 +25,8 @@ from protocol.printable import without_controls
 @with_session()
 def health(session: Session, ready: bool) -> None:
     """Show whether the cluster is whole: a controller, a leader for each partition, all replicas in sync, and every
-    broker reached from here, in contact with its metadata store (ZooKeeper) and able to write. The exit code is 0 if it
-    is."""
+    broker reached from here, in contact with its metadata store (ZooKeeper), able to write, and serving its groups and
+    transactional ids. The exit code is 0 if it is."""
     if ready:
         session.run(_require_ready)
         click.echo("ready")
@@ -62,19 +64,21 @@ async def _look(cluster: Cluster) -> ClusterHealth:
     metadata = await cluster.refresh(None)
     known = sorted(metadata.brokers, key=lambda broker: broker.node_id)
     async with asyncio.TaskGroup() as group:
-        visits = [group.create_task(_visit(cluster, broker.node_id, broker.rack)) for broker in known]
+        visits = [group.create_task(_visit(cluster, metadata, broker.node_id, broker.rack)) for broker in known]
     minimums = await in_sync_minimums(await cluster.connection_to_any(), metadata)
     return assess(metadata, cluster.controller_id, [visit.result() for visit in visits], minimums)
 
 
-async def _visit(cluster: Cluster, node_id: int, rack: str | None) -> SeenBroker:
-    """See whether the broker answers, from here, where it advertises, reaches its store, and writes."""
+async def _visit(cluster: Cluster, metadata: MetadataResponse, node_id: int, rack: str | None) -> SeenBroker:
+    """See whether the broker answers, from here, where it advertises, reaches its store, writes, and coordinates."""
     address, failure, answers = cluster.brokers[node_id], None, None
     failed: tuple[str, ...] = ()
+    unserved: tuple[str, ...] = ()
     try:
         connection = await cluster.connection_to(node_id)
         answers = await store_answers(connection, node_id)
         failed = await failed_directories(connection)
+        unserved = await unserved_coordinators(connection, node_id, metadata)
     except Unreachable as error:
         failure = str(error).removeprefix(f"{address}: ")
     return SeenBroker(
@@ -84,6 +88,7 @@ async def _visit(cluster: Cluster, node_id: int, rack: str | None) -> SeenBroker
         failure=failure,
         store_answers=answers,
         failed_directories=failed,
+        unserved_coordinators=unserved,
     )
 
 

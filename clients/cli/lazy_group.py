@@ -1,10 +1,15 @@
-"""Command groups that import their commands when these are used, so that none pays for what another needs."""
+"""Command groups that import their commands when these are used, so that none pays for what another needs.
+
+Their help has the whole first sentence of each command: click cuts it where the line ends.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import click
+
+_NO_LIMIT: Final = 10_000
 
 
 class LazyGroup(click.Group):
@@ -29,3 +34,10 @@ class LazyGroup(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command), place
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(_NO_LIMIT)) for name, command in commands if command is not None]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)

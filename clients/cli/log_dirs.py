@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from clients.admin.log_dirs import LogDirDescription, describe_log_dirs
+from clients.admin.named_brokers import require_broker
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
 from clients.errors import Refusal
@@ -19,6 +20,8 @@ def log_dirs(session: Session, broker_ids: tuple[int, ...], topics: tuple[str, .
     """Show log directories, or the replicas of topics in them. Sizes are in bytes."""
 
     async def work(cluster: Cluster) -> dict[int, tuple[LogDirDescription, ...] | Refusal]:
+        for broker_id in broker_ids:
+            await require_broker(cluster, broker_id)
         return await describe_log_dirs(cluster, broker_ids or None)
 
     answers = session.run(work)
@@ -29,9 +32,14 @@ def log_dirs(session: Session, broker_ids: tuple[int, ...], topics: tuple[str, .
         for directory in directories
     ]
     if topics:
-        session.show_rows(_replicas(told, topics), ("broker", "topic", "partition", "size", "offset_lag", "path"))
+        columns = ("broker", "topic", "partition", "size", "offset_lag", "path")
+        session.show_rows(
+            _replicas(told, topics), columns, none=f"No replicas of {', '.join(topics)} on these brokers."
+        )
     else:
-        session.show_rows(_directories(told), ("broker", "path", "replicas", "size", "usable", "total"))
+        session.show_rows(
+            _directories(told), ("broker", "path", "replicas", "size", "usable", "total"), none="No log directories."
+        )
     refusals = {f"broker {broker}": answer for broker, answer in answers.items() if isinstance(answer, Refusal)}
     refusals |= {directory.path: directory.refused for _, directory in told if directory.refused is not None}
     session.fail_if_any(refusals)

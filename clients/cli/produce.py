@@ -208,7 +208,7 @@ def _show(session: Session, topic: str, lines: LineProducer) -> None:
         }
         for index, done in sorted(lines.progress.items())
     ]
-    session.show_rows(rows, ("partition", "records", "first_offset", "last_offset"))
+    session.show_rows(rows, ("partition", "records", "first_offset", "last_offset"), none="No records were written.")
     if lines.lost.count:
         complain(_summary(lines))
     elif lines.is_stopped:

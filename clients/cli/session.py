@@ -124,10 +124,15 @@ class Session:
             operation_seconds=self.timeout_seconds,
         )
 
-    def show_rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Print a table, or a JSON list of all that is in the rows."""
+    def show_rows(self, rows: Iterable[Row], columns: Sequence[str], *, none: str = "Nothing.") -> None:
+        """Print a table, or a JSON list of all that is in the rows. Instead of an empty table ``none`` is said."""
         rows = list(rows)
-        click.echo(format_json(rows) if self.output == "json" else format_table(rows, columns))
+        if self.output == "json":
+            click.echo(format_json(rows))
+        elif rows:
+            click.echo(format_table(rows, columns))
+        else:
+            click.echo(without_controls(none), err=True)
 
     def show_record(self, fields: Row, rows_name: str, rows: Iterable[Row], columns: Sequence[str]) -> None:
         """Print a few values and a table, or one JSON object that has the rows under ``rows_name``."""
@@ -139,13 +144,15 @@ class Session:
         if rows:
             click.echo("\n" + format_table(rows, columns))
 
-    def show_outcomes(self, kind: str, done: str, outcomes: Mapping[Any, Refusal | None]) -> None:
-        """Print what became of each; refusals also go to standard error, and end the command."""
+    def show_outcomes(
+        self, kind: str, done: str, outcomes: Mapping[Any, Refusal | None], *, none: str = "Nothing to do."
+    ) -> None:
+        """Print what became of each, or ``none``; refusals also go to standard error, and end the command."""
         rows = [
             {kind: str(name), "result": done if refused is None else refused.error.name}
             for name, refused in outcomes.items()
         ]
-        self.show_rows(rows, (kind, "result"))
+        self.show_rows(rows, (kind, "result"), none=none)
         refusals = {f"{kind} {name}": refused for name, refused in outcomes.items() if refused is not None}
         self.fail_if_any(refusals)
 

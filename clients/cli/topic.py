@@ -1,6 +1,7 @@
 """``oncelog topic``: topics and their partitions."""
 
 from collections.abc import Collection
+from typing import Final
 
 import click
 
@@ -17,14 +18,17 @@ from clients.admin.topics import (
     list_topics,
 )
 from clients.cli.arguments import config_change_options, parse_assignments, parse_config_changes
+from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
 from clients.errors import BrokerRefused, Refusal
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
+_CREATE: Final = "`oncelog topic create NAME` creates one."
 
-@click.group()
+
+@click.group(cls=LazyGroup)
 def topic() -> None:
     """Topics: list, create, describe, change, delete."""
 
@@ -34,6 +38,7 @@ def topic() -> None:
 @with_session()
 def list_command(session: Session, internal: bool) -> None:
     """List topics."""
+    topics = session.run(list_topics)
     rows = [
         {
             "topic": topic.name,
@@ -42,10 +47,11 @@ def list_command(session: Session, internal: bool) -> None:
             "internal": topic.is_internal,
             "topic_id": topic.topic_id,
         }
-        for topic in session.run(list_topics)
+        for topic in topics
         if internal or not topic.is_internal
     ]
-    session.show_rows(rows, ("topic", "partitions", "replication_factor"))
+    none = "No topics." if not topics else "No topics, except internal ones: --internal shows these, too."
+    session.show_rows(rows, ("topic", "partitions", "replication_factor"), none=f"{none} {_CREATE}")
 
 
 @topic.command(epilog=example("oncelog topic create orders -p 3 -r 1 -c retention.ms=86400000"))
@@ -206,7 +212,7 @@ def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int,
 
     found, failed = session.run(work)
     rows = [{"topic": tp.topic, "partition": tp.partition, "begin": begin} for tp, begin in sorted(found.items())]
-    session.show_rows(rows, ("topic", "partition", "begin"))
+    session.show_rows(rows, ("topic", "partition", "begin"), none="No partition was trimmed.")
     if failed:
         session.fail({str(topic_partition): Refusal(error=error) for topic_partition, error in failed.items()})
 

@@ -82,7 +82,9 @@ def list_command(
         }
         for listed in found
     ]
-    session.show_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"))
+    is_filtered = bool(states or producer_ids or pattern or longer_than_ms is not None)
+    none = "No transactional ids match." if is_filtered else "No transactional ids."
+    session.show_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"), none=none)
 
 
 @txn.command(epilog=example("oncelog txn describe billing-1"))
@@ -150,5 +152,5 @@ def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_
         for tp, found in sorted(answers.found.items())
         for producer in found
     ]
-    session.show_rows(rows, columns)
+    session.show_rows(rows, columns, none=f"No producers: none with an id has written to {topic} lately.")
     session.fail_if_any({str(tp): Refusal(error=error) for tp, error in answers.failed.items()})

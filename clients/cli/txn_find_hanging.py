@@ -71,7 +71,7 @@ def find_hanging(
         )
 
     findings = session.run(work)
-    session.show_rows([_row(found) for found in findings.hanging], _COLUMNS)
+    session.show_rows([_row(found) for found in findings.hanging], _COLUMNS, none="No hanging transactions.")
     session.fail_if_any({str(tp): Refusal(error=error) for tp, error in findings.failed.items()})
 
 

@@ -60,7 +60,7 @@ def _show(session: Session, history: TransactionHistory, rows: list[dict[str, An
         }
         session.show_record(fields, "records", rows, _COLUMNS)
         return
-    session.show_rows(rows, _COLUMNS)
+    session.show_rows(rows, _COLUMNS, none="No records of this transactional id.")
     click.echo(
         f"\n{history.topic_partition} has {history.records_left} records between offsets {history.begin} and "
         f"{history.end}; {_NOTE}."

@@ -21,6 +21,19 @@ PATIENCE_SECONDS: Final = 3.0
 """How long an obstacle lasts before it is worth a word."""
 _USUAL_SECONDS: Final = 12.0
 """The same for what may last a while in a healthy cluster."""
+_STORE_SECONDS: Final = 8.0
+"""The same for a change that a broker keeps in its metadata store: by then it is known whether the store answers."""
+_KEPT_IN_STORE: Final = frozenset(
+    f"no response to {change}"
+    for change in (
+        "AlterConfigs",
+        "CreatePartitions",
+        "CreateTopics",
+        "DeleteTopics",
+        "IncrementalAlterConfigs",
+        "UpdateFeatures",
+    )
+)
 _BESIDE_SECONDS: Final = 1.0
 """Obstacles that have lasted so long are told together with one that is worth a word."""
 _LOOK_SECONDS: Final = 0.25
@@ -149,11 +162,18 @@ def _name(obstacle: Obstacle) -> str:
 
 
 def _is_worth_a_word(obstacle: Obstacle) -> bool:
-    return obstacle.seconds >= (_USUAL_SECONDS if obstacle.is_usual else PATIENCE_SECONDS)
+    if obstacle.is_usual:
+        return obstacle.seconds >= _USUAL_SECONDS
+    return obstacle.seconds >= (_STORE_SECONDS if _may_wait_for_store(obstacle) else PATIENCE_SECONDS)
 
 
 def _is_beside(obstacle: Obstacle) -> bool:
-    return obstacle.seconds >= _BESIDE_SECONDS and not obstacle.is_usual
+    return obstacle.seconds >= _BESIDE_SECONDS and not obstacle.is_usual and not _may_wait_for_store(obstacle)
+
+
+def _may_wait_for_store(obstacle: Obstacle) -> bool:
+    """Whether it may be ZooKeeper that does not answer, and not the broker, which then is not to be called stuck."""
+    return obstacle.is_connected and obstacle.reason in _KEPT_IN_STORE
 
 
 class Watch:

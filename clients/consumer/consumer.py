@@ -33,7 +33,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Final, Self
 
-from clients import arguments
+from clients import arguments, durations
 from clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from clients.background_tasks import BackgroundTasks
 from clients.bootstrap import parse_bootstrap
@@ -173,11 +173,11 @@ class Consumer:
 
         A static member does not leave. It ends in its time, done or not; what the listener raises comes out at the end.
         """
+        deadline = asyncio.get_running_loop().time() + durations.checked_seconds(timeout_seconds, "timeout_seconds")
         if self._is_closing:
             return
         self._is_closing = True
         self._wake()
-        deadline = asyncio.get_running_loop().time() + timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
                 if self._group is not None and self._is_started:
@@ -277,7 +277,7 @@ class Consumer:
         records and the group; ``BrokerRefused`` for topics that may not be read; and what the listener raises. Records
         are never lost with an exception: it comes alone, and the next poll goes on.
         """
-        deadline = asyncio.get_running_loop().time() + arguments.checked_seconds(timeout_seconds, "timeout_seconds")
+        deadline = asyncio.get_running_loop().time() + durations.checked_seconds(timeout_seconds, "timeout_seconds")
         return await self._poll(deadline, self._config.max_poll_records if max_records is None else max_records)
 
     def __aiter__(self) -> Self:
@@ -581,7 +581,7 @@ class Consumer:
 
     def _seconds(self, timeout_seconds: float | None) -> float:
         seconds = self._config.default_api_timeout_ms / 1000 if timeout_seconds is None else timeout_seconds
-        return arguments.checked_seconds(seconds, "timeout_seconds")
+        return durations.checked_seconds(seconds, "timeout_seconds")
 
     @asynccontextmanager
     async def _within(self, timeout_seconds: float | None) -> AsyncIterator[None]:

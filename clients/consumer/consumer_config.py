@@ -4,11 +4,23 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from clients.arguments import checked_timeout
 from clients.bootstrap import parse_bootstrap
 from clients.consumer.assignors import ASSIGNORS
 from clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
+from clients.durations import checked_milliseconds
 
 _MEBIBYTE: Final = 1024 * 1024
+_IN_REQUESTS: Final = ("session_timeout_ms", "max_poll_interval_ms")
+"""Settings that brokers are told, as 32-bit integers."""
+_POSITIVE: Final = (
+    "auto_commit_interval_ms",
+    "heartbeat_interval_ms",
+    "metadata_max_age_ms",
+    "connect_timeout_ms",
+    "request_timeout_ms",
+    "default_api_timeout_ms",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +89,11 @@ class ConsumerConfig:
             raise ValueError(f"assignors: {', '.join(unknown) or 'none'}; there are {', '.join(sorted(ASSIGNORS))}")
         parse_bootstrap(self.bootstrap)
         parse_reset_policy(self.auto_offset_reset)
+        for name in _IN_REQUESTS:
+            checked_timeout(getattr(self, name), name)
+        for name in _POSITIVE:
+            checked_milliseconds(getattr(self, name), name)
+        checked_milliseconds(self.fetch_max_wait_ms, "fetch_max_wait_ms", least=0)
         if self.isolation_level not in ("read_committed", "read_uncommitted"):
             raise ValueError(f"isolation_level: {self.isolation_level}; there are read_committed, read_uncommitted")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:

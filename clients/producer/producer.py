@@ -48,6 +48,7 @@ from clients.cluster import Cluster
 from clients.connection import Address
 from clients.consumer.group_metadata import ConsumerGroupMetadata
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.durations import checked_seconds
 from clients.errors import (
     BrokerRefused,
     BufferFull,
@@ -169,13 +170,14 @@ class Producer:
         It takes at most ``timeout_seconds``; by default as long as a delivery and a transactional call may take.
         Futures that are not done by then fail with ``ProducerClosed``. Closing again does nothing.
         """
+        if timeout_seconds is None:
+            timeout_seconds = self._config.delivery_timeout_ms / 1000 + self._max_block_seconds
+        checked_seconds(timeout_seconds, "timeout_seconds")
         if self._is_closing:
             return
         self._is_closing = self._accumulator.is_closed = True
         self._is_open = False
         self._space_free.set()
-        if timeout_seconds is None:
-            timeout_seconds = self._config.delivery_timeout_ms / 1000 + self._max_block_seconds
         try:
             if self._is_running:
                 async with asyncio.timeout(timeout_seconds):

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from clients.arguments import checked_text, checked_timeout
 from clients.bootstrap import parse_bootstrap
+from clients.durations import checked_milliseconds
 from protocol.records.compression import Compression
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
@@ -24,18 +25,13 @@ MOST_IN_FLIGHT: Final = 5
 _LEAST_BATCH_BYTES: Final = 512
 _IN_REQUESTS: Final = ("transaction_timeout_ms", "request_timeout_ms")
 """Settings that brokers are told, as 32-bit integers."""
-_POSITIVE: Final = (
-    "transaction_timeout_ms",
-    "batch_bytes",
-    "buffer_bytes",
-    "max_request_bytes",
+_POSITIVE: Final = ("batch_bytes", "buffer_bytes", "max_request_bytes", "max_in_flight")
+_TIMES: Final = (
     "max_block_ms",
     "delivery_timeout_ms",
-    "request_timeout_ms",
     "connect_timeout_ms",
     "retry_backoff_ms",
     "retry_backoff_max_ms",
-    "max_in_flight",
     "metadata_max_age_ms",
 )
 
@@ -83,12 +79,14 @@ class ProducerConfig:
         parse_bootstrap(self.bootstrap)
         for name in _POSITIVE:
             _require(getattr(self, name) > 0, name, "must be positive")
+        for name in _TIMES:
+            checked_milliseconds(getattr(self, name), name)
         for name in _IN_REQUESTS:
             checked_timeout(getattr(self, name), name)
         for name in ("client_id", "transactional_id"):
             if (text := getattr(self, name)) is not None:
                 checked_text(text, name)
-        _require(self.linger_ms >= 0, "linger_ms", "must not be negative")
+        checked_milliseconds(self.linger_ms, "linger_ms", least=0)
         _require(self.acks in ACKS, "acks", "must be all, 1 or 0")
         _require(self.compression.upper() in Compression.__members__, "compression", "is no codec of Kafka's")
         _require(self.transaction_protocol in ("auto", "1", "2"), "transaction_protocol", "must be auto, 1 or 2")

@@ -44,6 +44,7 @@ from coordinator.metadata_store.store import (
     Operation,
     Session,
     SetData,
+    StoreFull,
     StoreUnavailable,
     Watch,
     Znode,
@@ -244,6 +245,8 @@ class ConfigRepository:
                 error = await self._try_to_alter(session, alteration, validate_only=validate_only)
             except ConnectionLost:
                 continue
+            except StoreFull as error:
+                return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             except StoreUnavailable:
                 break
             if error is not None:

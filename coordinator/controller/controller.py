@@ -15,8 +15,9 @@ store gives up its session: it becomes a suspect (``suspects``). In the same way
 replaced.
 
 When the session ends, a write is refused because another controller was elected, or anything unforeseen happens, the
-reign ends at once and with it whatever was known; the next one reads it all again. Whoever waits for an answer then is
-told NOT_CONTROLLER, although the change may have been made: as with any lost answer, asking again tells.
+reign ends at once and with it whatever was known; the next one reads it all again (``rejoining``). A request that
+waits for its response then gets NOT_CONTROLLER, although the change may have been made: as with any lost response, a
+retry tells.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from coordinator.controller.alter_partition import alter_partition
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, TIMED_OUT, ApiError
+from coordinator.controller.api_error import NO_ERROR, TIMED_OUT, ApiError
 from coordinator.controller.broker_changes import follow_broker_changes
 from coordinator.controller.cluster_image import NO_CONTROLLER
 from coordinator.controller.cluster_loading import load_cluster, watch_malformed
@@ -45,6 +46,7 @@ from coordinator.controller.membership import prepare, register
 from coordinator.controller.office import Office
 from coordinator.controller.reassignments import Targets
 from coordinator.controller.reign import ControllerMoved, Reign
+from coordinator.controller.rejoining import Rejoining, refusal_of
 from coordinator.controller.suspicion import SuspicionLimit
 from coordinator.controller.topic_changes import collect, create_partitions, create_topics, error_of
 from coordinator.controller.topic_deletion import deletion_result, unknown_topic
@@ -58,7 +60,6 @@ from coordinator.controller.topic_plan import (
 from coordinator.metadata_store import paths, znodes
 from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
 from coordinator.metadata_store.znodes import (
-    MalformedZnode,
     RegisteredEndpoint,
     ReplicaAssignment,
     TopicAssignment,
@@ -76,8 +77,6 @@ from protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_FIRST_RETRY_SECONDS: Final = 0.1
-_LONGEST_RETRY_SECONDS: Final = 5.0
 _TELLING_SECONDS: Final = 1.0
 _REPORT_AGAIN_SECONDS: Final = 1.0
 _EXPECTED: Final = frozenset({ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR})
@@ -112,8 +111,7 @@ class Controller:
         self._office: Office | None = None
         self._suspicions = SuspicionLimit()
         self._balance: asyncio.TimerHandle | None = None
-        self._retry: asyncio.TimerHandle | None = None
-        self._retry_seconds = _FIRST_RETRY_SECONDS
+        self._rejoining = Rejoining(self.broker_id, rng, partial(self._queue.hint, "join", self._join))
         self.controller_id = NO_CONTROLLER
         """Who reigns, as far as this broker knows."""
         self.broker_epoch = -1
@@ -154,8 +152,7 @@ class Controller:
             raise
         finally:
             self._resign()
-            if self._retry is not None:
-                self._retry.cancel()
+            self._rejoining.cancel()
 
     # The session, and elections
 
@@ -195,7 +192,7 @@ class Controller:
                 self.controller_id = controller_id
             case Victory() as victory:
                 await self._begin_reign(session, victory, suspects)
-        self._retry_seconds = _FIRST_RETRY_SECONDS
+        self._rejoining.joined()
 
     async def _begin_reign(self, session: Session, victory: Victory, suspects: Sequence[int]) -> None:
         self._resign()
@@ -237,21 +234,8 @@ class Controller:
 
     def _on_failure(self, error: Exception) -> None:
         """A piece of work failed: nothing that is known can be relied on, so begin anew."""
-        if isinstance(error, ControllerMoved | StoreUnavailable):
-            logger.warning("The controller of broker %d begins anew: %s", self.broker_id, error)
-        elif isinstance(error, MalformedZnode):
-            logger.error("Broker %d cannot be controller: %s", self.broker_id, error)
-        else:
-            logger.error("The controller of broker %d failed and begins anew", self.broker_id, exc_info=error)
         self._resign()
-        if self._retry is None:
-            delay = self._retry_seconds * self._rng.uniform(0.5, 1.0)
-            self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
-            self._retry = asyncio.get_running_loop().call_later(delay, self._try_again)
-
-    def _try_again(self) -> None:
-        self._retry = None
-        self._queue.hint("join", self._join)
+        self._rejoining.failed(error)
 
     # Hints of the store
 
@@ -455,7 +439,7 @@ class Controller:
             await office.full_disks.relieve(list(altered.partitions))
             return altered.response
 
-        return await self._as_controller(alter, AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
+        return await self._as_controller(alter, lambda error: AlterPartitionResponse(error_code=error.code))
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """Lead the partitions of a broker that is about to stop elsewhere."""
@@ -463,7 +447,7 @@ class Controller:
         async def move(office: Office) -> ControlledShutdownResponse:
             return await move_leaderships_away(office.reign, request, self._unclean_allowed)
 
-        response = await self._as_controller(move, ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER))
+        response = await self._as_controller(move, lambda error: ControlledShutdownResponse(error_code=error.code))
         await self._told([True], _TELLING_SECONDS)  # The new leaders should know it before the old one is gone.
         return response
 
@@ -477,7 +461,7 @@ class Controller:
         async def elect_now(office: Office) -> dict[TopicPartition, ApiError] | ApiError:
             return await elect_leaders(office.reign, partitions, election)
 
-        return await self._as_controller(elect_now, NOT_CONTROLLER)
+        return await self._as_controller(elect_now, _itself)
 
     async def alter_reassignments(
         self, targets: Targets, *, may_resize: bool = True
@@ -487,7 +471,7 @@ class Controller:
         async def alter(office: Office) -> dict[TopicPartition, ApiError] | ApiError:
             return await office.reassignments.alter(targets, may_resize=may_resize)
 
-        return await self._as_controller(alter, NOT_CONTROLLER)
+        return await self._as_controller(alter, _itself)
 
     async def reassignments(self) -> dict[TopicPartition, ReplicaAssignment] | ApiError:
         """The partitions that are being moved."""
@@ -495,7 +479,7 @@ class Controller:
         async def look(office: Office) -> dict[TopicPartition, ReplicaAssignment] | ApiError:
             return office.reassignments.under_way()
 
-        return await self._as_controller(look, NOT_CONTROLLER)
+        return await self._as_controller(look, _itself)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_seconds: float = _CREATION_SECONDS
@@ -519,8 +503,10 @@ class Controller:
                 results.append(plan if error == NO_ERROR else error)
             return results
 
-        refused: list[TopicPlan | ApiError] = [NOT_CONTROLLER for _ in topics]
-        results = await self._as_controller(create, refused)
+        def refuse(error: ApiError) -> list[TopicPlan | ApiError]:
+            return [error for _ in topics]
+
+        results = await self._as_controller(create, refuse)
         if validate_only or await self._told([isinstance(each, TopicPlan) for each in results], timeout_seconds):
             return results
         return [TIMED_OUT if isinstance(each, TopicPlan) else each for each in results]
@@ -541,8 +527,10 @@ class Controller:
             )
             return [waiting.get(topic, unknown_topic(topic)) for topic in topics]
 
-        refused: list[ApiError | asyncio.Future[bool]] = [NOT_CONTROLLER for _ in topics]
-        begun = await self._as_controller(begin, refused)
+        def refuse(error: ApiError) -> list[ApiError | asyncio.Future[bool]]:
+            return [error for _ in topics]
+
+        begun = await self._as_controller(begin, refuse)
         waiting = [entry for entry in begun if isinstance(entry, asyncio.Future)]
         if waiting:
             await asyncio.wait(waiting, timeout=max(0.0, timeout_seconds))
@@ -566,7 +554,7 @@ class Controller:
                 created = await create_partitions(office.reign, good, self._unclean_allowed)
             return [error_of(planned[request.topic], created.get(request.topic)) for request in requests]
 
-        results = await self._as_controller(create, [NOT_CONTROLLER for _ in requests])
+        results = await self._as_controller(create, lambda error: [error for _ in requests])
         if validate_only or await self._told([each == NO_ERROR for each in results], timeout_seconds):
             return results
         return [TIMED_OUT if each == NO_ERROR else each for each in results]
@@ -583,17 +571,26 @@ class Controller:
                 validate_only=validate_only,
             )
 
-        return await self._as_controller(update, [NOT_CONTROLLER for _ in updates])
+        return await self._as_controller(update, lambda error: [error for _ in updates])
 
-    async def _as_controller(self, work: Callable[[Office], Awaitable[T]], refused: T) -> T:
-        """Run a piece of work while in office; ``refused`` is the answer of a broker that is not, or is so no more."""
+    @property
+    def refusal(self) -> ApiError:
+        """Why this broker, which is not the controller, does nothing of the controller's work."""
+        return self._rejoining.refusal
+
+    async def _as_controller(self, work: Callable[[Office], Awaitable[T]], refuse: Callable[[ApiError], T]) -> T:
+        """Run a piece of work while in office; ``refuse`` shapes the response of a broker that is not, any more."""
 
         async def in_office() -> T:
-            return refused if self._office is None else await work(self._office)
+            return refuse(self.refusal) if self._office is None else await work(self._office)
 
         if not self.is_active:
-            return refused
+            return refuse(self.refusal)
         try:
             return await self._queue.request(in_office)
-        except (ControllerMoved, StoreUnavailable):
-            return refused
+        except (ControllerMoved, StoreUnavailable) as error:
+            return refuse(refusal_of(error))
+
+
+def _itself(error: ApiError) -> ApiError:
+    return error

@@ -22,6 +22,7 @@ import random
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange, TopicImage
@@ -49,10 +50,10 @@ from coordinator.group.offset_requests import (
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard, Producer
 from coordinator.group.state import GroupState, JoinRequest, SyncRequest
-from coordinator.ports import ReplicatedLog, TaskOwner, TopicMetadata, WallClock
+from coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from coordinator.runtime import batch_by_batch, load, partition_for
 from protocol.errors import ErrorCode
-from protocol.records.record_batch import NO_PRODUCER_ID, CorruptRecord
+from protocol.records.record_batch import NO_PRODUCER_ID
 from protocol.records.record_walk import WorkBudget
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
@@ -134,6 +135,10 @@ class GroupCoordinator:
         self._wall_clock = wall_clock
         self._rng = rng
         self._shards: dict[int, GroupShard] = {}
+        self._loads: dict[int, Cancellable] = {}
+        """Of each shard, for as long as it is here."""
+        self._loading: set[GroupShard] = set()
+        """Those that are being read. One that could not be read is not among them until the next attempt."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._load_turn = asyncio.Lock()
 
@@ -154,31 +159,39 @@ class GroupCoordinator:
     def on_elected(self, partition: int, log: ReplicatedLog) -> None:
         """This broker now leads a partition of ``__consumer_offsets``."""
         self.on_resigned(partition)
-        shard = self._shards[partition] = GroupShard(partition, log, self._settings, self._wall_clock)
-        self._tasks.spawn(self._load(shard), f"load {GROUP_METADATA_TOPIC_NAME}-{partition}")
+        shard = self._shards[partition] = self._new_shard(partition, log)
+        self._loading.add(shard)
+        self._loads[partition] = self._tasks.retry(
+            partial(self._load, partition, log), f"load {GROUP_METADATA_TOPIC_NAME}-{partition}"
+        )
+
+    def _new_shard(self, partition: int, log: ReplicatedLog) -> GroupShard:
+        return GroupShard(partition, log, self._settings, self._wall_clock)
 
     def on_resigned(self, partition: int) -> None:
         """This broker no longer leads the partition, or leads it anew."""
         shard = self._shards.pop(partition, None)
         if shard is not None:
+            self._loads.pop(partition).cancel()
+            self._loading.discard(shard)
             shard.close()
 
-    async def _load(self, shard: GroupShard) -> None:
-        partition = shard.partition
+    async def _load(self, partition: int, log: ReplicatedLog) -> None:
+        """Make one attempt. What it raises is no reason to give up: another one begins with nothing."""
+        before = self._shards[partition]
+        before.close()
+        self._loading.discard(before)
+        shard = self._shards[partition] = self._new_shard(partition, log)
+        self._loading.add(shard)
         try:
             loaded = await load(
-                shard.log,
+                log,
                 batch_by_batch(shard.replay),
                 lambda: self._shards.get(partition) is shard,
                 turn=self._load_turn,
             )
-        except CorruptRecord:
-            logger.exception(
-                "%s-%d cannot be read: its groups have no coordinator", GROUP_METADATA_TOPIC_NAME, partition
-            )
-            if self._shards.get(partition) is shard:
-                self.on_resigned(partition)
-            return
+        finally:
+            self._loading.discard(shard)
         if loaded:
             shard.open()
             level = logging.INFO if shard.groups else logging.DEBUG
@@ -401,9 +414,11 @@ class GroupCoordinator:
     # Groups as a whole
 
     def list_groups(self) -> tuple[ErrorCode, list[GroupOverview]]:
-        """All groups of this coordinator. With COORDINATOR_LOAD_IN_PROGRESS: those that are loaded so far."""
-        loading = any(not shard.is_open for shard in self._shards.values())
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+        """All groups of this coordinator. With COORDINATOR_LOAD_IN_PROGRESS: those that are loaded so far.
+
+        A partition that could not be read does not keep the others from being listed.
+        """
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._loading else ErrorCode.NONE
         groups = [group for shard in self._open_shards() for group in shard.groups.values()]
         return error, [
             GroupOverview(group_id=group.group_id, protocol_type=group.protocol_type or "", state=group.state)

@@ -33,6 +33,8 @@ from coordinator.metadata_store.store import (
     SessionListener,
     SetData,
     StoreError,
+    StoreFull,
+    StoreUnavailable,
     Watch,
     Znode,
 )
@@ -50,7 +52,7 @@ _WORK_OF_A_RECORD: Final = 4
 
 
 class JournalFull(Exception):
-    """The disk has no room for what was to be written. The journal is as it was."""
+    """The disk has no room for what was to be written. The journal is as it was. The message is for the operator."""
 
 
 class Journal(Protocol):
@@ -120,7 +122,7 @@ class LocalEnsemble:
                 transaction, changes, lambda zxid: self._journal.append(_encode(zxid, transaction))
             )
         except JournalFull as error:
-            raise ConnectionLost(str(error)) from error
+            raise StoreFull(str(error)) from error
         except OSError as error:
             self._fail(error)
             raise ConnectionLost(str(error)) from error
@@ -306,6 +308,10 @@ class LocalStore:
     def session(self) -> LocalSession | None:
         return self._session
 
+    @property
+    def credentials(self) -> None:
+        """The store is opened by one process at a time, which ends what sessions there were."""
+
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 
@@ -316,7 +322,7 @@ class LocalStore:
         try:
             self._ensemble.close_session(self._session.session_id)
             await self._ensemble.settle()
-        except ConnectionLost as error:  # The next opening of the ensemble ends the session.
+        except StoreUnavailable as error:  # The next opening of the ensemble ends the session.
             logger.warning("The session with the metadata store was not ended in an orderly way: %s", error)
 
     def on_session_closed(self, session_id: int) -> None:

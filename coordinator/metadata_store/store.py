@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
+from coordinator.metadata_store.zookeeper_address import SessionCredentials
+
 ANY_VERSION: Final = -1
 NO_SESSION: Final = 0
 
@@ -47,6 +49,10 @@ class StoreUnavailable(Exception):
 
 class ConnectionLost(StoreUnavailable):
     """The connection broke while the operation was under way: a write may or may not have happened."""
+
+
+class StoreFull(StoreUnavailable):
+    """The store has no room for the operation, which did not happen. The message names what is full, and the remedy."""
 
 
 class SessionExpired(StoreUnavailable):
@@ -196,6 +202,10 @@ class MetadataStore(Protocol):
     @property
     def session(self) -> Session | None:
         """The current session, or None while there is none."""
+
+    @property
+    def credentials(self) -> SessionCredentials | None:
+        """What a later process needs to end the current session; None if there is none, or if it ends with us."""
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """Hear of the session's events, on the event loop, in order."""

@@ -524,7 +524,6 @@ class ZooKeeperStore:
 
     @property
     def credentials(self) -> SessionCredentials | None:
-        """What a later life of this process needs to end the present session."""
         session = self._session
         return None if session is None else SessionCredentials(session.session_id, session.password)
 

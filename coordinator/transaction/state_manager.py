@@ -16,10 +16,11 @@ the ids that are idle.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
-from coordinator.ports import ReplicatedLog, TaskOwner, WallClock
+from coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, WallClock
 from coordinator.runtime import coordinator_error, load, partition_for
 from coordinator.transaction.log_records import build_record_batch, build_tombstones, value_version
 from coordinator.transaction.log_replay import LogReplay
@@ -31,7 +32,6 @@ from coordinator.transaction.state import (
     decide_expiration,
 )
 from protocol.errors import ErrorCode
-from protocol.records.record_batch import CorruptRecord
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,13 @@ class OwnedPartition:
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: dict[str, Transaction] = {}
         self.is_open = False
-        """False while it is loading, and for ever if its log could not be read."""
+        """False until it is loaded."""
+
+    def forget(self) -> None:
+        """Go back to what it was before it was loaded."""
+        self.is_open = False
+        self.transactions.clear()
+        self.ongoing.clear()
 
     def __str__(self) -> str:
         return f"{TRANSACTION_STATE_TOPIC_NAME}-{self.index} at epoch {self.coordinator_epoch}"
@@ -90,7 +96,10 @@ class TransactionStateManager:
         self._transaction_version = transaction_version
         self._on_open = on_open
         self._partitions: dict[int, OwnedPartition] = {}
+        self._loads: dict[int, Cancellable] = {}
+        """By index, for as long as the partition is owned."""
         self._loading: dict[OwnedPartition, None] = {}
+        """Those that are being read. One that could not be read is not among them until the next attempt."""
         self._load_turn = asyncio.Lock()
 
     # Ownership
@@ -101,12 +110,15 @@ class TransactionStateManager:
         partition = OwnedPartition(index, log)
         self._partitions[index] = partition
         self._loading[partition] = None
-        self._tasks.spawn(self._load(partition), f"load {partition}")
+        self._loads[index] = self._tasks.retry(
+            partial(self._load, partition), f"load {TRANSACTION_STATE_TOPIC_NAME}-{index}"
+        )
 
     def resign(self, index: int) -> None:
         """This broker does not lead the partition any more: what is known of it is void."""
         partition = self._partitions.pop(index, None)
         if partition is not None:
+            self._loads.pop(index).cancel()
             self._loading.pop(partition, None)
             logger.info("unloaded %s", partition)
 
@@ -128,7 +140,7 @@ class TransactionStateManager:
             return ErrorCode.NOT_COORDINATOR
         if partition.is_open:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.log.is_deserted else partition
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition in self._loading else ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def partition_for(self, transactional_id: str) -> int | None:
         """None while the topic does not exist."""
@@ -150,6 +162,9 @@ class TransactionStateManager:
     # Loading
 
     async def _load(self, partition: OwnedPartition) -> None:
+        """Make one attempt. What it raises is no reason to give up: another one begins with nothing."""
+        partition.forget()
+        self._loading[partition] = None
         replay = LogReplay(partition.transactions)
         try:
             if await load(
@@ -160,8 +175,8 @@ class TransactionStateManager:
                 settle=replay.settle,
             ):
                 self._open(partition)
-        except CorruptRecord:
-            logger.exception("%s cannot be read; its transactional ids are not served", partition)
+            elif self.owns(partition):  # The leadership was lost; it is about to be resigned.
+                del self._partitions[partition.index], self._loads[partition.index]
         finally:
             self._loading.pop(partition, None)
 

@@ -28,6 +28,7 @@ from spark_connector.sink.sink_errors import (
 from spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id, is_open
 from spark_connector.sink.state_record import NO_BATCH, UNKNOWN_PLAN, Planned, StateRecord, decision
 from spark_connector.sink.task import TaskOutcome
+from spark_connector.sink.written_topics import names_of, replaced_topics, replacement
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ async def commit_batch(
     else:
         if any(each.skipped for each in outcomes):
             raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
+        await _require_same_topics(broker, outcomes, f"batch {batch}")
         await _validate(broker, transactions, f"batch {batch}")
         kept = None if planned.names_rows else content
         state = decision(state, permit.driver, query, batch, transactions, planned, run, kept)
@@ -100,6 +102,7 @@ async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *,
     """
     permit, query = _common(outcomes)
     transactions = [each.transaction for each in outcomes if each.transaction is not None]
+    await _require_same_topics(broker, outcomes, "the batch")
     await _validate(broker, transactions, "the batch")
     state = decision(StateRecord(sink=permit.sink), permit.driver, query, NO_BATCH, transactions)
     await _carry_out(broker, state, fail_on_loss)
@@ -169,6 +172,20 @@ def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:
     if any((each.permit, each.query) != (permit, query) for each in outcomes):
         raise BatchNotDecided("the tasks of the batch began under different drivers")
     return permit, query
+
+
+async def _require_same_topics(broker: SinkBroker, outcomes: Sequence[TaskOutcome], what: str) -> None:
+    """Take the batch back if a topic was deleted and created again since its first row: a part of it is gone.
+
+    Ids never come back, so one that is the same before the first row and now is that of every row. A broker may be late
+    to hear of a new topic. Tasks that write by id (Produce from version 13) notice all the same, and there is no part
+    in a topic that is replaced after them; with older brokers, that moment is left.
+    """
+    written = [each.written.topics for each in outcomes]
+    replaced = replaced_topics(written, await broker.topic_ids(names_of(written)))
+    if replaced:
+        await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+        raise BatchNotDecided(f"{what} was aborted as a whole, and can be run again: {replacement(replaced)}")
 
 
 async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction], what: str) -> None:

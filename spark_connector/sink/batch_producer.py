@@ -8,7 +8,7 @@ It works whenever the process's loop runs, which it also does while a task waits
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from clients.cluster import Cluster
@@ -25,10 +25,12 @@ from clients.producer.transactional_result import TransactionalResult
 from clients.retry import Backoff
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponseTopic
-from protocol.schema import Buffer
+from protocol.schema import ZERO_UUID, Buffer
 from protocol.topic_partition import TopicPartition
 from spark_connector.offset_lookup import persistently
-from spark_connector.sink.sink_errors import AnswerLost
+from spark_connector.sink.sink_broker import TopicIds
+from spark_connector.sink.sink_errors import AnswerLost, TopicReplaced
+from spark_connector.sink.written_topics import replaced_topics, replacement
 
 _ABORT_SECONDS: Final = 10.0
 
@@ -77,6 +79,8 @@ class BatchProducer:
         )
         self._patience_seconds = config.delivery_timeout_ms / 1000
         self._failure: ClientError | None = None
+        self._topic_ids: dict[str, bytes] = {}
+        """As they were before the first row was sent."""
         self._task: asyncio.Task[None] | None = None
 
     def _wake(self) -> None:
@@ -113,16 +117,36 @@ class BatchProducer:
                 await self.stop()
                 raise
 
-    async def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has; brokers may create it now. Raises ``BrokerRefused``."""
+    async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
+        """How many partitions each topic has; brokers may create it now. Raises ``BrokerRefused``.
 
-        async def ask() -> MetadataResponseTopic:
-            return (await self._cluster.topics([topic], create=True))[topic]
+        The first time, what the process knows of a topic is not enough: it may be of one that is gone.
+        """
+        new = [each for each in topics if each not in self._topic_ids]
 
-        answer = await persistently(self._cluster, self._patience_seconds, ask)
-        if answer.error_code:
-            raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(answer.error_code)))
-        return len(answer.partitions)
+        async def ask() -> dict[str, MetadataResponseTopic]:
+            if new:
+                await self._cluster.refresh(new, create=True)
+            return await self._cluster.topics(topics, create=True)
+
+        answers = await persistently(self._cluster, self._patience_seconds, ask)
+        for topic, answer in answers.items():
+            if answer.error_code:
+                raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(answer.error_code)))
+            self._topic_ids.setdefault(topic, answer.topic_id)
+        return {topic: len(answer.partitions) for topic, answer in answers.items()}
+
+    def written_topics(self) -> TopicIds:
+        """The topics that were asked for, with the ids that they had then. Raises ``TopicReplaced``.
+
+        Where batches are sent by id, all that are acknowledged went to these.
+        """
+        known = {name: topic_id for name, topic_id in self._topic_ids.items() if topic_id != ZERO_UUID}
+        now = {name: self._cluster.metadata.topic_id(name) for name in known}
+        replaced = replaced_topics([tuple(known.items())], now)
+        if replaced:
+            raise TopicReplaced(replacement(replaced))
+        return tuple(known.items())
 
     async def append(self, topic_partition: TopicPartition, records: Buffer, record_count: int) -> None:
         """Send a batch, once there is space. Raises what has become of earlier ones."""

@@ -35,6 +35,7 @@ from protocol.messages.produce import (
 )
 from protocol.records.compression import Compression
 from protocol.records.record_batch import NewRecord, build_batch
+from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 from spark_connector.offset_lookup import persistently
 from spark_connector.sink.former_names import Former
@@ -198,6 +199,16 @@ class ClusterBroker:
             else:
                 described[transactional_id] = each.error
         return described
+
+    async def topic_ids(self, names: Collection[str]) -> dict[str, bytes]:
+        if not names:
+            return {}
+        try:
+            response = await self._patiently(lambda: self._cluster.refresh(names))
+        except ClientError as error:
+            raise SinkUnavailable(f"the ids of {', '.join(sorted(names))} are not known: {error}") from error
+        known = [each for each in response.topics if not each.error_code and each.topic_id != ZERO_UUID]
+        return {each.name: each.topic_id for each in known if each.name is not None}
 
     async def open_transactions(self, prefix: str) -> list[OpenTransaction]:
         try:

@@ -39,11 +39,17 @@ class OpenTransaction(NamedTuple):
     epoch: int
 
 
+TopicIds = tuple[tuple[str, bytes], ...]
+"""Names of topics, each with its id; without those of which brokers do not tell it (Apache Kafka before 2.8)."""
+
+
 class Written(NamedTuple):
     """What a task has sent; ``size`` in bytes, before compression."""
 
     rows: int
     size: int
+    topics: TopicIds = ()
+    """That rows were sent to, with the ids that they had before the first of these rows."""
 
 
 class RowWriter(Protocol):
@@ -56,7 +62,7 @@ class RowWriter(Protocol):
         """Send some rows, one or more; waits while too much is not acknowledged. Raises what is wrong with them."""
 
     async def finish(self) -> Written:
-        """Return when every row is acknowledged by all in-sync replicas."""
+        """Return when every row is acknowledged by all in-sync replicas. Raises ``TopicReplaced``, as far as known."""
 
     async def leave(self) -> None:
         """Be done with it, and leave the transaction open."""
@@ -103,6 +109,9 @@ class SinkBroker(Protocol):
 
     async def describe(self, transactional_ids: Collection[str]) -> dict[str, Description | ErrorCode]:
         """What their coordinators say; ``NO_SUCH_ID`` of one that does not exist."""
+
+    async def topic_ids(self, names: Collection[str]) -> dict[str, bytes]:
+        """The ids that topics have now; without those that do not exist, or of which brokers do not tell it."""
 
     async def open_transactions(self, prefix: str) -> list[OpenTransaction]:
         """The open transactions whose ids begin so, as far as coordinators can be asked."""

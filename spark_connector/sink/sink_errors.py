@@ -31,6 +31,10 @@ class SupersededTask(SinkError):
     """A task of a batch that is over: its attempt came too late to be part of it."""
 
 
+class TopicReplaced(SinkError):
+    """A topic was deleted and created again under an attempt of a task, which can be made again."""
+
+
 class CheckpointRewound(SinkError):
     """The batch that is to be written is not the one that was decided under its number, or comes before it."""
 

@@ -116,6 +116,30 @@ def test_settings_of_all_brokers_are_changed_and_all_that_is_set_is_listed(oncel
     assert "log.cleaner.backoff.ms" not in names
 
 
+def test_settings_of_internal_topics_are_listed_only_with_all(oncelog: Oncelog, topic: str) -> None:
+    oncelog(f"produce {topic}", "a\n")
+    oncelog(f"consume {topic} --group {topic} -n 1")
+    assert not [row for row in oncelog.json("config list") if row["name"].startswith("__")]
+    assert "__consumer_offsets" in {row["name"] for row in oncelog.json("config list --all")}
+    assert "of internal topics not shown: see --all" in oncelog.run("config list").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("group list --state Dead", "No groups in state Dead."),
+        ("txn list --producer-id 987654", "No transactional ids match."),
+        ("log-dirs --topic nothing", "No replicas of nothing on these brokers."),
+    ],
+)
+def test_empty_table_is_a_sentence_on_standard_error_and_an_empty_list_in_json(
+    oncelog: Oncelog, words: str, sentence: str
+) -> None:
+    done = oncelog.run(words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"{sentence}\n")
+    assert oncelog.json(words) == []
+
+
 def test_which_resource_is_meant_is_asked_for(oncelog: Oncelog) -> None:
     assert "--default" in oncelog.fails("config describe broker", exit_code=2)
     assert "--default" in oncelog.fails("config describe broker 1 --default", exit_code=2)

@@ -945,8 +945,8 @@ MUTATIONS: Final = (
         f"{_TEST_CLUSTER}::TestMembership",
     ),
     Mutation(
-        "B67", "coordinator/controller/controller.py",
-        "            self._retry = asyncio.get_running_loop().call_later(delay, self._try_again)\n",
+        "B67", "coordinator/controller/rejoining.py",
+        "            self._timer = asyncio.get_running_loop().call_later(delay, self._try)\n",
         "            pass\n",
         f"{_TEST_CLUSTER}::TestMembership",
     ),

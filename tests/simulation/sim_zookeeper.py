@@ -40,6 +40,7 @@ from coordinator.metadata_store.store import (
     Znode,
 )
 from coordinator.metadata_store.znode_tree import Changes, CloseSession, Multi, OpenSession, ZnodeTree
+from coordinator.metadata_store.zookeeper_address import SessionCredentials
 
 T = TypeVar("T")
 
@@ -398,6 +399,10 @@ class SimStore:
     @property
     def session(self) -> SimSession | None:
         return self._session
+
+    @property
+    def credentials(self) -> SessionCredentials | None:
+        return None if self._session is None else SessionCredentials(self._session.session_id, b"")
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)

@@ -5,8 +5,16 @@ import random
 
 import pytest
 
+from coordinator.controller.config_changes import ResourceType
 from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of
@@ -158,6 +166,55 @@ def test_a_broker_that_is_alone_refuses_writes_and_takes_them_again_when_there_i
         loop.run_until_complete(play())
     finally:
         loop.close()
+
+
+def test_administrators_of_a_broker_that_is_alone_hear_of_its_full_disk_until_there_is_room() -> None:
+    """Its metadata store is on the same disk. NOT_CONTROLLER would have clients look for another controller."""
+    loop = VirtualLoop(random.Random(1))
+
+    async def play() -> None:
+        broker = SimulatedBroker(loop, random.Random(2))
+        await broker.start()
+        client = await WireClient.connect(PORT)
+        assert await _create(client, "t") == ErrorCode.NONE
+        broker.disk.fill(20)
+        for _ in range(3):  # At once, while the controller begins anew, and long after.
+            for code, message in await _administer(client):
+                assert code == ErrorCode.KAFKA_STORAGE_ERROR, message
+                assert message is not None
+                assert "/data" in message
+                assert "free space" in message.lower()
+            await asyncio.sleep(20.0)
+        broker.disk.make_room()
+        await asyncio.sleep(ROOM_SECONDS)
+        assert {code for code, _ in await _administer(client)} == {ErrorCode.NONE}
+        client.close()
+        await broker.stop()
+
+    try:
+        loop.run_until_complete(play())
+    finally:
+        loop.close()
+
+
+async def _administer(client: WireClient) -> list[tuple[int, str | None]]:
+    """Make each change that administrators ask for, as (error, message) of each."""
+    created = await client.call(
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name="u", num_partitions=1, replication_factor=1)], timeout_ms=1_000
+        ),
+        7,
+    )
+    more = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)], timeout_ms=1_000
+    )
+    added = await client.call(more, 3)
+    retention = AlterableConfig(name="retention.ms", config_operation=0, value="1000")
+    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="t", configs=[retention])
+    altered = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    deleted = await client.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1_000), 6)
+    results = [created.topics[0], added.results[0], altered.responses[0], deleted.responses[0]]
+    return [(result.error_code, result.error_message) for result in results]
 
 
 async def _create(client: WireClient, name: str) -> int:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clients.admin.features import FeatureUpdate
 from tests.processes import KAFKA_4, KafkaProcess, OncelogProcess
 from tests.spark.copying_case import Case
+from tests.spark.forked_query import PARTITIONS, Query, warm_up
 from tests.spark.other_end import OtherEnd
 from tests.spark_session import spark_session
 
@@ -89,3 +91,36 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogProc
 def case(own_broker: OncelogProcess, new_name: Callable[[str], str], tmp_path: Path) -> Iterator[Case]:
     with OtherEnd(own_broker.address) as end:
         yield Case(end, new_name, tmp_path)
+
+
+@pytest.fixture(scope="module", params=["2", "1", "kafka"])
+def address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, numbers: "itertools.count[int]"
+) -> Iterator[str]:
+    """A broker of its own, with one state partition for all sinks; ours with either version of the protocol."""
+    directory = tmp_path_factory.mktemp(f"sink-{request.param}")
+    if request.param == "kafka":
+        process: KafkaProcess = request.getfixturevalue("kafka")
+        warm_up(process.address, f"warm-up-{next(numbers)}")
+        yield process.address
+        return
+    with OncelogProcess(directory) as own:
+        with OtherEnd(own.address) as end:
+            end.create("__spark_sink_state", 1, {"cleanup.policy": "compact"})
+            if request.param == "1":
+                level = FeatureUpdate(1, allow_downgrade=True)
+                assert end.client.run(end.client.admin.update_features({"transaction.version": level})) == {
+                    "transaction.version": None
+                }
+        warm_up(own.address, "warm-up")
+        yield own.address
+
+
+@pytest.fixture
+def make_query(
+    address: str, new_name: Callable[[str], str], tmp_path: Path
+) -> Iterator[Callable[[str, str, int], Query]]:
+    with OtherEnd(address) as end:
+        yield lambda point, action, seed: Query(
+            end, end.create(new_name("out"), PARTITIONS), tmp_path, point, action, seed
+        )

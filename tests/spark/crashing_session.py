@@ -110,6 +110,12 @@ class CrashingBroker:
         self.reach(call, "after")
         return answers
 
+    async def topic_ids(self, names: Collection[str]) -> dict[str, bytes]:
+        self.reach("topic_ids", "before")
+        found = await self._inner.topic_ids(names)
+        self.reach("topic_ids", "after")
+        return found
+
     async def describe(self, transactional_ids: Collection[str]) -> dict[str, Description | ErrorCode]:
         self.reach("describe", "before")
         described = await self._inner.describe(transactional_ids)

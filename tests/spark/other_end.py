@@ -182,6 +182,14 @@ class OtherEnd:
 
         self._wait(is_ended, f"transactions stay open in {topic}")
 
+    def wait_until_written(self, topic: str) -> None:
+        """Until something is in it, committed or not."""
+
+        async def is_written() -> bool:
+            return any((await self._find_ends(topic, False)).values())
+
+        self._wait(is_written, f"nothing is written to {topic}")
+
     def wait_until_compacted(self, topic: str) -> None:
         """Until no key is twice in a partition."""
 

@@ -16,6 +16,14 @@ def _consumed(message: Message) -> Consumed:
     return Consumed(message.partition(), message.offset(), key.decode() if key else None, value.decode())
 
 
+def _partitions(consumer: Consumer, topic: str) -> Sequence[int]:
+    """Return a topic's partitions; the broker that responds may be told of a new topic after another one."""
+    deadline = Deadline()
+    while not (partitions := list(consumer.list_topics(topic, TIMEOUT_SECONDS).topics[topic].partitions)):
+        deadline.check(f"a broker knows the partitions of {topic}")
+    return partitions
+
+
 def _poll(consumer: Consumer, seconds: float = 0.2) -> Message | None:
     message = consumer.poll(seconds)
     if message is None:
@@ -47,8 +55,7 @@ class ConfluentKafka:
         level = "read_committed" if read_committed else "read_uncommitted"
         consumer = Consumer({"bootstrap.servers": address, "group.id": "unused", "isolation.level": level})
         try:
-            metadata = consumer.list_topics(topic, TIMEOUT_SECONDS).topics[topic]
-            consumer.assign([TopicPartition(topic, partition, 0) for partition in metadata.partitions])
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in _partitions(consumer, topic)])
             return self._read(consumer, count)
         finally:
             consumer.close()

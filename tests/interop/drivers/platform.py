@@ -87,12 +87,11 @@ class MirrorMaker(BrokerProcess):
             "checkpoints.topic.replication.factor": str(REPLICATION_FACTOR),
             "heartbeats.topic.replication.factor": str(REPLICATION_FACTOR),
             "offset-syncs.topic.replication.factor": "1",
-            "offset.storage.replication.factor": str(REPLICATION_FACTOR),
-            "status.storage.replication.factor": str(REPLICATION_FACTOR),
-            "config.storage.replication.factor": str(REPLICATION_FACTOR),
-            "left.offset.storage.replication.factor": "1",
-            "left.status.storage.replication.factor": "1",
-            "left.config.storage.replication.factor": "1",
+            **{
+                f"{cluster}.{each}.storage.replication.factor": factor
+                for cluster, factor in (("left", "1"), ("right", str(REPLICATION_FACTOR)))
+                for each in ("offset", "status", "config")
+            },
             "refresh.topics.interval.seconds": "5",
         }
 

@@ -175,3 +175,28 @@ async def test_directory_of_a_broker_that_is_alone_is_refused_with_zookeeper_and
     again = await start(disk)
     assert again.metadata.image.topic("orders") is not None
     await again.stop()
+
+
+BAD_SETTINGS = [
+    "listeners=PLAINTEXT://127.0.0.1:99999",
+    "max.connections.per.ip.overrides=127.0.0.1",
+    "oncelog.http.listener=nowhere",
+]
+
+
+@pytest.mark.parametrize("setting", BAD_SETTINGS)
+async def test_start_that_is_refused_for_a_setting_leaves_an_empty_directory_empty(setting: str) -> None:
+    disk = new_disk()
+    disk.make_dirs("/data")
+    with pytest.raises(ConfigError):
+        await start(disk, setting)
+    assert without_lock(disk) == {}
+
+
+@pytest.mark.parametrize("setting", ["broker.id=8", *BAD_SETTINGS])
+async def test_start_that_is_refused_for_a_setting_leaves_the_directory_as_it_is(setting: str) -> None:
+    disk = await with_topic()
+    before = without_lock(disk)
+    with pytest.raises((ConfigError, InvalidMetaProperties)):
+        await start(disk, setting)
+    assert without_lock(disk) == before

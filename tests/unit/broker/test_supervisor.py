@@ -98,6 +98,43 @@ async def test_supervised_work_that_runs_long_enough_after_a_failure_does_not_co
 
 
 @in_virtual_time
+async def test_work_that_is_retried_is_counted_from_its_first_failure_and_ends_with_its_success() -> None:
+    supervisor, begun = Supervisor(), []
+
+    async def work() -> None:
+        begun.append(asyncio.get_running_loop().time())
+        if len(begun) < 3:
+            raise OSError(5, "Input/output error")
+
+    task = supervisor.retry(work, "load")
+    assert not supervisor.failures
+    await asyncio.sleep(0.1)
+    assert supervisor.failing["load"].attempts == 1
+    await task
+    assert begun == pytest.approx([0.0, 0.5, 1.5])
+    assert supervisor.failures == {"load": 2}
+    assert not supervisor.failing
+
+
+@in_virtual_time
+async def test_work_that_is_retried_is_not_failing_any_more_once_it_is_cancelled() -> None:
+    supervisor, begun = Supervisor(), []
+
+    async def work() -> None:
+        begun.append(0)
+        raise OSError(5, "Input/output error")
+
+    task = supervisor.retry(work, "load")
+    await asyncio.sleep(10)
+    assert "load" in supervisor.failing
+    task.cancel()
+    await asyncio.sleep(100)
+    assert not supervisor.failing
+    assert len(begun) == 5
+    assert not len(supervisor)
+
+
+@in_virtual_time
 async def test_repeated_work_keeps_its_interval_and_comes_sooner_after_an_exception() -> None:
     supervisor, begun = Supervisor(), []
 

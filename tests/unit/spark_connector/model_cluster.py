@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from protocol.errors import ErrorCode
 from spark_connector.sink.former_names import Former
-from spark_connector.sink.sink_broker import Ended, OpenTransaction, Written
+from spark_connector.sink.sink_broker import Ended, OpenTransaction, TopicIds, Written
 from spark_connector.sink.sink_errors import AnswerLost, SinkUnavailable
 from spark_connector.sink.sink_transactions import (
     LAST_EPOCH_IN_USE,
@@ -29,6 +29,7 @@ from spark_connector.sink.sink_transactions import (
 from spark_connector.sink.state_record import StateRecord, decode_state
 
 T = TypeVar("T")
+TOPIC = "t"
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
 OPEN, COMMITTED, ABORTED, EMPTY = "Ongoing", "CompleteCommit", "CompleteAbort", "Empty"
@@ -57,6 +58,8 @@ class Cluster:
         self.ids: dict[str, Id] = {}
         self.visible: list[int] = []
         self.states: dict[str, bytes] = {}
+        self.topic_ids = {TOPIC: b"\0"}
+        """Of the topics that rows go to; there is one."""
         self.late: list[Callable[[], object]] = []
         """Requests that their senders have given up, and that may still arrive."""
         self._producer_ids = 0
@@ -107,6 +110,13 @@ class Cluster:
             self.states |= dict(known.records)
         known.rows, known.records = [], []
         known.state = COMMITTED if commit else ABORTED
+
+    def replace_topic(self) -> None:
+        """Delete the topic, and create another of that name: what was written is gone, committed or not."""
+        self.topic_ids = {TOPIC: bytes([self.topic_ids[TOPIC][0] + 1])}
+        self.visible = []
+        for known in self.ids.values():
+            known.rows = []
 
     def is_writer(self, transaction: TaskTransaction) -> bool:
         known = self.ids[transaction.transactional_id]
@@ -239,6 +249,11 @@ class ModelBroker:
             for name in transactional_ids
         }
 
+    async def topic_ids(self, names: Collection[str]) -> dict[str, bytes]:
+        if names:
+            await Turn()
+        return {name: self.cluster.topic_ids[name] for name in names}
+
     async def open_transactions(self, prefix: str) -> list[OpenTransaction]:
         await Turn()
         names = [name for name in self.cluster.open_ids if name.startswith(prefix)]
@@ -278,10 +293,12 @@ class ModelWriter:
         self.transaction = transaction
         self._broker = broker
         self._rows = 0
+        self._topics: TopicIds = ()
 
     async def write(self, rows: Any) -> None:
         """A real producer numbers its batches, so one that is sent again is not written twice; here it is not sent."""
         await Turn()
+        self._topics = self._topics or tuple(self._broker.cluster.topic_ids.items())
         error = self._broker.cluster.write(self.transaction, rows)
         await Turn()
         if error is not NONE:
@@ -290,7 +307,7 @@ class ModelWriter:
 
     async def finish(self) -> Written:
         await Turn()
-        return Written(self._rows, self._rows)
+        return Written(self._rows, self._rows, self._topics)
 
     async def leave(self) -> None:
         """Nothing can be done with it after that."""

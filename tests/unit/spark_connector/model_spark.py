@@ -79,6 +79,8 @@ class World:
         self.driver: Actor | None = None
         self.slots = [SlotPool("p0"), SlotPool("p1")]
         self.failures: list[Exception] = []
+        self.is_replaced = False
+        """Whether the topic was, so that the first batches may be gone."""
 
     @property
     def is_finished(self) -> bool:
@@ -181,6 +183,10 @@ class World:
     def time_out(self, name: str) -> None:
         self.cluster.fence(name)
 
+    def replace_topic(self) -> None:
+        self.cluster.replace_topic()
+        self.is_replaced = True
+
     def deliver_late(self) -> None:
         if self.cluster.late:
             self.cluster.late.pop(self.rng.randrange(len(self.cluster.late)))()
@@ -219,9 +225,11 @@ class World:
             actor.close()
 
     def verdict(self) -> str | None:
-        """What is wrong with the rows; None if each is visible once."""
-        expected = list(range(self.batches * ROWS_IN_BATCH))
+        """What is wrong with the rows; None if each is visible once, but for batches that went with a topic."""
         visible = sorted(self.cluster.visible)
+        rows = self.batches * ROWS_IN_BATCH
+        first = min(visible, default=rows) // ROWS_IN_BATCH * ROWS_IN_BATCH if self.is_replaced else 0
+        expected = list(range(first, rows))
         unexpected = [each for each in self.failures if not isinstance(each, SinkError)]
         if unexpected:
             return f"failed: {unexpected[0]!r}"
@@ -247,7 +255,7 @@ class World:
         return verdict or self.verdict() or self.left_open()
 
 
-def simulate(seed: int, *, steps: int = 250, time_outs: bool = False) -> str | None:
+def simulate(seed: int, *, steps: int = 250, time_outs: bool = False, replaces_topic: bool = False) -> str | None:
     """One history, at random; the verdict."""
     rng = Random(seed)
     world = World(
@@ -258,13 +266,13 @@ def simulate(seed: int, *, steps: int = 250, time_outs: bool = False) -> str | N
         first_epoch=rng.choice((0, 32_763)),
     )
     try:
-        _make_history(world, rng, steps, time_outs)
+        _make_history(world, rng, steps, time_outs, replaces_topic)
         return world.finish()
     finally:
         world.close()
 
 
-def _make_history(world: World, rng: Random, steps: int, time_outs: bool) -> None:
+def _make_history(world: World, rng: Random, steps: int, time_outs: bool, replaces_topic: bool) -> None:
     crash_rate = rng.choice((0.005, 0.02, 0.05))
     for _ in range(steps):
         if world.driver is None and not world.is_finished:
@@ -282,5 +290,7 @@ def _make_history(world: World, rng: Random, steps: int, time_outs: bool) -> Non
             world.deliver_late()
         elif chance < 2.7 * crash_rate and time_outs and world.cluster.open_ids:
             world.time_out(rng.choice(world.cluster.open_ids))
+        elif 2.7 * crash_rate <= chance < 3 * crash_rate and replaces_topic:
+            world.replace_topic()
         else:
             world.step(rng.choice(world.living))

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import pickle
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -119,3 +121,20 @@ def test_what_is_reached_in_time_is_not_reported(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING):
         play()
     assert not caplog.records
+
+
+def test_warning_is_shown_on_standard_error_of_a_process_that_configures_no_logging() -> None:
+    """So it is in Spark's Python processes, whose standard error is the driver's or the executor's."""
+    code = (
+        "from random import Random\n"
+        "from spark_connector.process_client import ClientSettings, ProcessClient\n"
+        "ProcessClient(ClientSettings(bootstrap='127.0.0.1:1', reach_seconds=30.0), Random()).reach()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.readline()
+        finally:
+            process.kill()
+    assert "still trying: 127.0.0.1:1: Connection refused" in said
+    assert "oncelog doctor --bootstrap 127.0.0.1:1" in said

@@ -56,6 +56,12 @@ def test_what_times_out_is_never_lost_silently() -> None:
     assert verdicts["right"] > 0.9 * HISTORIES
 
 
+def test_a_topic_that_is_replaced_has_each_batch_as_a_whole_or_not_at_all() -> None:
+    """Whenever it was deleted and created again: what was decided before is gone with it, and nothing else."""
+    wrong = {seed: verdict for seed in range(HISTORIES) if (verdict := simulate(seed, replaces_topic=True)) is not None}
+    assert not wrong
+
+
 def _kind(verdict: str | None) -> str:
     return "right" if verdict is None else verdict.partition("(")[0]
 
@@ -129,6 +135,7 @@ class Safeguard(NamedTuple):
     old: str
     new: str
     time_outs: bool = False
+    replaces_topic: bool = False
     first: int = 0
     """Where to begin to look for a history that notices: some are rare."""
 
@@ -151,7 +158,7 @@ SAFEGUARDS: Final = (
         "sink_transactions", "task_id",
         '{sink}.{generation}.{process}.{slot}',
         '{sink}.{generation}.any.{slot}',
-        first=700,
+        first=1600,
     ),
     Safeguard(
         "the driver fences older ones first",
@@ -184,6 +191,13 @@ SAFEGUARDS: Final = (
         'await _validate(broker, transactions, f"batch {batch}")',
         "pass",
         time_outs=True,
+    ),
+    Safeguard(
+        "a batch of which a part is gone with its topic is not decided",
+        "batch_commit", "commit_batch",
+        'await _require_same_topics(broker, outcomes, f"batch {batch}")',
+        "pass",
+        replaces_topic=True,
     ),
     Safeguard(
         "an abort asks for the decision first",
@@ -243,9 +257,9 @@ SAFEGUARDS: Final = (
 def test_no_safeguard_can_be_left_out(safeguard: Safeguard, monkeypatch: pytest.MonkeyPatch) -> None:
     _take_away(safeguard, monkeypatch)
     if not safeguard.time_outs:
-        assert any(map(simulate, range(safeguard.first, safeguard.first + ENOUGH))), (
-            f"nobody noticed in {ENOUGH} histories"
-        )
+        seeds = range(safeguard.first, safeguard.first + ENOUGH)
+        noticed = any(simulate(seed, replaces_topic=safeguard.replaces_topic) for seed in seeds)
+        assert noticed, f"nobody noticed in {ENOUGH} histories"
         return
     without = _kinds_with_time_outs()
     monkeypatch.undo()

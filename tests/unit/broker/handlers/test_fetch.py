@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.fetch import handle_fetch
-from broker.replication.replica_manager import EPOCH_DURING_DELETE
+from broker.replication.orders import EPOCH_DURING_DELETE
 from broker.security.quotas import Unlimited
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendOrigin

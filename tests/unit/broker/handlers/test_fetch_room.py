@@ -177,6 +177,48 @@ async def test_room_that_comes_while_a_cold_batch_is_read_is_noticed() -> None:
     assert values(replies(await asyncio.wait_for(answer, 10))[0]) == [LARGE]
 
 
+@pytest.mark.parametrize("with_session", [False, True])
+@in_virtual_time
+async def test_cold_first_batch_counts_in_full_while_it_is_read_and_until_it_is_handed_over(with_session: bool) -> None:
+    """It is read whatever its size, although little is granted."""
+    broker, value = led(2), bytes(500_000)
+    broker.append(batch(value))
+    broker.append(batch(b"small"), index=1)
+    memory = broker.response_memory
+    fill(broker)
+    memory.release(1)
+    held, gate = memory.held, cold(broker)
+    session = {"session": (0, NEW_SESSION)} if with_session else {}
+    answer = broker.call(handle_fetch, fetch((0, 0), (1, 0), max_wait_ms=500, **session), NAMES)
+    answer.add_done_callback(lambda _: counted.append(memory.held - held))
+    await end_of_turn()
+    counted = [memory.held - held]
+    gate.set()
+    response = await asyncio.wait_for(answer, 10)
+    sizes = [len(reply.records or b"") for reply in replies(response).values()]
+    assert sizes[0] > len(value)
+    assert counted[0] >= sizes[0]
+    assert counted[1:] == [sum(sizes)]
+    await end_of_turn()
+    assert memory.held == held
+
+
+@in_virtual_time
+async def test_cold_fetch_counts_what_it_has_read_and_not_what_it_might_have() -> None:
+    broker = led()
+    for _ in range(10):
+        broker.append(batch(bytes(1000)))
+    memory, gate = broker.response_memory, cold(broker)
+    answer = broker.call(handle_fetch, fetch((0, 0), partition_max_bytes=2500, max_wait_ms=500), NAMES)
+    answer.add_done_callback(lambda _: counted.append(memory.held))
+    await end_of_turn()
+    counted = [memory.held]
+    gate.set()
+    response = await asyncio.wait_for(answer, 10)
+    assert counted[0] >= 2500
+    assert counted[1:] == [len(replies(response)[0].records or b"")]
+
+
 @in_virtual_time
 async def test_small_batch_behind_a_large_cold_one_is_read() -> None:
     broker = led(2)

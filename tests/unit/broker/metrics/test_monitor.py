@@ -16,7 +16,7 @@ from broker.metrics.monitor import broker_families, storage_metrics, task_metric
 from broker.metrics.partition_metrics import ROWS_AT_ONCE, log_metrics, replica_metrics, topic_metrics
 from broker.metrics.transaction_metrics import verification_metrics
 from broker.replication.follower_state import NEVER
-from broker.replication.replica_manager import EPOCH_DURING_DELETE
+from broker.replication.orders import EPOCH_DURING_DELETE
 from broker.replication.verification_metrics import VerificationMetrics
 from broker.storage.log_config import LogConfig
 from coordinator.controller.cluster_image import BrokerImage
@@ -79,6 +79,7 @@ async def test_partitions_that_are_not_whole_are_counted() -> None:
         manager + "atminisrpartitioncount": 4,
         manager + "produceridcount": 0,
         "oncelog_deserted_coordinator_partitions": 0,
+        "oncelog_unopened_logs": 0,
     }
 
 

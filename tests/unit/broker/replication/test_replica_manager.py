@@ -2,8 +2,8 @@
 
 import pytest
 
+from broker.replication.orders import EPOCH_DURING_DELETE
 from broker.replication.partition import Partition
-from broker.replication.replica_manager import EPOCH_DURING_DELETE
 from broker.storage.log_config import LogConfig
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (

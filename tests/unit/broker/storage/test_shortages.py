@@ -79,6 +79,30 @@ def test_refused_batch_of_an_older_epoch_replaces_no_newer_refusal() -> None:
     assert all(isinstance(append(log, idempotent(sequence, epoch=5)), AppendInfo) for sequence in range(2))
 
 
+@pytest.mark.parametrize("replicated", [True, False])
+def test_appended_batch_of_an_older_epoch_removes_no_newer_refusal(replicated: bool) -> None:
+    """B34: the producer of the older epoch was fenced, but its batch is in order here. The newer epoch is unknown."""
+    log = open_log(new_disk(), SMALL)
+    log.producer_state.refuse(read_header(idempotent(0, epoch=5)))
+    if replicated:
+        elsewhere = open_log(new_disk(), SMALL)
+        must_append(elsewhere, idempotent(0, epoch=4))
+        assert isinstance(log.append_as_follower(bytes(read(elsewhere, 0).records)), AppendInfo)
+    else:
+        must_append(log, idempotent(0, epoch=4))
+    assert append(log, idempotent(1, epoch=5)) is STORAGE_ERROR
+    assert all(isinstance(append(log, idempotent(sequence, epoch=5)), AppendInfo) for sequence in range(2))
+
+
+def test_appended_batch_of_a_newer_epoch_removes_an_older_refusal() -> None:
+    """The refused batch can come no more; a batch of that epoch is fenced, not waited for."""
+    log = open_log(new_disk(), SMALL)
+    log.producer_state.refuse(read_header(idempotent(0, epoch=4)))
+    must_append(log, idempotent(0, epoch=5))
+    assert append(log, idempotent(1, epoch=4)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append(log, idempotent(2, epoch=5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_a_refused_batch_that_was_written_elsewhere_meanwhile_holds_up_nothing() -> None:
     """Another broker led for a while: the batch came back from there, and its producer went on."""
     disk = new_disk()

@@ -306,3 +306,21 @@ def test_records_are_shown_without_control_and_format_characters(tmp_path: Path)
     assert not set("".join(shown)) & set("\x1b\x07\x9b\u202e\u2028")
     (line,) = (line for line in shown if "payload" in line)
     assert line.count("\\x1b]0;owned\\x07 \\x9b2J \\u202e \\u2028 \\n| offset: 7") == 3
+
+
+def test_directory_stands_for_its_segments_in_the_order_of_their_offsets(tmp_path: Path) -> None:
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    for base_offset in (10_000_000, 0, 2_000):
+        (partition / f"{base_offset:020}.log").touch()
+        (partition / f"{base_offset:020}.index").touch()
+    (partition / "notes.log").touch()
+    dumped = [line for line in lines(partition) if line.startswith("Dumping")]
+    assert dumped == [f"Dumping {partition}/{base_offset:020}.log" for base_offset in (0, 2_000, 10_000_000)]
+
+
+def test_directory_without_segments_is_refused_with_what_to_name(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    assert "name the directory of a partition, or files" in "\n".join(lines(tmp_path, exit_code=2))
+    (tmp_path / "orders-0" / f"{0:020}.log").touch()
+    assert "name one of those in it, or files: orders-0" in "\n".join(lines(tmp_path, exit_code=2))

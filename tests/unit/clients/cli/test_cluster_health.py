@@ -18,6 +18,10 @@ def without_space(broker_id: int) -> SeenBroker:
     return replace(broker(broker_id), failed_directories=("/data",))
 
 
+def loading(broker_id: int) -> SeenBroker:
+    return replace(broker(broker_id), unserved_coordinators=("__consumer_offsets-3",))
+
+
 def metadata(**partitions: tuple[int, list[int], list[int]]) -> MetadataResponse:
     """Each topic has one partition: its leader, replicas and in-sync replicas."""
     return MetadataResponse(
@@ -52,6 +56,7 @@ def test_health_of_a_whole_cluster_has_no_problems() -> None:
         (WHOLE, 1, [broker(1), broker(2, failure="Connection refused")], "broker 2 is not reached at host2:9092"),
         (WHOLE, 1, [broker(1), broker(2, store=False)], "broker 2: its metadata store (ZooKeeper) does not answer"),
         (WHOLE, 1, [broker(1), without_space(2)], "broker 2: /data takes no writes (KAFKA_STORAGE_ERROR)"),
+        (WHOLE, 1, [broker(1), loading(2)], "broker 2: __consumer_offsets-3 not served: the groups"),
         (metadata(a=(1, [1, 2], [1])), 1, [broker(1), broker(2)], "1 partition without all replicas in sync"),
         (metadata(a=(-1, [1, 2], [1, 2])), 1, [broker(1), broker(2)], "1 partition without a leader"),
         (metadata(a=(3, [3], [3])), 1, [broker(1), broker(2)], "1 partition without a leader"),

@@ -86,7 +86,7 @@ def test_wrong_usage_is_refused_before_anybody_is_asked(arguments: list[str]) ->
 
 @pytest.mark.parametrize("variable", ["ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"])
 def test_the_environment_says_where_to_look(variable: str) -> None:
-    result = CliRunner().invoke(commands, ["topic", "list"], env={variable: "127.0.0.1:1"})
+    result = CliRunner().invoke(commands, ["topic", "list"], env={"ONCELOG_BOOTSTRAP": None, variable: "127.0.0.1:1"})
     assert result.exit_code == 3
     assert "127.0.0.1:1: Connection refused" in result.output
     assert "oncelog serve" in result.output

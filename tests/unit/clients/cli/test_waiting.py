@@ -52,6 +52,16 @@ def test_a_broker_that_is_stuck_is_told_from_one_that_is_not_there() -> None:
     assert advice == STUCK_ADVICE
 
 
+def test_broker_that_may_wait_for_its_store_is_not_called_stuck_before_that_is_known() -> None:
+    def waiting(seconds: float) -> Obstacle:
+        return Obstacle(reason="no response to CreateTopics", seconds=seconds, address=THERE, is_connected=True)
+
+    notices = Notices(bootstrap=[HERE])
+    assert notices.look([waiting(7.9)], lambda _: True) == []
+    assert "CreateTopics" not in notices.look([waiting(7.9), refused(3.0)], lambda _: True)[0].text
+    assert "no response to CreateTopics" in notices.look([waiting(8.0), refused(8.0)], lambda _: True)[0].text
+
+
 def test_a_rebalance_may_last_a_while() -> None:
     joining = Obstacle(reason="no response to JoinGroup", seconds=11.0, address=HERE, is_connected=True, is_usual=True)
     notices = Notices(bootstrap=[HERE])

@@ -75,9 +75,26 @@ def test_target_time_that_no_request_can_hold_is_refused(bad: Any) -> None:
     refused(lambda consumer: consumer.offsets_for_times({ORDERS: bad}))
 
 
-def test_timeout_that_is_not_a_number_is_refused() -> None:
-    refused(lambda consumer: consumer.poll(math.nan))
-    refused(lambda consumer: consumer.end_offsets([ORDERS], math.nan))
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -0.5, "1", True], ids=str)
+def test_timeout_that_is_not_finite_or_is_negative_is_refused(bad: Any) -> None:
+    refused(lambda consumer: consumer.poll(bad))
+    refused(lambda consumer: consumer.position(ORDERS, bad))
+    refused(lambda consumer: consumer.end_offsets([ORDERS], bad))
+    refused(lambda consumer: consumer.close(bad))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -0.5], ids=str)
+def test_timeout_of_commit_that_is_not_finite_or_is_negative_is_refused(bad: float) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        async with connected(GroupBroker(), told=Told([1]), group_id="group") as consumer:
+            consumer.assign([ORDERS])
+            for call in (consumer.commit({ORDERS: OffsetAndMetadata(1)}, bad), consumer.committed([ORDERS], bad)):
+                with pytest.raises(ValueError, match="timeout_seconds"):
+                    await call
+            await consumer.commit({ORDERS: OffsetAndMetadata(1)})
+
+    play()
 
 
 @pytest.mark.parametrize("bad", BAD_TOPICS.values(), ids=BAD_TOPICS)

@@ -19,6 +19,11 @@ from clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RES
         ({"group_instance_id": "a"}, "group_id"),
         ({"enable_auto_commit": True}, "group_id"),
         ({"max_poll_records": 0}, "max_poll_records"),
+        ({"default_api_timeout_ms": float("nan")}, "default_api_timeout_ms"),
+        ({"request_timeout_ms": float("inf")}, "request_timeout_ms"),
+        ({"connect_timeout_ms": -1}, "connect_timeout_ms"),
+        ({"fetch_max_wait_ms": -1}, "fetch_max_wait_ms"),
+        ({"session_timeout_ms": 2**31}, "session_timeout_ms"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, object], name: str) -> None:

@@ -1,6 +1,7 @@
 """What cannot be written is refused at the call, and costs nobody else anything."""
 
 import asyncio
+import math
 from array import array
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -182,6 +183,13 @@ async def test_partitioner_that_names_no_partition_fails_its_call_only(chosen: A
     [
         {"transaction_timeout_ms": 2**31},
         {"transaction_timeout_ms": 1.5},
+        {"transaction_timeout_ms": 0},
+        {"delivery_timeout_ms": math.inf},
+        {"delivery_timeout_ms": math.nan},
+        {"max_block_ms": math.inf},
+        {"connect_timeout_ms": -1},
+        {"linger_ms": math.nan},
+        {"retry_backoff_ms": 0},
         {"request_timeout_ms": 2**31, "delivery_timeout_ms": 2**32},
         {"client_id": "\ud800"},
         {"transactional_id": "\ud800"},
@@ -191,3 +199,15 @@ async def test_partitioner_that_names_no_partition_fails_its_call_only(chosen: A
 def test_settings_that_no_request_can_hold_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         ProducerConfig(bootstrap="x", **settings)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -0.5, "1"], ids=str)
+def test_close_within_a_time_that_is_not_finite_or_is_negative_is_refused_and_closes_nothing(bad: Any) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        async with Stage().producing() as producer:
+            with pytest.raises((ValueError, TypeError), match="timeout_seconds"):
+                await producer.close(bad)
+            await (await producer.send(TOPIC, b"value"))
+
+    play()

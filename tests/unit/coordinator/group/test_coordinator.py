@@ -258,15 +258,16 @@ def test_what_is_not_replicated_yet_is_loaded_but_not_served() -> None:
         assert w.group.state is GroupState.STABLE
 
 
-def test_a_log_that_cannot_be_read_has_no_coordinator(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_cannot_be_read_is_read_again_later() -> None:
     with group_world() as w:
         term = w.log.term
         assert term is not None
         term.append(build_batch([NewRecord(0, b"\0\1", b"")]))
         w.elect()
         w.load()
-        assert w.join().answer.error is ErrorCode.NOT_COORDINATOR
-        assert "__consumer_offsets-0 cannot be read" in caplog.text
+        assert w.join().answer.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert w.coordinator.list_groups() == (ErrorCode.NONE, [])
+        assert [failure.partition(":")[0] for failure in w.tasks.failures] == ["load __consumer_offsets-0"]
 
 
 def test_records_of_other_kinds_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,6 +23,7 @@ from coordinator.metadata_store.store import (
     SessionExpired,
     SetData,
     StoreError,
+    StoreFull,
 )
 from coordinator.metadata_store.znode_tree import ZnodeTree
 from protocol.schema import Buffer
@@ -256,9 +257,9 @@ async def test_write_to_a_full_disk_is_refused_changes_nothing_and_succeeds_late
     await session.create("/answered")
     disk.fill(taken)
     for _ in range(3):
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(StoreFull, match="free space or enlarge the volume"):
             await session.create("/refused")
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(StoreFull):
             await session.multi([Create(path="/a"), Delete(path="/answered")])
     assert session.is_live()
     assert await session.get("/answered") is not None

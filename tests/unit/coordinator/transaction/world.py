@@ -33,7 +33,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records.record_batch import iter_records, patch_offset_and_epoch, read_header
+from protocol.records.record_batch import CorruptRecord, iter_records, patch_offset_and_epoch, read_header
 from protocol.schema import Message
 from protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
@@ -337,17 +337,35 @@ class Tasks:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self.running: list[asyncio.Task[None]] = []
+        self.failures: list[str] = []
+        """Of work that is begun again after each."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> object:
         task = self._loop.create_task(coroutine, name=name)
         self.running.append(task)
         return task
 
+    def retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> "asyncio.Task[None]":
+        task = self._loop.create_task(self._retry(work, name), name=name)
+        self.running.append(task)
+        return task
+
+    async def _retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        while True:
+            try:
+                await work()
+            except (CorruptRecord, OSError) as error:
+                self.failures.append(f"{name}: {error}")
+                await asyncio.sleep(1.0)
+            else:
+                return
+
     def check(self) -> None:
         """Raise what a task has raised."""
         for task in [task for task in self.running if task.done()]:
             self.running.remove(task)
-            task.result()
+            if not task.cancelled():
+                task.result()
 
     async def stop(self) -> None:
         self.check()

@@ -1,0 +1,55 @@
+"""What LeaderAndIsr and StopReplica order about each partition, in all the forms that these messages have had. Pure."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker.replication.partition import NO_EPOCH
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from protocol.messages.stop_replica import StopReplicaRequest
+from protocol.schema import ZERO_UUID
+from protocol.topic_partition import TopicPartition
+
+EPOCH_DURING_DELETE: Final = -2
+"""The leader epoch of a StopReplica that deletes a topic: it outranks every epoch."""
+
+
+class OrderedState(NamedTuple):
+    """The state that LeaderAndIsr gives a partition."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    """Zero: the request does not say."""
+    state: LeaderAndIsrPartitionState
+
+
+class OrderedStop(NamedTuple):
+    """The end of a replica that StopReplica orders."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    """Zero: the request does not say."""
+    leader_epoch: int
+    delete: bool
+
+
+def ordered_states(request: LeaderAndIsrRequest) -> Iterator[OrderedState]:
+    """Return the states in a request, in its order."""
+    for state in request.ungrouped_partition_states:
+        yield OrderedState(TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, state)
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield OrderedState(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state)
+
+
+def ordered_stops(request: StopReplicaRequest) -> Iterator[OrderedStop]:
+    """Return the replicas that a request stops, in its order."""
+    for partition in request.ungrouped_partitions:
+        topic_partition = TopicPartition(partition.topic_name, partition.partition_index)
+        yield OrderedStop(topic_partition, ZERO_UUID, NO_EPOCH, request.delete_partitions)
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield OrderedStop(TopicPartition(topic.name, index), ZERO_UUID, NO_EPOCH, request.delete_partitions)
+    for topic_state in request.topic_states:
+        for state in topic_state.partition_states:
+            topic_partition = TopicPartition(topic_state.topic_name, state.partition_index)
+            yield OrderedStop(topic_partition, topic_state.topic_id, state.leader_epoch, state.delete_partition)

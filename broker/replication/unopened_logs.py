@@ -1,0 +1,85 @@
+"""``UnopenedLogs``: replicas whose logs cannot be opened because the process may open no more files.
+
+Nothing is wrong with such a log, and no other broker can help: so the controller is not asked again. What it ordered
+about the replica is kept, and carried out as soon as the log can be opened: one log is tried at a time, later each time
+that it fails, and when it succeeds the others follow at once. A later order about the replica takes the place of the
+kept one. The log says it when the first replica is affected, and when none is any more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+class KeptOrder(NamedTuple):
+    """What LeaderAndIsr said of one replica."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    state: LeaderAndIsrPartitionState
+    in_order: bool
+    """Whether the request was known to be newer than all that were carried out before."""
+
+
+class UnopenedLogs:
+    """The replicas of one broker, in the order in which they failed."""
+
+    def __init__(self, carry_out: Callable[[KeptOrder], bool]) -> None:
+        """``carry_out`` returns False if there is still no descriptor; it has then called ``keep`` again."""
+        self._carry_out = carry_out
+        self._orders: dict[TopicPartition, KeptOrder] = {}
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
+        self.error = ""
+        """Of the last attempt."""
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def keep(self, order: KeptOrder, error: OSError) -> None:
+        """Carry the order out later."""
+        self.error = error.strerror or str(error)
+        if not self._orders and self._timer is None:
+            logger.error(
+                "The log of %s cannot be opened: %s. This replica, and others that are new, are out of service until "
+                "they can be: raise the limit of open files (ulimit -n). Logs that are open go on",
+                order.topic_partition,
+                self.error,
+            )
+        self._orders[order.topic_partition] = order
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._try)
+
+    def has(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log of the replica is waited for."""
+        return topic_partition in self._orders
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """A later order says what becomes of the replica. No effect if its log is open."""
+        self._orders.pop(topic_partition, None)
+
+    def stop(self) -> None:
+        """Make no further attempt."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _try(self) -> None:
+        """Carry orders out until one fails, which is then the last in turn."""
+        for topic_partition in list(self._orders):
+            order = self._orders.pop(topic_partition)
+            if not self._carry_out(order):
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+                self._timer = asyncio.get_running_loop().call_later(self._pause, self._try)
+                return
+        self._timer = None
+        self._pause = _FIRST_PAUSE_SECONDS
+        logger.info("All logs can be opened again")

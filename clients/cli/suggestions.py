@@ -1,0 +1,71 @@
+"""The command line that was probably meant, below the error of one that is refused."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+from clients.cli.kafka_words import translate
+
+_MORE_PARTITIONS: Final = (
+    "Partitions can only be added: `oncelog topic add-partitions TOPIC --num N` adds N to those that there are."
+)
+
+
+@contextmanager
+def suggesting(root: click.Group, typed: Sequence[str]) -> Iterator[None]:
+    """Add to a usage error that is raised inside what can be typed instead, where that is known."""
+    try:
+        yield
+    except click.UsageError as error:
+        hint = suggest(root, typed)
+        if hint is None:
+            raise
+        message = error.message if isinstance(error, click.NoSuchOption) else error.format_message()
+        raise click.UsageError(f"{message}\n\n{hint}", ctx=error.ctx) from None
+
+
+def suggest(root: click.Group, typed: Sequence[str]) -> str | None:
+    """Return a sentence with the command line that was probably meant; None if there is none that could be run."""
+
+    def takes_value(command: str, verb: str | None, option: str) -> bool:
+        found = _leaf(root, [command] if verb is None else [command, verb])
+        options = [] if found is None else [each for each in found.params if option in each.opts]
+        return not any(isinstance(each, click.Option) and each.is_flag for each in options)
+
+    words = translate(typed, root.list_commands(click.Context(root)), takes_value)
+    if words is None or words == list(typed):
+        return None
+    if words[0] == "topic" and "--partitions" in words and words[1:2] != ["create"]:
+        return _MORE_PARTITIONS
+    if _can_be_run(root, words):
+        return f"Oncelog's command for this is:\n  oncelog {shlex.join(words)}"
+    path = words[:2] if _leaf(root, words[:2]) is not None else words[:1]
+    return f"See: oncelog {' '.join(path)} --help" if path != list(typed[: len(path)]) else None
+
+
+def _leaf(root: click.Group, path: Sequence[str]) -> click.Command | None:
+    """The command of that name; None if there is none."""
+    found: click.Command | None = root
+    for name in path:
+        if not isinstance(found, click.Group):
+            return found
+        found = found.get_command(click.Context(found), name)
+    return found
+
+
+def _can_be_run(root: click.Group, words: Sequence[str]) -> bool:
+    """Whether a command takes these words. It is parsed, and not run."""
+    command: click.Command | None = root
+    left = list(words)
+    while isinstance(command, click.Group) and left:
+        command = command.get_command(click.Context(command), left.pop(0))
+    if command is None or isinstance(command, click.Group):
+        return False
+    try:
+        with command.make_context("oncelog", left):
+            return True
+    except click.UsageError:
+        return False

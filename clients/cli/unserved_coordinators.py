@@ -1,0 +1,83 @@
+"""Which partitions of the internal topics are led by a broker whose coordinator does not serve them, as a client can
+find out.
+
+No request asks that. The leader is asked for a group, or a transactional id, of each of its partitions. A coordinator
+that is still reading the partition, or cannot read it, says so of ids that do not exist, too.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import count, islice
+from typing import Final
+
+from clients.connection import Connection
+from clients.errors import ClientError
+from protocol.errors import ErrorCode
+from protocol.internal.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.metadata import MetadataResponse
+
+_SECONDS: Final = 3.0
+_TRIES_PER_PARTITION: Final = 100
+"""Ids that are tried to find one of each partition: it takes about 5 for 50 partitions."""
+_UNSERVED: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+UNSERVED_ADVICE: Final = (
+    "while it reads the partition, that passes; if it cannot, its log and the metric oncelog_background_task_failing "
+    "say why, and it tries again at least once a minute"
+)
+
+
+async def unserved_coordinators(connection: Connection, broker_id: int, metadata: MetadataResponse) -> tuple[str, ...]:
+    """The partitions, by name, that the broker on the connection leads and does not serve; none if it does not say."""
+    groups = ids_by_partition(*_led(metadata, CONSUMER_OFFSETS, broker_id))
+    transactional_ids = ids_by_partition(*_led(metadata, TRANSACTION_STATE, broker_id))
+    unserved: list[str] = []
+    try:
+        if groups:
+            request = DescribeGroupsRequest(groups=list(groups))
+            described = await connection.send(request, DescribeGroupsResponse, timeout=_SECONDS)
+            unserved += [
+                f"{CONSUMER_OFFSETS}-{groups[group.group_id]}"
+                for group in described.groups
+                if group.error_code in _UNSERVED
+            ]
+        if transactional_ids:
+            states = await connection.send(
+                DescribeTransactionsRequest(transactional_ids=list(transactional_ids)),
+                DescribeTransactionsResponse,
+                timeout=_SECONDS,
+            )
+            unserved += [
+                f"{TRANSACTION_STATE}-{transactional_ids[state.transactional_id]}"
+                for state in states.transaction_states
+                if state.error_code in _UNSERVED
+            ]
+    except ClientError:
+        return tuple(unserved)
+    return tuple(unserved)
+
+
+def about_coordinators(partitions: Sequence[str]) -> str:
+    """What it means for clients."""
+    return f"{', '.join(partitions)} not served: the groups and transactional ids of these partitions wait"
+
+
+def ids_by_partition(partition_count: int, wanted: Iterable[int]) -> dict[str, int]:
+    """Return ids with the partitions that hold them, one for each partition that is wanted."""
+    missing, found = set(wanted), {}
+    for number in islice(count(), _TRIES_PER_PARTITION * partition_count):
+        if not missing:
+            break
+        name = f"oncelog-health-{number}"
+        partition = partition_for(name, partition_count)
+        if partition in missing:
+            missing.remove(partition)
+            found[name] = partition
+    return found
+
+
+def _led(metadata: MetadataResponse, topic: str, broker_id: int) -> tuple[int, list[int]]:
+    """How many partitions a topic has, and which of them the broker leads."""
+    partitions = [partition for each in metadata.topics if each.name == topic for partition in each.partitions]
+    return len(partitions), [each.partition_index for each in partitions if each.leader_id == broker_id]

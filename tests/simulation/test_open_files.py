@@ -1,0 +1,108 @@
+"""More logs than a broker may open files for: the ones that it has go on, the others come when they can be opened."""
+
+import asyncio
+import errno
+import logging
+
+import pytest
+
+from broker.metrics.monitor import warnings
+from broker.metrics.partition_metrics import replica_metrics
+from broker.server import Broker
+from protocol.topic_partition import TopicPartition
+from tests.simulation.acknowledged_writer import AcknowledgedWriter
+from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.test_cluster_administration import until
+
+NEW_LOG = f"{0:020d}.log"
+HEALED_SECONDS = 31.0
+"""After so long logs have been opened for which there are descriptors again."""
+COUNT = 20
+
+
+def without_descriptors(cluster: SimulatedCluster, broker_id: int) -> None:
+    """From now on no log can be opened by a broker, until there is room."""
+    cluster[broker_id].disk.fail("open", NEW_LOG, error=errno.EMFILE, times=1_000_000)
+
+
+def unopened(broker: Broker) -> float:
+    metrics = {metric.name: metric.samples for metric in replica_metrics(broker.replica_manager)}
+    (sample,) = metrics["oncelog_unopened_logs"]
+    return sample.value
+
+
+def lines_about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if words in record.getMessage()]
+
+
+def test_logs_beyond_the_limit_of_open_files_are_opened_when_they_can_be(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "before", (2, 3))
+        epoch = state_of(cluster, "before").leader_epoch
+        without_descriptors(cluster, 2)
+        await create(cluster, "t", *[(2, 1), (2, 3), (3, 2)] * (COUNT // 3))
+        broker, count = cluster[2].running, COUNT // 3 * 3
+        orders = broker.replica_manager.orders_obeyed
+        await asyncio.sleep(300.0)
+        assert broker.replica_manager.orders_obeyed - orders <= 2, "what cannot be done is told once"
+        assert state_of(cluster, "before").leader == 2
+        assert state_of(cluster, "before").leader_epoch == epoch, "what is open goes on"
+        await AcknowledgedWriter(cluster, TopicPartition("before", 0)).write(3)
+        assert unopened(broker) == count
+        (warning,) = warnings(broker)
+        assert f"{count} logs cannot be opened" in warning
+        assert "ulimit -n" in warning
+        assert len(lines_about(caplog, "ulimit -n")) == 1
+        assert not [
+            r for r in caplog.records if r.levelno >= logging.WARNING and "LeaderAndIsr of t-" in r.getMessage()
+        ]
+        cluster[2].disk.make_room()
+        await asyncio.sleep(HEALED_SECONDS)
+        assert unopened(broker) == 0
+        assert not warnings(broker)
+        for index in (0, 1, 2):
+            await AcknowledgedWriter(cluster, TopicPartition("t", index)).write(3)
+        assert all(len(state_of(cluster, "t", index).isr) == 2 for index in range(3))
+        assert len(lines_about(caplog, "can be opened again")) == 1
+        assert_agreement(cluster)
+
+    simulate(story)
+
+
+def test_log_that_could_not_be_opened_is_not_opened_once_its_topic_is_deleted() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        without_descriptors(cluster, 2)
+        await create(cluster, "t", (2,), (3,))
+        assert unopened(cluster[2].running) == 1
+        (reigning,) = cluster.controllers
+        await cluster[reigning].running.controller.delete_topics(["t"], timeout_seconds=10)
+        cluster[2].disk.make_room()
+        await asyncio.sleep(HEALED_SECONDS)
+        assert unopened(cluster[2].running) == 0
+        assert cluster[2].running.replica_manager.partition(("t", 0)) is None
+        assert_agreement(cluster)
+
+    simulate(story)
+
+
+def test_log_that_could_not_be_opened_is_forgotten_with_a_new_leader_that_has_all_of_it() -> None:
+    """An order that is carried out late changes nothing that a later one has decided."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        without_descriptors(cluster, 2)
+        await create(cluster, "t", (3, 2))
+        await until(lambda: state_of(cluster, "t").isr == (3,), 60.0)
+        cluster[3].kill()
+        await asyncio.sleep(10.0)
+        await cluster[3].start()
+        await AcknowledgedWriter(cluster, TopicPartition("t", 0)).write(5)
+        cluster[2].disk.make_room()
+        await asyncio.sleep(HEALED_SECONDS + 10.0)
+        assert set(state_of(cluster, "t").isr) == {2, 3}
+        assert cluster[2].content(TopicPartition("t", 0)) == cluster[3].content(TopicPartition("t", 0))
+        assert_agreement(cluster)
+
+    simulate(story)
