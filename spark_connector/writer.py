@@ -5,14 +5,13 @@ is tried, and completed by the next try if the driver dies in the middle of its 
 them. Without them a batch is tried once; its writer is pickled with a permit of its own.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from spark_connector.query_run import run_of_task
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_errors import while_aborting, while_pickling
 from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
@@ -23,24 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_QUERY_ID: Final = "sql.streaming.queryId"
-_JOB_GROUP: Final = "spark.jobGroup.id"
-"""The run's id, for all jobs of a streaming query, those of ``foreachBatch`` too; unless a program sets its own."""
-_RUN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
 
 def make_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "OncelogWriter":
     """The writer of one batch."""
     return OncelogWriter(batch_write_options(options, columns_of(schema), overwrite=overwrite))
-
-
-def _run_of_query() -> str:
-    """The run of the streaming query that this task belongs to; empty if there is none."""
-    context = TaskContext.get()
-    if context is None or context.getLocalProperty(_QUERY_ID) is None:
-        return ""
-    group = context.getLocalProperty(_JOB_GROUP) or ""
-    return group if _RUN_ID.fullmatch(group) else ""
 
 
 class OncelogWriter(DataSourceArrowWriter):
@@ -75,7 +60,7 @@ class OncelogWriter(DataSourceArrowWriter):
             return TaskMessage(None)
         options = self._options
         outcome = self.session().write(self._permit, options.application or "", options.version, iterator)
-        return TaskMessage(replace(outcome, run=_run_of_query()))
+        return TaskMessage(replace(outcome, run=run_of_task()))
 
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
         if self._permit is None:

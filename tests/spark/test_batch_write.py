@@ -181,8 +181,9 @@ def test_a_time_out_that_brokers_do_not_allow_is_told_by_the_options_name(
         writer.save()
 
 
+@pytest.mark.parametrize("group", ["", "nightly"])
 def test_a_second_save_of_a_version_in_one_batch_is_refused_until_it_has_its_own_application(
-    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path, group: str
 ) -> None:
     """Delta skips it. Here no row may be lost silently, and none written twice when the query is started again."""
     source, target = other_end.create(new_name("in")), other_end.create(new_name("out"), 2)
@@ -190,6 +191,8 @@ def test_a_second_save_of_a_version_in_one_batch_is_refused_until_it_has_its_own
     applications = [source, source]
 
     def copy(batch: "DataFrame", number: int) -> None:
+        if group:
+            spark.sparkContext.setJobGroup(group, "of the program's own")
         for application, word in zip(applications, ("first", "second"), strict=True):
             rows = batch.selectExpr(f"concat('{word} ', cast(value as string)) as value")
             writer = rows.write.format("oncelog").option("kafka.bootstrap.servers", other_end.address).mode("append")
@@ -211,3 +214,30 @@ def test_a_second_save_of_a_version_in_one_batch_is_refused_until_it_has_its_own
     applications[1] = f"{source}-second"
     run()
     assert found() == [b"first 1", b"first 2", b"second 1", b"second 2"]
+
+
+def test_a_version_is_skipped_by_the_next_run_though_the_program_gives_all_runs_one_job_group(
+    spark: "SparkSession", other_end: OtherEnd, new_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """As the batch fails after it was saved, the next run saves it again: that is no second ``save()`` of one run."""
+    source, target = other_end.create(new_name("in")), other_end.create(new_name("out"), 2)
+    other_end.write(source, [(None, b"1"), (None, b"2")])
+    fails = [True, False]
+
+    def copy(batch: "DataFrame", number: int) -> None:
+        spark.sparkContext.setJobGroup("00000000-0000-4000-8000-000000000000", "of the program's own")
+        writer = batch.select("value").write.format("oncelog").mode("append").option("topic", target)
+        writer = writer.option("kafka.bootstrap.servers", other_end.address).option("txnAppId", source)
+        writer.option("txnVersion", str(number)).save()
+        if fails.pop(0):
+            raise RuntimeError("after the save")
+
+    def run() -> None:
+        stream = stream_of(spark, other_end.address, {"subscribe": source, "startingOffsets": "earliest"})
+        writer = stream.writeStream.foreachBatch(copy).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).start().awaitTermination(240)
+
+    with pytest.raises(Exception, match="after the save"):
+        run()
+    run()
+    assert [value for _, value, _ in records(other_end, target)] == [b"1", b"2"]

@@ -1,0 +1,35 @@
+"""Which run of a streaming query a task belongs to: each start of a query is a new run.
+
+Spark gives each run a session of its own, whose id is in the tags of all of its jobs, those of ``foreachBatch`` too.
+The group of these jobs is the run's id only until a program sets its own: then it may be any text, also the same one
+in every run. So it counts only where there is no such tag.
+"""
+
+import re
+from typing import Final
+
+from pyspark import TaskContext
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_JOB_TAGS: Final = "spark.job.tags"
+_JOB_GROUP: Final = "spark.jobGroup.id"
+_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_SESSION_TAG: Final = re.compile(rf"spark-session-({_UUID})-execution-root-id-\d+")
+"""Of the execution that the whole batch is."""
+_RUN_ID: Final = re.compile(_UUID)
+
+
+def run_of(job_tags: str, job_group: str) -> str:
+    """Return what only the jobs of one run have in common; empty if that is not known. Pure."""
+    tagged = [found[1] for each in job_tags.split(",") if (found := _SESSION_TAG.fullmatch(each))]
+    if len(tagged) == 1:
+        return tagged[0]
+    return job_group if _RUN_ID.fullmatch(job_group) else ""
+
+
+def run_of_task() -> str:
+    """Return the run of the streaming query that this task is part of; empty if there is none."""
+    context = TaskContext.get()
+    if context is None or context.getLocalProperty(_QUERY_ID) is None:
+        return ""
+    return run_of(context.getLocalProperty(_JOB_TAGS) or "", context.getLocalProperty(_JOB_GROUP) or "")
