@@ -70,7 +70,8 @@ def spark_session(
     jars = {"spark.jars": ",".join(map(str, sorted(SPARK_KAFKA.glob("*.jar"))))} if SPARK_KAFKA.is_dir() else {}
     for name, value in {**_SETTINGS, **jars, **(settings or {})}.items():
         builder = builder.config(name, value)
-    with _environment({**ENVIRONMENT, **(QUICK_START if quick_start else {})}):
+    home = {"SPARK_HOME": str(spark_home(directory))}
+    with _environment({**ENVIRONMENT, **home, **(QUICK_START if quick_start else {})}):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     try:

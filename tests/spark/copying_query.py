@@ -10,22 +10,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.spark_session import temporary_files
+from tests.spark_session import spark_session, temporary_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 ROWS_IN_BATCH: Final = 60
-SETTINGS: Final = {
-    "spark.master": "local[2,4]",
-    "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "600m",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.task.maxFailures": "4",
-}
+SETTINGS: Final = {"spark.master": "local[2,4]", "spark.driver.memory": "600m", "spark.task.maxFailures": "4"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,18 +73,14 @@ class Copying:
 def main() -> None:
     """Run it to its end; exit code 1 if it fails."""
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
     copying = Copying(**json.loads(sys.argv[1]))
-    builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(Path(copying.checkpoint).parent / "warehouse"))
-    for name, value in (SETTINGS | temporary_files(Path(copying.checkpoint).parent / "tmp")).items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    query = copying.start(session, f"{gateway.proc.pid},{os.getpid()}")
-    query.awaitTermination()
+    directory = Path(copying.checkpoint).parent
+    with spark_session(directory / "spark", SETTINGS | temporary_files(directory / "tmp")) as session:
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        query = copying.start(session, f"{gateway.proc.pid},{os.getpid()}")
+        query.awaitTermination()
 
 
 if __name__ == "__main__":
