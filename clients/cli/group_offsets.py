@@ -81,8 +81,8 @@ class GroupOffsets(RebalanceListener):
         self._written.append((self.output.written, positions))
 
     def _note_taken(self) -> None:
-        """Take over the positions behind bytes that the reader has taken. One that has gone may not have shown them."""
-        taken = self.output.taken if self.output.has_reader else 0
+        """Take over the positions behind bytes that the reader has taken."""
+        taken = self.output.taken
         while self._written and self._written[0][0] <= taken:
             self._printed |= self._written.popleft()[1]
 
@@ -154,7 +154,7 @@ class GroupOffsets(RebalanceListener):
     def _uncommitted(self) -> dict[TopicPartition, int]:
         """What can still be committed: other members go on with partitions that were given up."""
         self._note_taken()
-        if not self.output.has_reader:
+        if not self.output.has_reader:  # It may not have shown what it has taken.
             return {}
         assigned = self.consumer.assignment
         return {

@@ -59,6 +59,16 @@ def test_reader_that_goes_after_five_lines_leaves_all_to_the_next_run(oncelog: O
     assert oncelog(f"consume orders --group {group} -e --format value").split("\n")[:COUNT] == LINES
 
 
+def test_reader_that_takes_more_than_it_shows_and_goes_leaves_all_to_the_next_run(oncelog: Oncelog) -> None:
+    """As ``head`` does, which reads a block, prints a few lines of it and ends."""
+    with member(oncelog, "--group block") as process:
+        assert process.stdout is not None
+        assert LINES[-1].encode() in process.stdout.read(sum(len(line) + 1 for line in LINES))
+        process.stdout.close()
+        assert process.wait(SECONDS) == 1
+    assert oncelog("consume orders --group block -e --format value").splitlines() == LINES
+
+
 def test_reader_that_takes_everything_has_it_committed(oncelog: Oncelog) -> None:
     with member(oncelog, "--group all --until-end") as process:
         said = process.communicate(timeout=SECONDS)[0].decode()
