@@ -66,6 +66,16 @@ class Visit:
     """Those that take no writes."""
 
 
+_UNREACHED: Final = (
+    "see that broker {0} runs, or set its advertised.listeners so that the listener of this machine has an address "
+    "that it reaches, such as {1}, and see that this port is open"
+)
+_NOT_RUNNING: Final = (
+    "see that broker {0} runs, and that its port is open: other brokers of the cluster are reached at this host. "
+    "One that has just ended is told of until its session with ZooKeeper ends"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that is wrong, and what to set at that broker instead."""
@@ -116,11 +126,8 @@ def _about(broker_id: int, view: View, brokers: Mapping[int, Visit], places: Seq
         change = _change(visit.address, home, alone=len(view.brokers) == 1)
         yield Finding(broker_id=broker_id, message=f"{message}; it does answer at {home.address}", change=change)
         return
-    host = places[0].address.host
-    advice = (
-        f"set advertised.listeners of broker {broker_id} so that the listener of this machine has an address that it "
-        f"reaches, such as {host}:{visit.address.port}, and see that this port is open"
-    )
+    likely = Address(places[0].address.host, visit.address.port)
+    advice = _NOT_RUNNING.format(broker_id) if likely == visit.address else _UNREACHED.format(broker_id, likely)
     yield Finding(broker_id=broker_id, message=message, advice=advice)
 
 

@@ -223,3 +223,12 @@ def test_broker_whose_directory_takes_no_writes_is_a_problem() -> None:
     finding = only(findings(told, [found(told, "a:1", 1)], [found(told, "a:1", 1), full]))
     assert (finding.broker_id, finding.is_problem) == (2, True)
     assert "/data takes no writes (KAFKA_STORAGE_ERROR)" in finding.message
+
+
+def test_broker_that_is_not_reached_where_others_are_is_not_told_to_advertise_what_it_does() -> None:
+    told = view("localhost:9092", "localhost:9093")
+    visits = [found(told, "localhost:9092", 1), closed("localhost:9093")]
+    finding = only(findings(told, visits[:1], visits))
+    assert finding.advice is not None
+    assert "see that broker 2 runs" in finding.advice
+    assert "localhost:9093" not in finding.advice
