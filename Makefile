@@ -16,6 +16,7 @@ SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation check
   transaction_timeouts changing_topics coordinator_failover
 KILLS ?= 200
 SEED ?= 1
+INSTALLING = @echo "Installing Oncelog$(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
 
 .PHONY: run cluster cluster-test compose-test demo test check client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
 
@@ -23,7 +24,7 @@ run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
 
 cluster: $(RUNTIME)  ## Three brokers from port 9092 on and a ZooKeeper, data in ./oncelog-cluster (needs Java)
-	$(ZOOKEEPER_JARS) && $(BIN)/oncelog cluster --brokers 3 --port $(PORT)
+	@$(ZOOKEEPER_JARS) && $(BIN)/oncelog cluster --brokers 3 --port $(PORT)
 
 cluster-test: $(DEV) .peers/kafka-3.9/.installed  ## What needs a real ZooKeeper
 	$(BIN)/python -m pytest -q tests/cluster
@@ -124,7 +125,7 @@ peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kca
 .peers/%/.installed: tests/peers/%/pom.xml
 	@command -v mvn >/dev/null || { echo "Maven is missing: apt-get install maven openjdk-17-jdk-headless"; exit 1; }
 	rm -rf $(@D) && mkdir -p $(@D)
-	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)/lib
+	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)/lib
 	touch $@
 
 .peers/kafkajs/.installed: tests/peers/kafkajs/package.json
@@ -142,8 +143,6 @@ peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kca
 format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-
-INSTALLING = @echo "Installing Oncelog$(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
 
 $(RUNTIME): pyproject.toml
 	$(call INSTALLING,,half a minute)
