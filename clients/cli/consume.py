@@ -191,7 +191,14 @@ def _warn(text: str, advice: str | None = None) -> None:
     )
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
-@click.option("--partition", "-p", "partitions", multiple=True, type=click.IntRange(min=0), help="Default: all.")
+@click.option(
+    "--partition",
+    "-p",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(min=0),
+    help="Only this partition; repeatable. Default: all.",
+)
 @click.option(
     "--from",
     "from_",

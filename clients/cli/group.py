@@ -128,7 +128,7 @@ def delete(session: Session, group_ids: tuple[str, ...]) -> None:
 @click.option(
     "--member-id", "-m", "member_ids", multiple=True, metavar="ID", help="Any member, as `describe` names it."
 )
-@click.option("--all", "everybody", is_flag=True, help="Whoever is a member now.")
+@click.option("--all", "everybody", is_flag=True, help="All who are members now.")
 @click.option("--reason", metavar="TEXT", help="For the coordinator's log.")
 @with_session()
 def remove_members_command(

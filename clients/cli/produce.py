@@ -128,7 +128,11 @@ def _summary(lines: LineProducer) -> str:
 @click.option("--key-separator", "-K", metavar="TEXT", help="What stands between key and value in a line.")
 @click.option("--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
 @click.option(
-    "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Who must have it."
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Acknowledgements required: of all in-sync replicas, of 1 (the leader), or 0.",
 )
 @click.option(
     "--compression",

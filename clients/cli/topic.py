@@ -56,12 +56,22 @@ def list_command(session: Session, internal: bool) -> None:
 
 @topic.command(epilog=example("oncelog topic create orders -p 3 -r 1 -c retention.ms=86400000"))
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
-@click.option("--partitions", "-p", type=click.IntRange(min=1), default=None, help="Default: as the brokers have it.")
 @click.option(
-    "--replication-factor", "-r", type=click.IntRange(min=1), default=None, help="Default: as the brokers have it."
+    "--partitions",
+    "-p",
+    type=click.IntRange(min=1),
+    default=None,
+    help="How many partitions. Default: num.partitions of the brokers.",
+)
+@click.option(
+    "--replication-factor",
+    "-r",
+    type=click.IntRange(min=1),
+    default=None,
+    help="How many replicas of each. Default: default.replication.factor of the brokers.",
 )
 @click.option("--config", "-c", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
-@click.option("--if-not-exists", is_flag=True, help="Be content with a topic that exists.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
 @click.option("--validate-only", is_flag=True, help="Ask whether it could be created, and do not.")
 @with_session()
 def create(
@@ -194,7 +204,14 @@ def add_partitions_command(session: Session, names: tuple[str, ...], num: int) -
 @topic.command("trim-prefix", epilog=example("oncelog topic trim-prefix orders --before @2024-06-10T00:00:00+00:00"))
 @click.argument("name", metavar="TOPIC")
 @click.option("--before", required=True, metavar="POSITION", help="OFFSET, end, or @TIME (ISO 8601 or milliseconds).")
-@click.option("--partition", "-p", "partitions", multiple=True, type=click.IntRange(min=0), help="Default: all.")
+@click.option(
+    "--partition",
+    "-p",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(min=0),
+    help="Only this partition; repeatable. Default: all.",
+)
 @with_session()
 def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int, ...]) -> None:
     """Delete the records below an offset."""

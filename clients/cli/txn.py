@@ -115,7 +115,14 @@ def describe(session: Session, transactional_id: str) -> None:
 
 @txn.command(epilog=example("oncelog txn producers orders --partition 0"))
 @topic_argument
-@click.option("--partition", "-p", "partitions", multiple=True, type=click.IntRange(min=0), help="Default: all.")
+@click.option(
+    "--partition",
+    "-p",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(min=0),
+    help="Only this partition; repeatable. Default: all.",
+)
 @click.option("--broker-id", type=int, help="Ask this broker about its replicas, instead of the leaders.")
 @with_session()
 def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_id: int | None) -> None:
