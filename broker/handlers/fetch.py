@@ -70,16 +70,26 @@ def handle_fetch(broker: "Broker", context: RequestContext, request: FetchReques
     ).start()
 
 
-def _is_treated_as_follower(broker: "Broker", context: RequestContext, follower: int) -> bool:
-    is_known = broker.metadata.image.broker(follower) is not None
-    return is_known and broker.replica_manager.follower_connections.admit(follower, context.connection)
+def _find_place(broker: "Broker", context: RequestContext, request: FetchRequest) -> None:
+    """Decide whether the connection is treated as that of a follower, which a broker says that it is."""
+    follower = replica_id(request)
+    known = broker.metadata.image.broker(follower)
+    if known is None:
+        context.connection.is_replica_fetcher = False
+        return
+    broker.replica_manager.follower_connections.admit(
+        follower, context.connection, named_epoch=replica_epoch(request), registered_epoch=known.epoch
+    )
 
 
 def _params(broker: "Broker", context: RequestContext, request: FetchRequest) -> FetchParams:
     follower = replica_id(request)
     if follower >= 0:
         is_broker = broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        context.connection.is_replica_fetcher = is_broker and _is_treated_as_follower(broker, context, follower)
+        if is_broker:
+            _find_place(broker, context, request)
+        else:
+            context.connection.is_replica_fetcher = False
         return FetchParams(
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,

@@ -1,10 +1,18 @@
 """Which connections are treated as those of followers: their fetches wait neither for room nor for one another.
 
-Until connections are authenticated, anybody may say that he is a follower. So each broker has few such connections;
-a further one is served as a consumer's is. A follower needs one, and for a while a second one when it connects again.
+Until connections are authenticated, any client may say that it is a follower. So each follower has few such places; a
+further connection is served as a consumer's is. A follower needs one, and for a while a second one when it connects
+again.
+
+A follower names the epoch of its registration in each fetch (Fetch 15 and later), and the controller tells the leader
+which epoch that is. A connection with another epoch gets no place. One that names none, as a follower of an older
+version does, gets what is left, and gives it up for one with the right epoch: connections that only claim to be a
+follower do not keep its own away.
 """
 
 from typing import Final, Protocol
+
+from broker.replication.follower_state import UNKNOWN_EPOCH
 
 _MOST: Final = 4
 
@@ -12,23 +20,47 @@ _MOST: Final = 4
 class Connected(Protocol):
     """A connection, which may be lost."""
 
+    is_replica_fetcher: bool
+    """Whether it has a place."""
+
     @property
     def is_open(self) -> bool: ...
 
 
 class FollowerConnections:
-    """The connections of each follower, by its broker id. The first ones stay until they are lost."""
+    """The places of each follower, by its broker id. A connection that has one keeps it until it is lost, or proves to
+    be of an earlier registration, or has to make room."""
 
     def __init__(self) -> None:
-        self._admitted: dict[int, list[Connected]] = {}
+        self._places: dict[int, dict[Connected, int]] = {}
+        """Of each connection, the epoch that it named last."""
 
-    def admit(self, replica_id: int, connection: Connected) -> bool:
-        """Return whether the connection is one of those that this follower may have. Call it for known brokers only."""
-        admitted = self._admitted.setdefault(replica_id, [])
-        if connection in admitted:
-            return True
-        admitted[:] = [other for other in admitted if other.is_open]
-        if len(admitted) >= _MOST:
-            return False
-        admitted.append(connection)
-        return True
+    def admit(self, replica_id: int, connection: Connected, *, named_epoch: int, registered_epoch: int) -> None:
+        """Give a connection that fetches a place of the follower, or none. Call it for known brokers only."""
+        places = self._places.setdefault(replica_id, {})
+        if places.get(connection) != named_epoch or not may_have_place(named_epoch, registered_epoch):
+            _vacate(places, connection)
+            if may_have_place(named_epoch, registered_epoch) and _has_room(places, named_epoch, registered_epoch):
+                places[connection] = named_epoch
+                connection.is_replica_fetcher = True
+
+
+def _has_room(places: dict[Connected, int], named_epoch: int, registered_epoch: int) -> bool:
+    """Whether there is a place for one more connection, once those have left that must."""
+    for other, epoch in list(places.items()):
+        if not other.is_open or not may_have_place(epoch, registered_epoch):
+            _vacate(places, other)
+    unnamed = next((other for other, epoch in places.items() if epoch == UNKNOWN_EPOCH), None)
+    if len(places) >= _MOST and unnamed is not None and named_epoch != UNKNOWN_EPOCH:
+        _vacate(places, unnamed)
+    return len(places) < _MOST
+
+
+def _vacate(places: dict[Connected, int], connection: Connected) -> None:
+    places.pop(connection, None)
+    connection.is_replica_fetcher = False
+
+
+def may_have_place(named_epoch: int, registered_epoch: int) -> bool:
+    """Whether a fetch that names an epoch may come from the follower of that registration. Pure."""
+    return UNKNOWN_EPOCH in (named_epoch, registered_epoch) or named_epoch == registered_epoch

@@ -61,6 +61,8 @@ class BrokerImage:
     id: int
     endpoints: Mapping[str, Endpoint]
     rack: str | None = None
+    epoch: int = -1
+    """Of its registration; -1: the controller does not say."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         return self.endpoints.get(listener_name)
@@ -190,7 +192,7 @@ def _broker_image(broker: UpdateMetadataBroker) -> BrokerImage:
         )
         for endpoint in broker.endpoints
     }
-    return BrokerImage(id=broker.id, endpoints=endpoints, rack=broker.rack)
+    return BrokerImage(id=broker.id, endpoints=endpoints, rack=broker.rack, epoch=broker.epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -283,4 +283,5 @@ def _live_broker(broker: LiveBroker) -> UpdateMetadataBroker:
             for endpoint in registration.endpoints
         ],
         rack=registration.rack,
+        epoch=broker.epoch,
     )

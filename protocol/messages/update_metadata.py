@@ -5,7 +5,8 @@ The controller tells brokers of live brokers and of all partitions' leaders. Gon
 1: several endpoints for a broker. 2: racks. 3: listener names. 4: offline replicas. 5: broker epoch; partitions grouped
 by topic. 7: topic ids. 8: whether the controller is a KRaft one (KIP-866); whether every topic is named (``type``).
 
-``sequence`` is a tagged field of our own: the position of the request among those of one controller epoch.
+Two tagged fields are our own: ``sequence``, the position of the request among those of one controller epoch, and
+``epoch``, that of a live broker's registration.
 """
 
 from typing import Final
@@ -64,6 +65,7 @@ class UpdateMetadataBroker(Message):
     v0_port: int = int32("0", default=0)
     endpoints: list[UpdateMetadataEndpoint] = array(UpdateMetadataEndpoint, "1+", default_factory=list)
     rack: str | None = string("2+", default="", nullable="0+")
+    epoch: int = int64("6+", default=-1, tag=OWN_TAGS)
 
 
 class UpdateMetadataRequest(Message, api_key=6, versions="0-8", flexible="6+"):

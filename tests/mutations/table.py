@@ -1037,8 +1037,29 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B77", "broker/replication/follower_connections.py",
-        "        if len(admitted) >= _MOST:\n            return False\n", "",
+        "    return len(places) < _MOST\n", "    return True\n",
         "tests/unit/broker/handlers/test_fetch_room.py::test_few_connections_of_each_follower_need_not_wait",
+    ),
+    Mutation(
+        "B77", "broker/replication/follower_connections.py",
+        "    return UNKNOWN_EPOCH in (named_epoch, registered_epoch) or named_epoch == registered_epoch\n",
+        "    return True\n",
+        "tests/unit/broker/handlers/test_fetch_room.py::"
+        "test_connection_with_another_epoch_than_the_registered_one_waits_as_a_consumer",
+    ),
+    Mutation(
+        "B77", "broker/replication/fetch_reader.py",
+        "                attempt.excess = max(0, min(available, log.config.max_message_bytes) - size)\n",
+        "                pass\n",
+        "tests/unit/broker/handlers/test_fetch_room.py::"
+        "test_cold_first_batch_counts_in_full_while_it_is_read_and_until_it_is_handed_over",
+    ),
+    Mutation(
+        "B34", "broker/storage/producer_state.py",
+        "        if refusal is not None and refusal.producer_epoch <= header.producer_epoch:\n",
+        "        if refusal is not None:\n",
+        "tests/unit/broker/storage/test_shortages.py::"
+        "test_appended_batch_of_an_older_epoch_removes_no_newer_refusal",
     ),
     Mutation(
         "B77", "broker/network/response_memory.py",

@@ -46,6 +46,25 @@ class TestMembership:
 
         simulate(story)
 
+    def test_brokers_know_the_epochs_of_registrations_and_followers_fetch_as_such(self) -> None:
+        async def story(cluster: SimulatedCluster) -> None:
+            await create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+            cluster[2].kill()
+            await asyncio.sleep(1.0)
+            await cluster[2].start()
+            await asyncio.sleep(5.0)
+            epochs = {each.broker_id: each.running.controller.broker_epoch for each in cluster.alive}
+            for broker in cluster.alive:
+                image = broker.running.metadata.image
+                assert {other.id: other.epoch for other in image.brokers.values()} == epochs
+            led = next(index for index in range(3) if state_of(cluster, "t", index).leader == 1)
+            assert set(state_of(cluster, "t", led).isr) == {1, 2, 3}
+            places = cluster[1].running.replica_manager.follower_connections._places
+            named = {follower: epoch for follower, held in places.items() for c, epoch in held.items() if c.is_open}
+            assert named == {2: epochs[2], 3: epochs[3]}
+
+        simulate(story)
+
     def test_a_killed_broker_comes_back_at_once(self) -> None:
         """Its session file lets it end the session of its former life."""
 

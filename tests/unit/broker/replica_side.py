@@ -105,6 +105,8 @@ class ReplicaSide:
         self.resigned: list[TopicPartition] = []
         self.storage_failures: list[TopicPartition] = []
         self.offsets_markers: list[tuple[int, int, bool]] = []
+        self.registered_epochs: dict[int, int] = {}
+        """Of the brokers that a controller tells of; without an entry it does not say."""
         self.log_manager = LogManager(
             self.disk, LOG_DIR, log_config=self.log_config, wall_clock=self.wall_clock, rng=Random(1)
         )
@@ -226,6 +228,7 @@ class ReplicaSide:
             UpdateMetadataBroker(
                 id=broker,
                 rack=f"rack-{broker}",
+                epoch=self.registered_epochs.get(broker, -1),
                 endpoints=[UpdateMetadataEndpoint(host=f"broker-{broker}", port=9000 + broker, listener=LISTENER)],
             )
             for broker in (ME, OTHER)

@@ -154,6 +154,48 @@ async def test_few_connections_of_each_follower_need_not_wait() -> None:
 
 
 @in_virtual_time
+async def test_follower_with_the_epoch_of_its_registration_takes_a_place_that_others_claim() -> None:
+    """Connections without that epoch may have what is left, until the follower comes."""
+    broker = follower.leader(registered_epochs={OTHER: 7})
+    broker.append(batch(LARGE))
+    fill(broker)
+    claiming, true = [new_connection() for _ in range(5)], [new_connection() for _ in range(5)]
+
+    def waits(connection: object, epoch: int) -> bool:
+        request = follower.fetch((0, 0), epoch=epoch)
+        return isinstance(broker.call(handle_fetch, request, 17, connection=connection), asyncio.Future)
+
+    assert [waits(connection, -1) for connection in claiming] == [False] * 4 + [True]
+    assert not waits(true[0], 7)
+    assert [waits(connection, -1) for connection in claiming] == [True, False, False, False, True]
+    assert [connection.is_replica_fetcher for connection in claiming] == [False, True, True, True, False]
+    assert not waits(true[0], 7)
+    assert [waits(connection, 7) for connection in true] == [False] * 4 + [True]
+    assert [waits(connection, -1) for connection in claiming] == [True] * 5
+
+
+@pytest.mark.parametrize("epoch", [6, 8, 1 << 62])
+@in_virtual_time
+async def test_connection_with_another_epoch_than_the_registered_one_waits_as_a_consumer(epoch: int) -> None:
+    broker = follower.leader(registered_epochs={OTHER: 7})
+    connection = new_connection()
+    broker.call(handle_fetch, follower.fetch((0, 0), epoch=epoch), 17, connection=connection)
+    assert not connection.is_replica_fetcher
+
+
+@in_virtual_time
+async def test_place_of_a_former_registration_is_free_for_the_present_one() -> None:
+    broker = follower.leader(registered_epochs={OTHER: 7})
+    former, present = [new_connection() for _ in range(4)], new_connection()
+    for connection in former:
+        broker.call(handle_fetch, follower.fetch((0, 0), epoch=7), 17, connection=connection)
+    broker.registered_epochs[OTHER] = 8
+    broker.lead("t", replicas=(ME, OTHER), epoch=1)
+    broker.call(handle_fetch, follower.fetch((0, 0), epoch=8), 17, connection=present)
+    assert present.is_replica_fetcher
+
+
+@in_virtual_time
 async def test_connection_that_names_a_broker_which_is_not_there_waits_as_a_consumer() -> None:
     broker = follower.leader()
     broker.lead("t", replicas=(ME, OTHER, 77), epoch=1)

@@ -53,8 +53,16 @@ def member(*, quota: ReplicationQuota | None = None, **config: Any) -> tuple[Rep
     return broker, proposals
 
 
-def leader(count: int = 1, *, isr: tuple[int, ...] = (ME, OTHER), epoch: int = 0, **config: Any) -> ReplicaSide:
+def leader(
+    count: int = 1,
+    *,
+    isr: tuple[int, ...] = (ME, OTHER),
+    epoch: int = 0,
+    registered_epochs: dict[int, int] | None = None,
+    **config: Any,
+) -> ReplicaSide:
     broker, _ = member(**config)
+    broker.registered_epochs = registered_epochs or {}
     broker.lead("t", count, replicas=(ME, OTHER), isr=isr, epoch=epoch)
     return broker
 
