@@ -79,7 +79,9 @@ T = TypeVar("T")
 
 _TELLING_SECONDS: Final = 1.0
 _REPORT_AGAIN_SECONDS: Final = 1.0
-_EXPECTED: Final = frozenset({ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR})
+_EXPECTED: Final = frozenset(
+    {ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE}
+)
 _CREATION_SECONDS: Final = 30.0
 _UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
