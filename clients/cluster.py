@@ -266,14 +266,18 @@ class Cluster:
                 assert response is not None
                 return response
 
-    def is_hindered(self, request: Message, errors: Iterable[int]) -> bool:
-        """Whether the errors in a response to the request say to ask again; then that is an obstacle."""
+    def is_hindered(self, request: Message, errors: Iterable[int], message: str | None = None) -> bool:
+        """Whether the errors in a response to the request say to ask again; then that is an obstacle.
+
+        ``message`` is what the broker says about the first of them.
+        """
         passing = next((error for error in errors if error in NOT_FINAL), None)
         if passing is None:
             self._obstacles.overcome(type(request))
             return False
         name = type(request).__name__.removesuffix("Request")
-        self._obstacles.fail(type(request), f"{name} is answered {error_code(passing).name}", self._now())
+        reason = f"{name} is answered {error_code(passing).name}" + (f": {message}" if message else "")
+        self._obstacles.fail(type(request), reason, self._now())
         return True
 
     def _now(self) -> float:

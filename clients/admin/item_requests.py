@@ -84,7 +84,8 @@ async def settle(
         else:
             answered = dict(split(response))
             outcomes |= {key: answered.get(key, _LEFT_OUT) for key in pending}
-            cluster.is_hindered(request, [_error(outcomes[key]) or ErrorCode.NONE for key in pending])
+            passing = [each for key in pending if (each := outcomes[key]) is not None and each.error in NOT_FINAL]
+            cluster.is_hindered(request, [each.error for each in passing], passing[0].message if passing else None)
             maybe_done |= {key for key in pending if _error(outcomes[key]) is ErrorCode.REQUEST_TIMED_OUT}
         pending = {key: item for key, item in pending.items() if _error(outcomes[key]) in NOT_FINAL}
         if pending:

@@ -1,5 +1,6 @@
 """Whatever happens to the responses, each item's outcome is the truth: done is done, and refused is refused."""
 
+import asyncio
 from collections.abc import Mapping
 from itertools import product
 from uuid import UUID
@@ -10,8 +11,10 @@ from clients.admin.groups import MemberToRemove, delete_groups, remove_members
 from clients.admin.topics import NewTopic, add_partitions, create_topics, delete_topics, delete_topics_by_id
 from clients.errors import Refusal
 from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.administered_cluster import AdministeredCluster, Fault
+from tests.unit.clients.scripted_broker import ScriptedBroker
 from tests.unit.clients.scripted_cluster import cluster_of
 
 NAMES = ("a", "b", "c", "d")
@@ -22,6 +25,20 @@ schedules = pytest.mark.parametrize("faults", SCHEDULES, ids=lambda faults: "-".
 
 def errors(outcomes: Mapping[str, Refusal | None]) -> dict[str, ErrorCode | None]:
     return {name: None if outcome is None else outcome.error for name, outcome in outcomes.items()}
+
+
+@in_virtual_time
+async def test_what_a_broker_says_about_an_error_that_passes_is_the_obstacle() -> None:
+    """A person who waits for a full disk must hear which one, long before the time is up."""
+    refused = CreatableTopicResult(name="a", error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message="/data is full")
+    broker = ScriptedBroker({CreateTopicsRequest: CreateTopicsResponse(topics=[refused])})
+    async with cluster_of(broker) as cluster:
+        creation = asyncio.get_running_loop().create_task(create_topics(cluster, [NewTopic(name="a", partitions=1)]))
+        await asyncio.sleep(5)
+        assert [each.reason for each in cluster.obstacles()] == [
+            "CreateTopics is answered KAFKA_STORAGE_ERROR: /data is full"
+        ]
+        assert errors(await creation) == {"a": ErrorCode.KAFKA_STORAGE_ERROR}
 
 
 @schedules
