@@ -18,8 +18,9 @@ half of the memory is free. A client that was only slow connects again and loses
 
 Transports are counted while they are full, as they themselves say it; below that each holds little.
 
-Many fetches may become due at once: one append ends the long polls of all consumers of a partition. What they read in
-one turn of the loop is bounded too; a fetch that finds the turn spent reads in the next one.
+Many fetches may become due at once: one append ends the long polls of all consumers of a partition, and fetches that
+came together have waited for room equally long. What they read in one turn of the loop is bounded too, and so is how
+many of them read: a fetch that finds the turn spent reads in the next one, whatever has made it due.
 """
 
 import asyncio
@@ -37,6 +38,14 @@ LARGEST_GRANT: Final = 4 << 20
 """To read so much from the page cache takes some milliseconds; ten times as much is a pause for all other clients."""
 TURN_BYTES: Final = 4 << 20
 """Once so much was read in a turn of the loop, further fetches wait for the next turn."""
+LEAST_READ_BYTES: Final = 32 * 1024
+"""What a fetch counts at least that has looked for records, in this turn of the loop.
+
+To look and to respond costs 50 to 100 µs, as much as to read and to send so many bytes, whether there was something or
+not.
+"""
+_TURNS_TOLD_APART_ABOVE: Final = TURN_BYTES // 2
+"""Bytes from which on the count begins anew with the next turn, which takes a callback."""
 PATIENCE_SECONDS: Final = 2.0
 """The kernel tells of what was read in portions, and so of slow reading perhaps once in a second."""
 LONGEST_RESPONSE_SECONDS: Final = 60.0
@@ -99,7 +108,7 @@ class ResponseMemory:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._read = 0
-        """Bytes read in this turn of the loop, and up to ``SMALLEST_GRANT`` of those before."""
+        """Bytes read in this turn of the loop, and up to ``_TURNS_TOLD_APART_ABOVE`` of those before."""
         self._turn_ends = False
         """The next turn begins with nothing read."""
         self._next_turn: deque[Read] = deque()
@@ -183,12 +192,12 @@ class ResponseMemory:
         self._newcomers.pop(read, None)
 
     def spend(self, size: int) -> None:
-        """Count what a fetch has read.
+        """Count a fetch that has looked for records, and the bytes that it has read.
 
         Small fetches of several turns are counted as if of one, which costs each of them nothing.
         """
-        self._read += size
-        if self._read >= SMALLEST_GRANT and not self._turn_ends:
+        self._read += size if size > LEAST_READ_BYTES else LEAST_READ_BYTES
+        if self._read >= _TURNS_TOLD_APART_ABOVE and not self._turn_ends:
             self._turn_ends = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
 

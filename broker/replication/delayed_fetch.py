@@ -164,7 +164,7 @@ class DelayedFetch:
     def _do_without_room(self) -> None:
         """Give the client the small batches that there are, if any; else it waits on, in its place."""
         self._client.large_left_since = None
-        self._read_again()
+        self._wake()
 
     def _begin_late(self) -> None:
         """Read for the first time, in a later turn than the request came."""
@@ -280,13 +280,14 @@ class DelayedFetch:
             self._timer = self._loop.call_later(_SOON_SECONDS, self._wake)
 
     def _wake(self) -> None:
+        """Answer with what is there now, or in a later turn if others have read much in this one."""
         if self._is_postponed(self._read_again):
             self._unpark()
         else:
             self._read_again()
 
     def _read_again(self) -> None:
-        """Answer with what is there now."""
+        """Answer with what is there now. Called by `_wake` and `_memory` only: the turn has room for it."""
         self._unpark()
         future = self._future
         if future is None or future.done():
@@ -311,7 +312,7 @@ class DelayedFetch:
                 return
             if attempt.needs_room:  # There may be small batches behind those that are now known to be too large.
                 self._hold(0)
-                self._read_again()
+                self._wake()
             else:
                 self._hold(attempt.size)
                 future.set_result(self._answer())

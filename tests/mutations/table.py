@@ -1030,6 +1030,19 @@ MUTATIONS: Final = (
         "test_append_that_wakes_many_fetches_has_them_read_over_several_turns",
     ),
     Mutation(
+        "B77", "broker/network/response_memory.py",
+        "self._read += size if size > LEAST_READ_BYTES else LEAST_READ_BYTES", "self._read += size",
+        "tests/unit/broker/handlers/test_fetch_turns.py::"
+        "test_small_append_that_wakes_a_thousand_fetches_has_them_read_over_several_turns",
+    ),
+    Mutation(
+        "B77", "broker/replication/delayed_fetch.py",
+        "self._client.large_left_since = None\n        self._wake()",
+        "self._client.large_left_since = None\n        self._read_again()",
+        "tests/unit/broker/handlers/test_fetch_turns.py::"
+        "test_fetches_whose_wait_for_room_ends_at_the_same_time_read_over_several_turns",
+    ),
+    Mutation(
         "B77", "broker/replication/delayed_fetch.py",
         "        if memory.is_full and not self._client.is_replica_fetcher:\n",
         "        if False:\n",

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from broker.handlers.fetch import handle_fetch
-from broker.network.response_memory import TURN_BYTES
+from broker.network.response_memory import LEAST_READ_BYTES, TURN_BYTES
 from tests.unit.broker.batches import batch
-from tests.unit.broker.handlers.test_fetch import NAMES, fetch, led, values
-from tests.unit.broker.replica_side import ReplicaSide
+from tests.unit.broker.handlers.test_fetch import NAMES, cold, fetch, led, replies, values
+from tests.unit.broker.replica_side import ReplicaSide, new_connection
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
 FETCHES = 30
@@ -16,6 +16,8 @@ SIZE = (1 << 20) - 1000
 A_TURN = TURN_BYTES // SIZE + 1
 """The last fetch of a turn begins while less than the bound was read."""
 MOST_TURNS = 10 * FETCHES
+READS_A_TURN = TURN_BYTES // LEAST_READ_BYTES
+WAIT_FOR_ROOM_SECONDS = 5.0
 
 
 def large_batch(broker: ReplicaSide) -> None:
@@ -23,8 +25,9 @@ def large_batch(broker: ReplicaSide) -> None:
 
 
 async def finished_in_each_turn(answers: list["asyncio.Future[object]"]) -> list[int]:
-    """How many of the fetches ended in each turn of the loop, until all have."""
-    counts, before = [], 0
+    """How many of the fetches ended in each turn of the loop from now on, until all have."""
+    counts = []
+    before = sum(answer.done() for answer in answers)
     for _ in range(MOST_TURNS):
         await asyncio.sleep(0)  # One turn.
         now = sum(answer.done() for answer in answers)
@@ -44,10 +47,80 @@ async def test_append_that_wakes_many_fetches_has_them_read_over_several_turns()
     await end_of_turn()
     large_batch(broker)
     assert max(await finished_in_each_turn(answers)) <= A_TURN
+    await assert_answered(broker, answers)
+
+
+async def assert_answered(broker: ReplicaSide, answers: list["asyncio.Future[object]"]) -> None:
     for answer in answers:
-        assert values(answer.result().responses[0].partitions[0]) == [bytes(SIZE)]
+        assert values(replies(await answer)[0]) == [bytes(SIZE)]  # type: ignore[arg-type]
     await end_of_turn()
     assert broker.response_memory.held == 0
+
+
+def waiting_for_room(broker: ReplicaSide, count: int) -> list["asyncio.Future[object]"]:
+    """Fetches of a large batch that wait for the same time, because there is no room."""
+    large_batch(broker)
+    broker.response_memory.hold(broker.config.oncelog_responses_max_bytes)
+    return [broker.call(handle_fetch, fetch((0, 0)), NAMES, connection=new_connection()) for _ in range(count)]
+
+
+@in_virtual_time
+async def test_fetches_whose_wait_for_room_ends_at_the_same_time_read_over_several_turns() -> None:
+    broker = led()
+    memory, loop = broker.response_memory, asyncio.get_running_loop()
+    loop.call_later(WAIT_FOR_ROOM_SECONDS, memory.release, broker.config.oncelog_responses_max_bytes)
+    answers = waiting_for_room(broker, FETCHES)
+    await asyncio.sleep(WAIT_FOR_ROOM_SECONDS)  # It returns in the turn after the one in which they are due.
+    assert sum(answer.done() for answer in answers) <= 2 * A_TURN
+    assert max(await finished_in_each_turn(answers)) <= A_TURN
+    await assert_answered(broker, answers)
+
+
+@in_virtual_time
+async def test_cold_reads_that_end_in_one_turn_and_left_large_batches_read_those_over_several() -> None:
+    broker = led()
+    gate = cold(broker)
+    answers = waiting_for_room(broker, FETCHES)
+    await end_of_turn()
+    broker.response_memory.release(broker.config.oncelog_responses_max_bytes)
+    broker.disk.cold = lambda: False
+    gate.set()
+    assert max(await finished_in_each_turn(answers)) <= A_TURN
+    await assert_answered(broker, answers)
+
+
+@in_virtual_time
+async def test_fetches_that_find_nothing_they_can_have_look_over_several_turns() -> None:
+    """Each look costs the time of some tens of kilobytes."""
+    broker = led()
+    reads = 0
+
+    def count() -> bool:
+        nonlocal reads
+        reads += 1
+        return False
+
+    broker.disk.cold = count
+    answers = waiting_for_room(broker, 3 * READS_A_TURN)
+    most = before = reads
+    for _ in range(MOST_TURNS):
+        most, before = max(most, reads - before), reads
+        await asyncio.sleep(0)  # One turn.
+    assert reads == len(answers)
+    assert most <= READS_A_TURN
+    assert not any(answer.done() for answer in answers)
+
+
+@in_virtual_time
+async def test_small_append_that_wakes_a_thousand_fetches_has_them_read_over_several_turns() -> None:
+    broker = led()
+    request = fetch((0, 0), max_wait_ms=60_000)
+    answers = [broker.call(handle_fetch, request, NAMES) for _ in range(1_000)]
+    for _ in range(MOST_TURNS):
+        await asyncio.sleep(0)
+    assert not any(answer.done() for answer in answers)
+    broker.append(batch(b"a"))
+    assert max(await finished_in_each_turn(answers)) <= READS_A_TURN
 
 
 @pytest.mark.parametrize("min_bytes", [1, SIZE])
