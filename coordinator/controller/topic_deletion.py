@@ -9,10 +9,10 @@ a new controller does.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
-from coordinator.controller.leadership import PARTITIONS_PER_PASS, chunks
+from coordinator.controller.leadership import PARTITIONS_PER_MULTI, PARTITIONS_PER_PASS, chunks
 from coordinator.controller.reign import Reign
 from coordinator.metadata_store import paths
 from coordinator.metadata_store.store import Create, Delete, MultiFailed, StoreError
@@ -93,44 +93,72 @@ class TopicDeletions:
         if not isinstance(response, StopReplicaResponse) or response.error_code != ErrorCode.NONE:
             logger.warning("Broker %d did not delete replicas: %s", broker_id, response)
             return False
+        is_last = False
         for error in response.partition_errors:
             partition = TopicPartition(error.topic_name, error.partition_index)
             if error.error_code == ErrorCode.NONE:
-                self._undeleted.get(partition.topic, {}).pop((broker_id, partition), None)
+                undeleted = self._undeleted.get(partition.topic)
+                if undeleted is not None:
+                    undeleted.pop((broker_id, partition), None)
+                    is_last |= not undeleted
             else:
                 logger.warning(
                     "Broker %d did not delete %s: %s", broker_id, partition, ErrorCode(error.error_code).name
                 )
-        return any(not undeleted for undeleted in self._undeleted.values())
+        return is_last
 
     async def finish_what_is_deleted(self) -> None:
         """Remove what the store holds of topics that no broker has any more."""
-        for topic in [topic for topic, undeleted in self._undeleted.items() if not undeleted]:
-            del self._undeleted[topic]
-            await self._remove_znodes(topic)
-            self._reign.state.remove_topic(topic)
-            logger.info("Deleted topic %s", topic)
-            waiting = self._waiting.pop(topic, None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(True)
+        deleted = [topic for topic, undeleted in self._undeleted.items() if not undeleted]
+        for topics in self._portions(deleted):
+            await self._remove_znodes(topics)
+            for topic in topics:
+                self._forget(topic)
 
-    async def _remove_znodes(self, topic: str) -> None:
-        partitions = list(self._reign.state.partitions([topic]))
-        children = [*map(paths.partition_state, partitions), *map(paths.partition, partitions)]
-        rest = [paths.partitions(topic), paths.topic_config(topic), paths.topic(topic), paths.delete_topic(topic)]
-        for portion in chunks(children, PARTITIONS_PER_PASS):
-            await self._remove(topic, portion)
+    def _portions(self, topics: Iterable[str]) -> Iterator[list[str]]:
+        """Topics whose znodes are removed in the same calls: one of few znodes takes as long as one of many."""
+        portion: list[str] = []
+        count = 0
+        for topic in topics:
+            partitions = len(self._reign.state.topics[topic].assignment.partitions)
+            if portion and count + partitions > PARTITIONS_PER_PASS:
+                yield portion
+                portion, count = [], 0
+            portion.append(topic)
+            count += partitions
+        if portion:
+            yield portion
+
+    def _forget(self, topic: str) -> None:
+        del self._undeleted[topic]
+        self._reign.state.remove_topic(topic)
+        logger.info("Deleted topic %s", topic)
+        waiting = self._waiting.pop(topic, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(True)
+
+    async def _remove_znodes(self, topics: Sequence[str]) -> None:
+        """Remove the partitions of all topics first, then the rest of each topic in one batch, the intention last."""
+        for partitions in chunks(list(self._reign.state.partitions(topics)), PARTITIONS_PER_PASS // 2):
+            children = [*map(paths.partition_state, partitions), *map(paths.partition, partitions)]
+            existing = await self._existing(children)
+            await self._remove(chunks([path for path in children if path in existing]))
             await asyncio.sleep(0)  # Between portions the loop has its turn.
-        await self._remove(topic, rest)
+        rest = [_without_partitions(topic) for topic in topics]
+        existing = await self._existing([path for each in rest for path in each])
+        await self._remove(
+            [path for each in some for path in each if path in existing]
+            for some in chunks(rest, PARTITIONS_PER_MULTI // len(rest[0]))
+        )
 
-    async def _remove(self, topic: str, wanted: Sequence[str]) -> None:
-        batches = chunks(await self._existing(wanted))
-        for result in await self._reign.commit_many([[Delete(path=path) for path in batch] for batch in batches]):
-            assert not isinstance(result, MultiFailed), f"the znodes of {topic} cannot be removed: {result}"
+    async def _remove(self, batches: Iterable[Sequence[str]]) -> None:
+        operations = [[Delete(path=path) for path in batch] for batch in batches]
+        for batch, result in zip(operations, await self._reign.commit_many(operations), strict=True):
+            assert not isinstance(result, MultiFailed), f"{batch[result.index].path} cannot be removed: {result.error}"
 
-    async def _existing(self, wanted: Sequence[str]) -> list[str]:
+    async def _existing(self, wanted: Sequence[str]) -> set[str]:
         found = await self._reign.session.get_many(wanted)
-        return [path for path, znode in zip(wanted, found, strict=True) if znode is not None]
+        return {path for path, znode in zip(wanted, found, strict=True) if znode is not None}
 
     def end(self) -> None:
         """The reign is over: whoever waits must ask the next controller."""
@@ -138,6 +166,11 @@ class TopicDeletions:
             if not waiting.done():
                 waiting.set_result(False)
         self._waiting.clear()
+
+
+def _without_partitions(topic: str) -> tuple[str, ...]:
+    """The znodes of a topic that has no partitions any more, the intention to delete it last."""
+    return paths.partitions(topic), paths.topic_config(topic), paths.topic(topic), paths.delete_topic(topic)
 
 
 def unknown_topic(topic: str) -> ApiError:
