@@ -5,9 +5,10 @@ one that returns a coroutine has not, and the connection waits for it (``broker.
 order of the requests, whatever the order in which they become known. What can be answered at once leaves in one write.
 There is no task per request.
 
-A connection begins a slice of its requests in one turn of the loop (``_SLICE``); then the others have their turn. It is
-not read while requests wait for the next slice: a client that produces faster than it has its turn waits with its
-records on its own side, in place of filling this broker's memory up to the bound of the next paragraph.
+A connection begins a slice of its requests in one turn of the loop (``_SLICE``), or less while many connections have
+requests (``turn_share``); then the others have their turn. It is not read while requests wait for the next slice: a
+client that produces faster than it has its turn waits with its records on its own side, in place of filling this
+broker's memory up to the bound of the next paragraph.
 
 What a client can make the broker hold is bounded:
 
@@ -35,6 +36,7 @@ from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher,
 from broker.network.frames import FrameReader
 from broker.network.response_memory import Reading, ResponseMemory
 from broker.network.send_queue import unacknowledged_bytes
+from broker.network.turn_share import TurnShare
 from broker.supervisor import Supervisor
 from protocol.schema import Message
 
@@ -75,6 +77,8 @@ class Owner(Protocol):
 
     @property
     def response_memory(self) -> ResponseMemory: ...
+    @property
+    def turn_share(self) -> TurnShare: ...
 
 
 class _Slot:
@@ -119,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         "_slots",
         "_supervisor",
         "_transport",
+        "_turn_share",
         "_writing_paused",
         "bytes_in",
         "bytes_out",
@@ -155,6 +160,7 @@ class Connection(asyncio.BufferedProtocol):
         """The size of what is in both."""
         self._ready_bytes = 0
         """The size of the responses in slots."""
+        self._turn_share = owner.turn_share
         self._slice = _SLICE
         self._resting = False
         """The slice of this turn is used up."""
@@ -265,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         out: Answer = []
         unsent = 0
         frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
-        left = self._slice
+        left = allowed = self._turn_share.limit(self._slice)
         while frames and left > 0 and not (self._blocked or self._writing_paused or self._closing):
             frame = frames[0]
             if slots and self._must_wait(frame):
@@ -293,7 +299,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._ready_bytes += slot.ready_bytes
         if out:
             self._send(out, unsent)
-        self._slice = left
+        if left != allowed:
+            self._turn_share.spend(allowed - left)
+            self._slice -= allowed - left
         if left <= 0 and not self._resting:
             self._rest()
         if frames or slots or self._reading_paused or self._reader.refusal:
@@ -316,6 +324,7 @@ class Connection(asyncio.BufferedProtocol):
     def _rest(self) -> None:
         """Begin no more in this turn of the loop."""
         self._resting = True
+        self._slice = 0
         self._loop.call_soon(self._next_slice)
 
     def _next_slice(self) -> None:

@@ -32,6 +32,7 @@ from broker.network.connection_slots import ConnectionSlots
 from broker.network.frames import new_scratch
 from broker.network.heartbeats import Heartbeats
 from broker.network.response_memory import ResponseMemory
+from broker.network.turn_share import TurnShare
 from broker.settings import ConfigError
 from broker.supervisor import Supervisor
 
@@ -82,6 +83,7 @@ class SocketServer:
         self._per_ip_limits = parse_per_ip_limits(config.max_connections_per_ip_overrides)
         self._scratch = new_scratch()
         self.response_memory = ResponseMemory(config.oncelog_responses_max_bytes)
+        self.turn_share = TurnShare()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_lost: asyncio.Event | None = None
 

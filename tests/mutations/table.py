@@ -1030,6 +1030,12 @@ MUTATIONS: Final = (
         "test_append_that_wakes_many_fetches_has_them_read_over_several_turns",
     ),
     Mutation(
+        "B77", "broker/network/turn_share.py",
+        "if wanted <= self._left:", "if True:",
+        "tests/unit/broker/network/test_connection_bounds.py::"
+        "test_pipelined_requests_of_many_connections_begin_in_slices_of_all_of_them",
+    ),
+    Mutation(
         "B77", "broker/network/response_memory.py",
         "self._read += size if size > LEAST_READ_BYTES else LEAST_READ_BYTES", "self._read += size",
         "tests/unit/broker/handlers/test_fetch_turns.py::"

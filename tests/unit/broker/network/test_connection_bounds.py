@@ -10,6 +10,7 @@ from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, Outcome, RequestContext, handles
 from broker.network.response_memory import LARGEST_GRANT, SMALLEST_GRANT, ResponseMemory
 from broker.network.socket_server import first_descriptor_kept_back
+from broker.network.turn_share import TURN_REQUESTS
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -52,6 +53,29 @@ def test_pipelined_requests_of_one_connection_begin_in_slices(loop_name: str) ->
             client.send(*heartbeats(*["x"] * 20_000))
             assert await client.correlation_ids(20_000) == list(range(1, 20_001))
         assert max(map(len, turns.begun)) <= 64
+
+    run(loop_name, scenario)
+
+
+@pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
+def test_pipelined_requests_of_many_connections_begin_in_slices_of_all_of_them(loop_name: str) -> None:
+    """A client with one request does not wait for a slice of each of the others."""
+    count, slices = 60, 5
+
+    async def scenario() -> None:
+        turns = Turns()
+        async with serve([turns.handler()]) as served:
+            clients = [await served.connect() for _ in range(count)]
+            single = await served.connect()
+            for client in clients:
+                client.send(*heartbeats(*["x"] * 64 * slices))
+            single.send(*heartbeats("single"))
+            port = single.transport.get_extra_info("sockname")[1]
+            for client in clients:
+                assert await client.correlation_ids(64 * slices) == list(range(1, 64 * slices + 1))
+        assert sum(map(len, turns.begun)) == count * 64 * slices + 1
+        assert max(map(len, turns.begun)) <= TURN_REQUESTS + count + 1
+        assert any(port in turn for turn in turns.begun[:3])
 
     run(loop_name, scenario)
 
