@@ -34,16 +34,18 @@ PARTITIONS = 1000
 NOW_MS = 1_700_000_000_000
 PRODUCE, FETCH, OLD_FETCH = 9, 12, 11
 ROUNDS, CALLS = 5, 3000
+FETCH_ROUNDS, FETCH_CALLS = 250, 60
+"""One turn of the loop has room for as many fetches."""
 CLIENT = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
 
 
-async def report(name: str, action: Callable[[], object], calls: int = CALLS) -> None:
+async def report(name: str, action: Callable[[], object], calls: int = CALLS, rounds: int = ROUNDS) -> None:
     """Print the best of some rounds, per call, in processor time: others use this machine too.
 
-    Each round is a turn of the loop, as what fetches read in one turn is bounded.
+    Each round is a turn of the loop, as how many fetches read in one turn is bounded.
     """
     seconds = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         await asyncio.sleep(0)
         seconds.append(timeit.timeit(action, number=calls, timer=time.process_time))
     print(f"{name:<66} {min(seconds) / calls * 1e6:>8.2f} µs")
@@ -129,10 +131,15 @@ class Bench:
         self.append()
         end = self.end()
         await report(
-            "fetch of one batch, no session: handler", lambda: self.call(handle_fetch, fetch(0, offset=end - 1), FETCH)
+            "fetch of one batch, no session: handler",
+            lambda: self.call(handle_fetch, fetch(0, offset=end - 1), FETCH),
+            FETCH_CALLS,
+            FETCH_ROUNDS,
         )
         old = frame_of(fetch(0, offset=end - 1), OLD_FETCH)
-        await report("fetch of one batch, no session: frame to answer", lambda: self.dispatch(old))
+        await report(
+            "fetch of one batch, no session: frame to answer", lambda: self.dispatch(old), FETCH_CALLS, FETCH_ROUNDS
+        )
         nothing = frame_of(fetch(*range(1, PARTITIONS), offset=0), OLD_FETCH)
         await report(
             f"fetch of {PARTITIONS} partitions, no session: frame to answer", lambda: self.dispatch(nothing), 20
@@ -153,7 +160,9 @@ class Bench:
             self.call(handle_fetch, fetch(0, offset=self.end() - 1, session=(session_id, epoch)), FETCH)
 
         await report("append (with building the batch)", self.append)
-        await report(f"append + fetch, one of {PARTITIONS} partitions in a session: handler", turn)
+        await report(
+            f"append + fetch, one of {PARTITIONS} partitions in a session: handler", turn, FETCH_CALLS, FETCH_ROUNDS
+        )
 
     def end(self) -> int:
         log = self.partition.log
