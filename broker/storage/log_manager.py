@@ -38,6 +38,7 @@ from broker.storage.cleaner_manager import LogCleanerManager
 from broker.storage.disk import Disk, Lock
 from broker.storage.disk_errors import is_passing
 from broker.storage.disk_space import DiskSpace
+from broker.storage.garbage import AT_ONCE, Garbage
 from broker.storage.log_config import NO_LIMIT, LogConfig
 from broker.storage.log_files import (
     DELETE_DIRECTORY_SUFFIX,
@@ -65,6 +66,8 @@ from broker.storage.readable_log import ReadableLog
 from protocol.topic_partition import TopicPartition
 
 LOCK_FILE: Final = ".lock"
+_LOGS_AT_ONCE: Final = 500
+"""Looked at in one turn of the loop."""
 _SYNCS_AT_ONCE: Final = 8
 
 _log = getLogger(__name__)
@@ -85,15 +88,6 @@ class LogManagerConfig:
     cleaner_backoff_ms: int = 15_000
     producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS
     producer_id_expiration_check_interval_ms: int = 600_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Garbage:
-    """What is to be removed, and when."""
-
-    due_ms: int
-    path: str
-    is_directory: bool
 
 
 class LogManager:
@@ -121,7 +115,7 @@ class LogManager:
         self._rng = rng
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._lock: Lock | None = None
-        self._garbage: list[_Garbage] = []
+        self._garbage = Garbage(disk)
         self._failed = False
         self._boot_noted = False
         self._recovery_points = OffsetCheckpoint(disk, log_dir, RECOVERY_POINT_CHECKPOINT)
@@ -174,7 +168,7 @@ class LogManager:
         for name in self._disk.list_dir(self.log_dir):
             path = f"{self.log_dir}/{name}"
             if name.endswith(DELETE_DIRECTORY_SUFFIX):
-                self._garbage.append(_Garbage(0, path, True))
+                self._garbage.add_directory(path, AT_ONCE)
             elif name.endswith(STRAY_DIRECTORY_SUFFIX):
                 _log.warning(
                     "%s was set aside and is not used: remove it only once the partition is in sync elsewhere", path
@@ -302,14 +296,14 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is not None:
             target = self._rename_away(log, delete_directory_name)
-            self._garbage.append(_Garbage(self._wall_clock() + log.config.file_delete_delay_ms, target, True))
+            self._garbage.add_directory(target, self._wall_clock() + log.config.file_delete_delay_ms)
         elif topic_partition in self._prepared:
             del self._prepared[topic_partition]
             source = self._directory(topic_partition)
             if self._disk.is_dir(source):
                 target = f"{self.log_dir}/{delete_directory_name(topic_partition, self._unique_id())}"
                 self._disk.rename(source, target)
-                self._garbage.append(_Garbage(self._wall_clock(), target, True))
+                self._garbage.add_directory(target, self._wall_clock())
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
         """Take a log away and keep its files; return the path of its directory then. Raises ``OSError``."""
@@ -493,9 +487,16 @@ class LogManager:
         return watched
 
     async def _for_each_log(self, act: Callable[[PartitionLog], Awaitable[None]]) -> None:
-        """Do something with every log. The first exception is raised when all have had their turn."""
+        """Do something with every log. The first exception is raised when all have had their turn.
+
+        Most acts find nothing to do and do not wait, so the loop has its turn after each portion of the logs.
+        """
         failure: Exception | None = None
-        for log in self:
+        for number, log in enumerate(self, 1):
+            if number % _LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self._logs.get(log.topic_partition) is not log:
+                continue  # It was deleted meanwhile.
             try:
                 await act(log)
             except Exception as error:
@@ -524,8 +525,7 @@ class LogManager:
 
         async def flush(log: PartitionLog) -> None:
             if log.garbage:
-                due_ms = now_ms + log.config.file_delete_delay_ms
-                self._garbage += (_Garbage(due_ms, path, False) for path in log.garbage)
+                self._garbage.add_files(log.garbage, now_ms + log.config.file_delete_delay_ms)
                 log.garbage.clear()
             if log.has_unflushed_segments:
                 await log.flush_closed_segments_off_loop()
@@ -535,7 +535,7 @@ class LogManager:
         try:
             await self._for_each_log(flush)
         finally:
-            await self._remove_garbage(now_ms)
+            await self._garbage.remove_due(now_ms)
 
     async def _flush_by_time(self, log: PartitionLog, now_ms: int) -> None:
         state = log.flush_state
@@ -546,18 +546,6 @@ class LogManager:
         elif now_ms - state.unflushed_since_ms >= log.config.flush_interval_ms:
             state.unflushed_since_ms = None
             await log.flush_off_loop()
-
-    async def _remove_garbage(self, now_ms: int) -> None:
-        due = [garbage for garbage in self._garbage if garbage.due_ms <= now_ms]
-        for garbage in due:
-            try:
-                if garbage.is_directory:
-                    await self._disk.remove_tree_off_loop(garbage.path)
-                else:
-                    await self._disk.remove_off_loop(garbage.path)
-            except FileNotFoundError:
-                pass  # Its directory went first.
-            self._garbage.remove(garbage)
 
     async def expire_producers(self) -> None:
         async def expire(log: PartitionLog) -> None:

@@ -21,6 +21,7 @@ from protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 from tests.unit.broker.batches import batch
 from tests.unit.broker.storage.logs import append, content, must_append
+from tests.unit.broker.turns import longest_turn
 from tests.unit.broker.virtual_time import in_virtual_time
 
 A, B = TopicPartition("a", 0), TopicPartition("b-x", 3)
@@ -770,3 +771,34 @@ def test_log_manager_with_many_logs_creates_one_at_the_same_cost(broker: Broker)
     for index in range(1, 200):
         broker.manager.create(TopicPartition("t", index), broker.config, ID_A)
     assert calls_to_create(broker, TopicPartition("t", 200)) < first + 20
+
+
+async def test_logs_with_nothing_to_flush_are_looked_at_in_portions(broker: Broker) -> None:
+    for index in range(3_000):
+        broker.create(TopicPartition("wide", index), ID_A)
+    _, lines = await longest_turn(broker.manager.flush_and_remove)
+    assert lines < 10_000  # At once it would be 27,000.
+
+
+async def test_log_deleted_while_others_are_flushed_is_left_alone(broker: Broker) -> None:
+    for index in range(1_000):
+        broker.create(TopicPartition("wide", index), ID_A)
+    last = TopicPartition("wide", 999)
+    fill(log_of(broker.manager, last))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(broker.manager.flush_and_remove())
+        await asyncio.sleep(0)
+        broker.manager.delete(last)
+    assert broker.failures == []
+
+
+async def test_files_that_cannot_be_removed_are_tried_again(broker: Broker) -> None:
+    broker.config = LogConfig(file_delete_delay_ms=0)
+    broker.create(A, ID_A)
+    broker.manager.delete(A)
+    (name,) = [name for name in broker.disk.list_dir("/data") if name.endswith("-delete")]
+    broker.disk.fail("remove", name, error=errno.EBUSY)
+    with pytest.raises(OSError, match="remove"):
+        await broker.manager.flush_and_remove()
+    await broker.manager.flush_and_remove()
+    assert not broker.disk.exists(f"/data/{name}")
