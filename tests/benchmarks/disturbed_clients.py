@@ -12,10 +12,11 @@ flows of partitions that are sick, or that become so:
 * a topic is deleted while its flows run.
 
 A window counts for a second what the healthy partitions take or give: records, processor time of the client process,
-and the longest time that one of them stood still. Windows without and with the disturbance alternate, and a *ratio* is
-that of neighbours; what is printed are medians. A producer keeps the records of a sick partition after its flow has
-ended, so its disturbances are repeated in a process for each time, and those of the clients alternate; all others are
-undone and repeated in one process. Topics have one replica, so that a hung broker's partitions stay where they are.
+and the longest time that one of them stood still. Windows without and with the disturbance alternate in one process,
+and a *ratio* is that of a window with it to the windows before and after; what is printed are medians. A producer keeps
+the records of a sick partition after its flow has ended, so the partition is healed in between. Only the one without a
+leader is not: there each repetition is a process, and those of the clients alternate. Topics have one replica, so that
+a hung broker's partitions stay where they are.
 
 All of it takes about ten minutes on two cores that do nothing else. A process has ``_CHILD_SECONDS``; what it has found
 by then counts. Each pair is printed to standard error when it is found, the table to standard output.
@@ -35,7 +36,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from random import Random
@@ -43,6 +44,7 @@ from typing import Final
 
 import uvloop
 
+from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs
 from clients.admin.topics import delete_topics
 from clients.bootstrap import parse_bootstrap
 from clients.cluster import Cluster, Controller
@@ -69,6 +71,7 @@ _DEAD: Final = 4
 _PARTITIONS: Final = 100
 _LEADERLESS: Final = _PARTITIONS - 1
 _DOOMED_PARTITIONS: Final = 6
+_DOOMED_LEADERS: Final = [[_BROKERS[index % len(_BROKERS)]] for index in range(_DOOMED_PARTITIONS)]
 _SECONDS: Final = 0.8
 """Of a window."""
 _SETTLING_SECONDS: Final = 0.2
@@ -140,10 +143,6 @@ class Finding:
     errors: dict[str, int]
     """What the application was told during the disturbance."""
 
-    @property
-    def ratio(self) -> float:
-        return self.disturbed.rate / self.undisturbed.rate
-
 
 def doomed_topic(half: str, client: str, number: int) -> str:
     return f"doomed-{half}-{client}-{number}"
@@ -155,7 +154,7 @@ def leader_of(index: int) -> int:
 
 def is_once(half: str, disturbance: str) -> bool:
     """Whether a client cannot be rid of it."""
-    return half == "produce" and disturbance != "hung broker"
+    return half == "produce" and disturbance == "no leader"
 
 
 # One client
@@ -184,7 +183,7 @@ class Observer:
             case "no leader":
                 return await self._suffer(without + of_hung, {TopicPartition(scene.topic, _LEADERLESS): 0})
             case "refused records":
-                return await self._suffer(without + of_hung, {scene.refusing: 0})
+                return await self._refuse(without + of_hung)
             case "offset out of range":
                 return await self._suffer(without + of_hung[:-1], {of_hung[-1]: LOST})
             case "deleted topic":
@@ -207,13 +206,30 @@ class Observer:
         await self._flows.run(dict.fromkeys(healthy, 0) | dict(sick))
         return await self._disturbed(before, healthy, sick)
 
+    async def _refuse(self, healthy: Collection[TopicPartition]) -> Finding:
+        refusing = self._scene.refusing
+        await self._set_min_in_sync(2)
+        finding = await self._suffer(healthy, {refusing: 0})
+        await self._set_min_in_sync(1)
+        await self._until_all_move([refusing])
+        return finding
+
+    async def _set_min_in_sync(self, replicas: int) -> None:
+        topic = Resource(type=ResourceType.TOPIC, name=self._scene.refusing.topic)
+        change = ConfigChange(name="min.insync.replicas", operation=Operation.SET, value=str(replicas))
+        assert await alter_configs(self._cluster, {topic: [change]}) == {topic: None}
+
     async def _delete(self, healthy: Collection[TopicPartition], number: int) -> Finding:
         topic = doomed_topic(self._scene.half, self._scene.client, number)
         doomed = [TopicPartition(topic, index) for index in range(_DOOMED_PARTITIONS)]
         before = await self._undisturbed(healthy)
         await self._run_all(healthy, doomed)
         assert await delete_topics(self._cluster, [topic]) == {topic: None}
-        return await self._disturbed(before, healthy, doomed)
+        finding = await self._disturbed(before, healthy, doomed)
+        if self._scene.half == "produce":  # Until the records that it keeps have a place, the producer is not well.
+            await create_assigned(self._cluster, {topic: _DOOMED_LEADERS}, {})
+            await self._until_all_move(doomed)
+        return finding
 
     async def _run_all(self, *groups: Collection[TopicPartition]) -> None:
         partitions = [each for group in groups for each in group]
@@ -296,10 +312,9 @@ async def prepare(address: str, clients: Collection[str], halves: Collection[str
             doomed_topic(half, client, number) for half in halves for client in clients for number in range(_ROUNDS)
         ]
         assigned = {name: [[leader_of(index)] for index in range(_PARTITIONS)] for name in wide}
-        spread = [[_BROKERS[index % len(_BROKERS)]] for index in range(_DOOMED_PARTITIONS)]
-        assigned |= dict.fromkeys(doomed, spread)
-        await _create_assigned(cluster, assigned, {})
-        await _create_assigned(cluster, {"refusing": [[_BROKERS[0], _DEAD]]}, {"min.insync.replicas": "2"})
+        assigned |= dict.fromkeys(doomed, _DOOMED_LEADERS)
+        await create_assigned(cluster, assigned, {})
+        await create_assigned(cluster, {"refusing": [[_BROKERS[0], _DEAD]]}, {"min.insync.replicas": "2"})
         filled = [name for name in doomed if name.startswith("doomed-consume")] + wide[: "consume" in halves]
         for name in filled:
             await _fill(address, name, len(assigned[name]))
@@ -308,7 +323,7 @@ async def prepare(address: str, clients: Collection[str], halves: Collection[str
         return cluster.controller_id
 
 
-async def _create_assigned(cluster: Cluster, topics: Mapping[str, list[list[int]]], configs: Mapping[str, str]) -> None:
+async def create_assigned(cluster: Cluster, topics: Mapping[str, list[list[int]]], configs: Mapping[str, str]) -> None:
     """``topics``: the replicas of each partition."""
     request = CreateTopicsRequest(
         topics=[
@@ -371,29 +386,37 @@ def show_progress(scene: Scene, findings: Sequence[Finding]) -> None:
     print(
         f"  {time.strftime('%H:%M:%S')} {scene.half} {scene.disturbance} {scene.client}"
         f" {scene.first + len(findings)} of {_ROUNDS}:"
-        f" {last.undisturbed.rate:,.0f} -> {last.disturbed.rate:,.0f} records/s x {last.ratio:.2f}",
+        f" {last.undisturbed.rate:,.0f} -> {last.disturbed.rate:,.0f} records/s",
         file=sys.stderr,
         flush=True,
     )
 
 
-def report(half: str, disturbance: str, client: str, findings: Collection[Finding]) -> None:
+def ratios(findings: Sequence[Finding], of: Callable[[Window], float], *, alternating: bool) -> list[float]:
+    """Each disturbed window over its neighbours without: the one before it, and the one after it if there is one."""
+    without = [of(each.undisturbed) for each in findings]
+    after = [*without[1:], without[-1]] if alternating else without
+    return [of(each.disturbed) * 2 / sum(pair) for each, *pair in zip(findings, without, after, strict=True)]
+
+
+def report(half: str, disturbance: str, client: str, findings: Sequence[Finding]) -> None:
     """Print medians, and the lowest and the highest ratio."""
     name = f"{half:<8} {disturbance:<20} {client:<16}"
     if not findings:
         print(f"{name} nothing found", flush=True)
         return
-    ratios = [each.ratio for each in findings]
-    efficiency = statistics.median(each.disturbed.efficiency / each.undisturbed.efficiency for each in findings)
+    alternating = not is_once(half, disturbance)
+    of_rates = ratios(findings, lambda window: window.rate, alternating=alternating)
+    efficiency = statistics.median(ratios(findings, lambda window: window.efficiency, alternating=alternating))
     before, during = [each.undisturbed for each in findings], [each.disturbed for each in findings]
     rates = [statistics.median(window.rate for window in windows) for windows in (before, during)]
     stalls = [statistics.median(window.longest_stall for window in windows) * 1000 for windows in (before, during)]
     errors = sum((Counter(each.errors) for each in findings), Counter[str]())
     told = ", ".join(f"{name} {count}" for name, count in sorted(errors.items()))
-    ratio = statistics.median(ratios)
+    ratio = statistics.median(of_rates)
     print(
         f"{name} {rates[0]:>9,.0f} -> {rates[1]:>9,.0f} records/s"
-        f"  x {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}, {len(findings)} pairs)"
+        f"  x {ratio:.2f} ({min(of_rates):.2f} to {max(of_rates):.2f}, {len(findings)} pairs)"
         f"  per cpu second x {efficiency:.2f}  longest stall {stalls[0]:>5,.0f} -> {stalls[1]:>5,.0f} ms"
         f"{'' if ratio >= _WANTED else f'  below {_WANTED}'}{'  told: ' + told if told else ''}",
         flush=True,
