@@ -83,6 +83,18 @@ async def test_partition_gets_a_turn_for_each_poll_not_for_each_response() -> No
 
 
 @in_virtual_time
+async def test_busy_partition_does_not_wait_for_a_fetch_of_quiet_ones() -> None:
+    """While what has come of it waits to be polled, no fetch without it is sent, to wait at the broker for records."""
+    leader = FailingLeader(None)
+    leader.batches, leader.batches_at_once = {0: 0, 1: 200}, 10
+    async with reading(leader, told=Told([1, 1]), partitions=[QUIET, BUSY], max_poll_records=5) as consumer:
+        for _ in range(60):
+            async with asyncio.timeout(0.1):
+                assert await consumer.poll(5)
+            await asyncio.sleep(0.02)
+
+
+@in_virtual_time
 async def test_all_brokers_together_send_no_more_than_may_wait() -> None:
     leaders = [Leader(node_id, batches_at_once=1_000) for node_id in (1, 2, 3)]
     for index, leader in enumerate(leaders):
