@@ -14,7 +14,8 @@ all. What a handler returns, its ``Outcome``, says how the connection goes on:
 * a future of one of these: every effect of the request is done and only the answer comes later, so the connection
   begins its next request at once (a produce that waits for its followers, a fetch that waits for records);
 * a coroutine of any of these: the connection's next request waits until it is done (a produce that must first be
-  verified, and may then leave a future). It costs a task, so it is for what really waits.
+  verified, and may then leave a future). It costs a task, so it is for what really waits, and for long work
+  (``broker.sliced_work``). Its response may be large, and is encoded in slices.
 
 Expected errors are fields of answers. Raising ``CloseConnection`` ends the connection. Any other exception is a bug of
 ours and ends here: it is logged and counted, and answered with UNKNOWN_SERVER_ERROR in whatever form the API has for
@@ -229,6 +230,12 @@ def _decode_nothing(request_type: type[R]) -> Decoder[R]:
     return decode
 
 
+class _Encoded(NamedTuple):
+    """A response that was encoded in slices."""
+
+    answer: Answer
+
+
 class Unfinished:
     """A request whose answer comes later: from a future, or from a coroutine that the connection must run."""
 
@@ -240,7 +247,7 @@ class Unfinished:
         route: _Route,
         context: RequestContext,
         request: Message,
-        awaitable: Later | Coroutine[Any, Any, Message | None | Later],
+        awaitable: Later | Coroutine[Any, Any, _Encoded | None | Later],
     ) -> None:
         self._dispatcher = dispatcher
         self._route = route
@@ -252,7 +259,7 @@ class Unfinished:
     def name(self) -> str:
         return self._route.handler.name
 
-    def finish(self, done: asyncio.Future[Message | None]) -> Answer:
+    def finish(self, done: "asyncio.Future[Any]") -> Answer:
         """The answer, once the future (or the task of the coroutine) is done."""
         if done.cancelled():
             raise CloseConnection(f"{self.name} was cancelled")
@@ -296,25 +303,44 @@ class Dispatcher:
             return self.fail(route, context, request, error)
         if outcome is None or isinstance(outcome, Message):
             return self.encode(route, context, request, outcome)
-        unfinished = Unfinished(self, route, context, request, outcome)
-        if isinstance(outcome, asyncio.Future) and outcome.done():
-            return unfinished.finish(outcome)
-        return unfinished
+        if isinstance(outcome, asyncio.Future):
+            unfinished = Unfinished(self, route, context, request, outcome)
+            return unfinished.finish(outcome) if outcome.done() else unfinished
+        return Unfinished(self, route, context, request, self._encode_in_slices(route, context, outcome))
 
     def is_in_turn(self, frame: memoryview) -> bool:
         """Whether this request begins only when all before it are answered."""
         return bytes(frame[:2]) in self._in_turn
 
-    def encode(self, route: _Route, context: RequestContext, request: Message, message: Message | None) -> Answer:
+    def encode(
+        self, route: _Route, context: RequestContext, request: Message, message: "Message | _Encoded | None"
+    ) -> Answer:
         """The answer's buffers. A response that cannot be encoded is a bug like any other of its handler."""
         if message is None:
             return _NO_ANSWER
+        if isinstance(message, _Encoded):
+            return message.answer
         try:
-            if self.on_answer is not None:
-                self.on_answer(route.handler.name, message)
+            self._show(route, message)
             return encode_response(context.correlation_id, message, route.answer_version)
         except Exception as error:
             return self.fail(route, context, request, error)
+
+    async def _encode_in_slices(
+        self, route: _Route, context: RequestContext, coroutine: Coroutine[Any, Any, Message | None | Later]
+    ) -> "_Encoded | None | Later":
+        outcome = await coroutine
+        if not isinstance(outcome, Message):
+            return outcome
+        self._show(route, outcome)
+        encoding = self._broker.sliced_work.encode(
+            context.correlation_id, outcome, route.answer_version, context.connection
+        )
+        return _Encoded(await encoding)
+
+    def _show(self, route: _Route, message: Message) -> None:
+        if self.on_answer is not None:
+            self.on_answer(route.handler.name, message)
 
     def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> Answer:
         """The one place where an unexpected exception of a request ends."""

@@ -7,6 +7,7 @@ coroutine:
 
 * In one turn of the loop one slice is done, of one request; requests take turns. So however many do long work, the loop
   is back after some milliseconds.
+* What begins in one turn of the loop is bounded together: a client may send many requests at once.
 * At most ``_PLACES`` requests are under way that may hold a decompressor's window. Others wait for a place.
 * Work for a connection that is lost ends before its next slice.
 
@@ -22,8 +23,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from broker.dispatch import CloseConnection, ConnectionInfo
 from broker.storage.log_segment import ReadRequest
+from protocol.framing import encode_response_in_slices
 from protocol.records.record_walk import WorkBudget
-from protocol.schema import Buffer
+from protocol.schema import Buffer, Message
 
 T = TypeVar("T")
 
@@ -31,6 +33,13 @@ Steps: TypeAlias = Generator[ReadRequest | None, Buffer | None, T]
 
 SLICE_UNITS: Final = 2_000
 """The budget of a slice, some milliseconds."""
+CHARACTERS_PER_UNIT: Final = 16
+"""Of an id whose hash says where it is kept."""
+_TURN_UNITS: Final = 3 * SLICE_UNITS
+"""Once so much was done at once, whatever begins in the same turn of the loop is done in later ones.
+
+It is counted over several turns, which costs nothing: now and then a request waits for the next turn.
+"""
 _PLACES: Final = 3
 
 
@@ -47,6 +56,9 @@ class SlicedWork:
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Requests whose next slice is due, in order."""
         self._has_turns = False
+        self._begun = 0
+        """Units that were used up by what was done at once, in this turn of the loop and those before."""
+        self._turn_ends = False
 
     def start(
         self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, *, needs_place: bool = True
@@ -55,11 +67,17 @@ class SlicedWork:
 
         ``needs_place``: whether it may hold a decompressor's window.
         """
+        if self._begun >= _TURN_UNITS:
+            self._end_turn_soon()
+            return self.run(steps, budget, connection, needs_place=needs_place)
+        before = budget.left
         try:
             request = _advance(steps, None, budget)
         except StopIteration as stop:
             result: T = stop.value
             return result
+        finally:
+            self._begun += before - budget.left
         return self._go_on(steps, budget, connection, request, self._places if needs_place else nullcontext())
 
     async def run(
@@ -67,6 +85,24 @@ class SlicedWork:
     ) -> T:
         """Do all of the work in later turns of the loop. Raises CloseConnection if its connection is lost meanwhile."""
         return await self._go_on(steps, budget, connection, None, self._places if needs_place else nullcontext())
+
+    async def encode(
+        self, correlation_id: int, response: Message, version: int, connection: ConnectionInfo
+    ) -> list[Buffer]:
+        """Encode a response that may be large: what the budget allows now, the rest in later turns of the loop."""
+        budget = new_budget()
+        steps = encode_response_in_slices(correlation_id, response, version, budget)
+        encoded = self.start(steps, budget, connection, needs_place=False)
+        return await encoded if asyncio.iscoroutine(encoded) else encoded
+
+    def _end_turn_soon(self) -> None:
+        if not self._turn_ends:
+            self._turn_ends = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        self._begun = 0
 
     async def _go_on(
         self,

@@ -88,7 +88,7 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     try:
         return cls._encoders[version]
     except KeyError:
-        return cls._encoders.setdefault(version, _EncoderSource(cls, version).compile())
+        return cls._encoders.setdefault(version, EncoderSource(cls, version).compile())
 
 
 def decode(cls: type[M], version: int, buffer: Buffer) -> M:
@@ -101,6 +101,10 @@ def encode(message: Message, version: int) -> bytes:
     return b"".join(encoder(type(message), version)(message))
 
 
+BYTES_PER_UNIT: Final = 1_024
+"""What is copied in about a microsecond, or less."""
+NUMBERS_PER_UNIT: Final = 64
+FIELDS_PER_UNIT: Final = 4
 _BATCHED: Final = frozenset(FIXED) - {Kind.UUID}
 """Kinds of which a whole array is one ``struct`` call."""
 
@@ -357,10 +361,12 @@ class _DecoderSource(_Source):
                 return calcsize(">" + FIXED[field.kind])
 
 
-class _EncoderSource(_Source):
+class EncoderSource(_Source):
     """Variables of the generated function: out, the bytes so far; parts, the buffers before them; n a length."""
 
-    def compile(self) -> Encoder[Any]:
+    parameters = "message, out=None"
+
+    def compile(self) -> Any:
         self.names |= {
             "StructError": StructError,
             "encode_error": encode_error,
@@ -378,8 +384,13 @@ class _EncoderSource(_Source):
             self.line("return parts")
         self.line("except (StructError, AttributeError, TypeError, ValueError) as error:")
         self.line(f"    raise encode_error(message, {self.version}, error) from error")
-        function: Encoder[Any] = self.compile_function("encode", "message, out=None")
-        return function
+        return self.compile_function("encode", self.parameters)
+
+    def count(self, units: str, *, indent: int = 0) -> None:
+        """Count the work of what is written next, where that is done (``protocol.sliced_encoder``)."""
+
+    def pause(self) -> None:
+        """Pause when enough is done, where that is done."""
 
     def emit_run(self, codes: str, expressions: list[str]) -> None:
         if codes == "B":  # The length of a short string, or the end of a structure without tags.
@@ -480,6 +491,7 @@ class _EncoderSource(_Source):
         self.length_and_bytes(field, data, nullable=self.nullable(field))
 
     def length_and_bytes(self, field: Field, data: str, *, nullable: bool) -> None:
+        self.count(f"len({data} or ()) // {BYTES_PER_UNIT}")
         if nullable:
             self.length(field, f"(-1 if {data} is None else len({data}))")
             self.line(f"if {data}: out += {data}")
@@ -505,14 +517,20 @@ class _EncoderSource(_Source):
         self.length(field, f"({null}len({values}))")
         if element.kind in _BATCHED:
             pack = self.constant("pack", _packer(FIXED[element.kind]))
+            self.count(f"len({values} or ()) // {NUMBERS_PER_UNIT}")
             self.line(f"if {values}: out += {pack}({values})")
             return
         if field.shared:
             self.line(f"if {values}.__class__ is SharedList:")
             encode_all = self.constant("encode_all", _ElementsSource(self.cls, self.version).compile_elements(field))
+            self.count(f"0 if {self.version} in {values}.encodings else len({values})", indent=1)
             self.line(f"    out = put_shared(parts, out, {values}, {self.version}, {encode_all})")
             self.line(f"    {values} = ()")
         self.elements(field, values, or_none=bool(null))
+
+    def width(self, element: Field) -> int:
+        """How many fields an element of an array has."""
+        return 1 if element.struct is None else len(layout(element.struct, self.version).regular)
 
     def elements(self, field: Field, values: str, *, or_none: bool = False) -> None:
         """Write the elements of an array, without their count."""
@@ -520,6 +538,8 @@ class _EncoderSource(_Source):
         assert element is not None
         item = self.fresh("m")
         with self.block(f"for {item} in {values}{' or ()' if or_none else ''}:"):
+            self.count(f"{1 + self.width(element) // FIELDS_PER_UNIT}")
+            self.pause()
             if element.struct is not None:
                 self.structure(element.struct, item)
             else:
@@ -540,7 +560,7 @@ class _EncoderSource(_Source):
             self.structure(field.struct, inner)
 
 
-class _ElementsSource(_EncoderSource):
+class _ElementsSource(EncoderSource):
     """The function from the list of an array of structures to the encoding of its elements."""
 
     def compile_elements(self, field: Field) -> Callable[[list[Any]], bytearray]:

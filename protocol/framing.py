@@ -10,6 +10,7 @@ to be told so (KIP-511). Reading the body is then the dispatcher's decision. A c
 with replacement characters, as in Kafka: it is only a name in logs and quotas.
 """
 
+from collections.abc import Generator
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ from protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey
 from protocol.compiler import decoder, encoder
 from protocol.primitives import MAX_STRING_BYTES, DecodeError, EncodeError, bad_length, skip_tags
 from protocol.schema import Buffer, Message
+from protocol.sliced_encoder import Budget, sliced_encoder
 
 M = TypeVar("M", bound=Message)
 
@@ -86,11 +88,24 @@ def encode_request(correlation_id: int, client_id: str | None, request: Message,
 def encode_response(correlation_id: int, response: Message, version: int) -> list[Buffer]:
     """A response as a frame with its size, in as many buffers as its records need."""
     cls = type(response)
+    return _with_size(encoder(cls, version)(response, _response_start(cls, correlation_id, version)))
+
+
+def encode_response_in_slices(
+    correlation_id: int, response: Message, version: int, budget: Budget
+) -> Generator[None, object, list[Buffer]]:
+    """Return what ``encode_response`` returns; yield whenever the budget is used up."""
+    cls = type(response)
+    start = _response_start(cls, correlation_id, version)
+    return _with_size((yield from sliced_encoder(cls, version)(response, start, budget)))
+
+
+def _response_start(cls: type[Message], correlation_id: int, version: int) -> bytearray:
     start = bytearray(_SIZE_AND_RESPONSE_HEADER.pack(0, correlation_id))
     flexible = cls.flexible
     if flexible.first <= version <= flexible.last and cls.api_key != _API_VERSIONS:
         start.append(0)
-    return _with_size(encoder(cls, version)(response, start))
+    return start
 
 
 def parse_response(cls: type[M], version: int, frame: memoryview) -> tuple[int, M]:

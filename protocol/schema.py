@@ -298,6 +298,7 @@ class MessageType(type):
     _flexible: Versions
     _decoders: dict[int, Callable[..., Any]]
     _encoders: dict[int, Callable[..., Any]]
+    _sliced_encoders: dict[int, Callable[..., Any]]
 
     def __new__(
         mcs,
@@ -323,6 +324,7 @@ class MessageType(type):
         cls._flexible = parse_versions(flexible)
         cls._decoders = {}
         cls._encoders = {}
+        cls._sliced_encoders = {}
         return cls
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: object) -> None:

@@ -2,13 +2,17 @@
 
 Version 3 has the operations that the client is allowed, 4 the names of static members. From version 6 on a group that
 does not exist is an error; before, it looks like a dead group without members.
+
+A group that is named again is not described again, and no more than fits into a response (``broker.response_room``);
+the others are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them alone.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.response_room import ResponseRoom
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
-from coordinator.group.coordinator import GroupDescription
+from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
 from coordinator.group.member import MemberImage
 from coordinator.group.state import GroupState
 from protocol.api_keys import ApiKey
@@ -27,6 +31,9 @@ _FIRST_WITH_OPERATIONS = 3
 _LONGEST_QUOTED = 1_000
 """An id can be as long as any string of the protocol, and a message that quotes it must not be longer."""
 _FIRST_WITH_NOT_FOUND = 6
+_UNITS_PER_GROUP: Final = 40
+_UNITS_PER_MEMBER: Final = 4
+_BYTES_PER_MEMBER: Final = 20
 
 
 def refuse_describe_groups(request: DescribeGroupsRequest, version: int, error: ErrorCode) -> DescribeGroupsResponse:
@@ -34,37 +41,66 @@ def refuse_describe_groups(request: DescribeGroupsRequest, version: int, error: 
     return DescribeGroupsResponse(groups=[_error(group_id, error) for group_id in request.groups])
 
 
-@handles(ApiKey.DESCRIBE_GROUPS, versions="0-6", error_response=refuse_describe_groups)
+@handles(ApiKey.DESCRIBE_GROUPS, versions="0-6", error_response=refuse_describe_groups, in_turn=True)
 def handle_describe_groups(broker: "Broker", context: RequestContext, request: DescribeGroupsRequest) -> Outcome:
-    groups = [_describe(broker, context, group_id) for group_id in request.groups]
-    if request.include_authorized_operations and context.api_version >= _FIRST_WITH_OPERATIONS:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
+    description = _Description(broker, context, request)
+    return broker.sliced_work.start(description.of_all(), description.budget, context.connection)
+
+
+class _Description:
+    """The response to one request, while it is made."""
+
+    def __init__(self, broker: "Broker", context: RequestContext, request: DescribeGroupsRequest) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._room = ResponseRoom(broker.response_memory)
+        self.budget = new_budget()
+
+    def of_all(self) -> Steps[DescribeGroupsResponse]:
+        response = DescribeGroupsResponse()
+        has_operations = self._context.api_version >= _FIRST_WITH_OPERATIONS
+        for group_id in dict.fromkeys(self._request.groups):
+            self.budget.left -= _UNITS_PER_GROUP + len(group_id) // CHARACTERS_PER_UNIT
+            if self.budget.left <= 0:
+                yield None
+            group = yield from self._of_group(group_id)
+            if has_operations and self._request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = authorized_operations(
-                    broker.authorizer, context, ResourceType.GROUP, group.group_id
+                    self._broker.authorizer, self._context, ResourceType.GROUP, group_id
                 )
-    return DescribeGroupsResponse(groups=groups)
+            response.groups.append(group)
+        return response
+
+    def _of_group(self, group_id: str) -> Steps[DescribedGroup]:
+        if not self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            return _error(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if self._room.is_used_up:
+            return _error(group_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        description = self._broker.group_coordinator.describe_group(group_id)
+        if description is ErrorCode.GROUP_ID_NOT_FOUND:
+            return _not_found(group_id, self._context.api_version)
+        if isinstance(description, ErrorCode):
+            return _error(group_id, description)
+        group = DescribedGroup(
+            group_id=group_id,
+            group_state=description.state.value,
+            protocol_type=description.protocol_type,
+            protocol_data=description.protocol_name,
+        )
+        for member in description.members:
+            self._room.take(_size(member))
+            self.budget.left -= _UNITS_PER_MEMBER
+            if self.budget.left <= 0:
+                yield None
+            group.members.append(_described_member(member))
+        return group
 
 
-def _describe(broker: "Broker", context: RequestContext, group_id: str) -> DescribedGroup:
-    if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-        return _error(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    description = broker.group_coordinator.describe_group(group_id)
-    if description is ErrorCode.GROUP_ID_NOT_FOUND:
-        return _not_found(group_id, context.api_version)
-    if isinstance(description, ErrorCode):
-        return _error(group_id, description)
-    return _described_group(group_id, description)
-
-
-def _described_group(group_id: str, description: GroupDescription) -> DescribedGroup:
-    return DescribedGroup(
-        group_id=group_id,
-        group_state=description.state.value,
-        protocol_type=description.protocol_type,
-        protocol_data=description.protocol_name,
-        members=[_described_member(member) for member in description.members],
-    )
+def _size(member: MemberImage) -> int:
+    """Bytes of a member in the response, about."""
+    ids = len(member.member_id) + len(member.client_id) + len(member.client_host)
+    return _BYTES_PER_MEMBER + ids + len(member.subscription) + len(member.assignment)
 
 
 def _described_member(member: MemberImage) -> DescribedGroupMember:

@@ -1,13 +1,18 @@
 """DescribeProducers (API key 61): the producers that a partition remembers, and their open transactions (KIP-664).
 
 This is how an operator finds a transaction that hangs: a producer whose ``current_txn_start_offset`` is not -1 and
-whose coordinator does not know of it. Any replica answers, not only the leader.
+whose coordinator does not know of it. Any replica answers, not only the leader. A partition that is named again is not
+described again, and no more than fits into a response (``broker.response_room``).
 """
 
 from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.response_room import ResponseRoom
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import Steps, new_budget
+from broker.storage.partition_log import PartitionLog
+from broker.storage.producer_state_entry import ProducerStateEntry
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import (
@@ -22,40 +27,76 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 _NO_OFFSET: Final = -1
+_NO_ROOM: Final = "The response has no room for this partition: ask for it again, with fewer others."
+_BYTES_PER_PRODUCER: Final = 39
+_PRODUCERS_AT_ONCE: Final = 200
+_UNITS_PER_PARTITION: Final = 5
+_UNITS_PER_PRODUCER: Final = 2
 
 
-@handles(ApiKey.DESCRIBE_PRODUCERS, versions="0")
+@handles(ApiKey.DESCRIBE_PRODUCERS, versions="0", in_turn=True)
 def handle_describe_producers(broker: "Broker", context: RequestContext, request: DescribeProducersRequest) -> Outcome:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(broker, context, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+    description = _Description(broker, context)
+    return broker.sliced_work.start(description.of_all(request), description.budget, context.connection)
 
 
-def _describe(broker: "Broker", context: RequestContext, topic: str, index: int) -> PartitionResponse:
-    if not broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic):
-        return PartitionResponse(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    partition = broker.replica_manager.find((topic, index))
-    if isinstance(partition, ErrorCode):
-        return PartitionResponse(partition_index=index, error_code=partition)
-    if partition.log is None:
-        return PartitionResponse(partition_index=index, error_code=partition.unavailable_error)
-    return PartitionResponse(
-        partition_index=index,
-        active_producers=[
-            ProducerState(
-                producer_id=entry.producer_id,
-                producer_epoch=entry.producer_epoch,
-                last_sequence=entry.last_sequence,
-                last_timestamp=entry.last_timestamp,
-                coordinator_epoch=entry.coordinator_epoch,
-                current_txn_start_offset=_NO_OFFSET if entry.txn_first_offset is None else entry.txn_first_offset,
-            )
-            for entry in partition.log.active_producers()
-        ],
+class _Description:
+    """The response to one request, while it is made."""
+
+    def __init__(self, broker: "Broker", context: RequestContext) -> None:
+        self._broker = broker
+        self._context = context
+        self._room = ResponseRoom(broker.response_memory)
+        self.budget = new_budget()
+
+    def of_all(self, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
+        indexes: dict[str, dict[int, None]] = {}
+        for topic in request.topics:
+            indexes.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        response = DescribeProducersResponse()
+        for name, partitions in indexes.items():
+            described = TopicResponse(name=name)
+            response.topics.append(described)
+            for index in partitions:
+                described.partitions.append((yield from self._of_partition(name, index)))
+        return response
+
+    def _of_partition(self, topic: str, index: int) -> Steps[PartitionResponse]:
+        self.budget.left -= _UNITS_PER_PARTITION
+        if self.budget.left <= 0:
+            yield None
+        log = self._find_log(topic, index)
+        if isinstance(log, ErrorCode):
+            return PartitionResponse(partition_index=index, error_code=log)
+        if self._room.is_used_up:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # The one error that Java's admin client repeats everywhere.
+            return PartitionResponse(partition_index=index, error_code=error, error_message=_NO_ROOM)
+        response = PartitionResponse(partition_index=index)
+        producers = log.active_producers()
+        for first in range(0, len(producers), _PRODUCERS_AT_ONCE):
+            some = producers[first : first + _PRODUCERS_AT_ONCE]
+            response.active_producers += map(_state, some)
+            self._room.take(_BYTES_PER_PRODUCER * len(some))
+            self.budget.left -= _UNITS_PER_PRODUCER * len(some)
+            if self.budget.left <= 0:
+                yield None
+        return response
+
+    def _find_log(self, topic: str, index: int) -> PartitionLog | ErrorCode:
+        if not self._broker.authorizer.authorize(self._context, Operation.READ, ResourceType.TOPIC, topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partition = self._broker.replica_manager.find((topic, index))
+        if isinstance(partition, ErrorCode):
+            return partition
+        return partition.unavailable_error if partition.log is None else partition.log
+
+
+def _state(entry: ProducerStateEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=_NO_OFFSET if entry.txn_first_offset is None else entry.txn_first_offset,
     )

@@ -1,12 +1,16 @@
 """DescribeTransactions (API key 65): what the coordinator durably knows of transactional ids.
 
-Partitions of topics that the client may not see are left out.
+Partitions of topics that the client may not see are left out. An id that is named again is not described again, and no
+more than fits into a response (``broker.response_room``); the others are COORDINATOR_LOAD_IN_PROGRESS, so that clients
+ask again for them alone.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.response_room import ResponseRoom
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
 from coordinator.transaction.state import TransactionMetadata
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -19,6 +23,9 @@ from protocol.messages.describe_transactions import (
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_UNITS_PER_ID: Final = 8
+_BYTES_PER_PARTITION: Final = 4
 
 
 def error_response(
@@ -33,41 +40,66 @@ def error_response(
     )
 
 
-@handles(ApiKey.DESCRIBE_TRANSACTIONS, versions="0", error_response=error_response)
+@handles(ApiKey.DESCRIBE_TRANSACTIONS, versions="0", error_response=error_response, in_turn=True)
 def handle_describe_transactions(
     broker: "Broker", context: RequestContext, request: DescribeTransactionsRequest
 ) -> Outcome:
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            _describe(broker, context, transactional_id) for transactional_id in request.transactional_ids
+    description = _Description(broker, context)
+    return broker.sliced_work.start(description.of_all(request), description.budget, context.connection)
+
+
+class _Description:
+    """The response to one request, while it is made."""
+
+    def __init__(self, broker: "Broker", context: RequestContext) -> None:
+        self._broker = broker
+        self._context = context
+        self._room = ResponseRoom(broker.response_memory)
+        self.budget = new_budget()
+
+    def of_all(self, request: DescribeTransactionsRequest) -> Steps[DescribeTransactionsResponse]:
+        response = DescribeTransactionsResponse()
+        for transactional_id in dict.fromkeys(request.transactional_ids):
+            self.budget.left -= _UNITS_PER_ID + len(transactional_id) // CHARACTERS_PER_UNIT
+            if self.budget.left <= 0:
+                yield None
+            response.transaction_states.append((yield from self._of_id(transactional_id)))
+        return response
+
+    def _of_id(self, transactional_id: str) -> Steps[TransactionState]:
+        metadata = self._find(transactional_id)
+        if isinstance(metadata, ErrorCode):
+            return TransactionState(transactional_id=transactional_id, error_code=metadata)
+        state = TransactionState(
+            transactional_id=transactional_id,
+            transaction_state=metadata.state.label,
+            transaction_timeout_ms=metadata.timeout_ms,
+            transaction_start_time_ms=metadata.start_ms,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+        )
+        state.topics = yield from self._topics(metadata)
+        return state
+
+    def _find(self, transactional_id: str) -> TransactionMetadata | ErrorCode:
+        authorize = self._broker.authorizer.authorize
+        if not authorize(self._context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if self._room.is_used_up:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return self._broker.transaction_coordinator.describe(transactional_id)
+
+    def _topics(self, metadata: TransactionMetadata) -> Steps[list[TopicData]]:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in metadata.partitions:
+            topics.setdefault(topic, []).append(partition)
+            self.budget.left -= 1
+            if self.budget.left <= 0:
+                yield None
+        self._room.take(_BYTES_PER_PARTITION * len(metadata.partitions) + sum(map(len, topics)))
+        authorize = self._broker.authorizer.authorize
+        return [
+            TopicData(topic=topic, partitions=sorted(topics[topic]))
+            for topic in sorted(topics)
+            if authorize(self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         ]
-    )
-
-
-def _describe(broker: "Broker", context: RequestContext, transactional_id: str) -> TransactionState:
-    if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return TransactionState(transactional_id=transactional_id, error_code=error)
-    metadata = broker.transaction_coordinator.describe(transactional_id)
-    if isinstance(metadata, ErrorCode):
-        return TransactionState(transactional_id=transactional_id, error_code=metadata)
-    return TransactionState(
-        transactional_id=transactional_id,
-        transaction_state=metadata.state.label,
-        transaction_timeout_ms=metadata.timeout_ms,
-        transaction_start_time_ms=metadata.start_ms,
-        producer_id=metadata.producer_id,
-        producer_epoch=metadata.producer_epoch,
-        topics=_topics(broker, context, metadata),
-    )
-
-
-def _topics(broker: "Broker", context: RequestContext, metadata: TransactionMetadata) -> list[TopicData]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(metadata.partitions):
-        topics.setdefault(topic, []).append(partition)
-    return [
-        TopicData(topic=topic, partitions=partitions)
-        for topic, partitions in topics.items()
-        if broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
-    ]

@@ -4,14 +4,20 @@ Versions 1-7 ask about one group, 8 and above about several. From version 2 on n
 of the group have a field of their own; in version 1 every partition carries them. From 7 on ``require_stable``
 refuses positions that an unfinished transaction may change (KIP-447). Version 9 names a member and its epoch, which
 mean nothing to groups of the classic protocol. Version 10 names topics by id.
+
+What is named again is not answered again. A response has room for so many offsets (``broker.response_room``); groups
+that have no room are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them alone.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.response_room import ResponseRoom
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
 from coordinator.group.offset_requests import FetchedOffset, FetchedOffsets
 from coordinator.runtime import Reply
 from protocol.api_keys import ApiKey
@@ -36,33 +42,28 @@ if TYPE_CHECKING:
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_SEVERAL_GROUPS = 8
 _FIRST_WITH_TOPIC_IDS = 10
-
-GroupAnswer = Callable[[OffsetFetchResponseGroup], None]
+_UNITS_PER_GROUP: Final = 20
+_UNITS_PER_TOPIC: Final = 3
+_BYTES_PER_OFFSET: Final = 50
+"""What is counted for an offset before its response is built: in memory it takes more."""
+_LEAST_BYTES_PER_OFFSET: Final = 20
 
 
 def refuse_offset_fetch(request: OffsetFetchRequest, version: int, error: ErrorCode) -> OffsetFetchResponse:
     """The error for every group."""
     groups = _groups(request, version)
-    return _response(groups, [_refuse_group(group, error) for group in groups], version)
+    if version < _FIRST_WITH_SEVERAL_GROUPS:
+        return _refused(groups[0], version, error)
+    return OffsetFetchResponse(groups=[_refuse_group(group, error) for group in groups])
 
 
-@handles(ApiKey.OFFSET_FETCH, versions="1-10", error_response=refuse_offset_fetch)
+@handles(ApiKey.OFFSET_FETCH, versions="1-10", error_response=refuse_offset_fetch, in_turn=True)
 def handle_offset_fetch(broker: "Broker", context: RequestContext, request: OffsetFetchRequest) -> Outcome:
-    version = context.api_version
-    groups = _groups(request, version)
-    reply: Reply[OffsetFetchResponse] = Reply()
-    answers: dict[int, OffsetFetchResponseGroup] = {}
-
-    def on_answer(index: int, answer: OffsetFetchResponseGroup) -> None:
-        answers[index] = answer
-        if len(answers) == len(groups):
-            reply(_response(groups, [answers[position] for position in range(len(groups))], version))
-
-    if not groups:
-        return OffsetFetchResponse()
-    for index, group in enumerate(groups):
-        _fetch_group(broker, context, group, partial(on_answer, index), require_stable=request.require_stable)
-    return reply.answer()
+    fetch = _Fetch(broker, context, request)
+    asking = broker.sliced_work.start(fetch.ask(), fetch.budget, context.connection)
+    if asyncio.iscoroutine(asking):
+        return fetch.respond_in_slices(asking)
+    return fetch.reply_when_known()
 
 
 def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -78,45 +79,182 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
     return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
+class _Fetch:
+    """One request: the offsets of all groups are fetched, and when all are known, the response is built of them.
+
+    Both are done in slices.
+    """
+
+    def __init__(self, broker: "Broker", context: RequestContext, request: OffsetFetchRequest) -> None:
+        self._broker = broker
+        self._context = context
+        self._require_stable = request.require_stable
+        groups: dict[str, OffsetFetchRequestGroup] = {}
+        for group in _groups(request, context.api_version):
+            groups.setdefault(group.group_id, group)
+        self._groups = [_Group(group) for group in groups.values()]
+        self._unknown = len(self._groups)
+        self._when_known: Callable[[], None] | None = None
+        self.budget = new_budget()
+
+    def ask(self) -> Steps[None]:
+        """Ask the coordinator for the offsets of each group."""
+        room = ResponseRoom(self._broker.response_memory)
+        for group in self._groups:
+            group_id = group.request.group_id
+            self.budget.left -= _UNITS_PER_GROUP + len(group_id) // CHARACTERS_PER_UNIT
+            if self.budget.left <= 0:
+                yield None
+            if not self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+                self._on_fetched(group, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            elif room.is_used_up:
+                self._on_fetched(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            else:
+                room.take(_BYTES_PER_OFFSET * (yield from self._ask_for(group)))
+
+    def _ask_for(self, group: "_Group") -> Steps[int]:
+        partitions = None
+        if group.request.topics is not None:
+            partitions = yield from self._partitions(group, group.request.topics)
+        coordinator = self._broker.group_coordinator
+        return (
+            yield from coordinator.fetch_offsets(
+                group.request.group_id,
+                partitions,
+                partial(self._on_fetched, group),
+                self.budget,
+                require_stable=self._require_stable,
+            )
+        )
+
+    def _partitions(
+        self, group: "_Group", topics: Iterable[OffsetFetchRequestTopics]
+    ) -> Steps[list[tuple[TopicPartition, bytes]]]:
+        """Note what the group is asked for, each partition once, and return what the coordinator may be asked for."""
+        partitions: list[tuple[TopicPartition, bytes]] = []
+        seen: set[tuple[str, bytes, int]] = set()
+        for asked in topics:
+            topic = _judge_topic(self._broker, self._context, asked)
+            self.budget.left -= _UNITS_PER_TOPIC
+            for index in asked.partition_indexes:
+                key = (topic.name, topic.topic_id, index)
+                if key not in seen:
+                    seen.add(key)
+                    topic.indexes.append(index)
+                    if topic.error is ErrorCode.NONE:
+                        partitions.append((TopicPartition(topic.name, index), topic.topic_id))
+                self.budget.left -= 1
+                if self.budget.left <= 0:
+                    yield None
+            if topic.indexes or not asked.partition_indexes:
+                group.topics.append(topic)
+        return partitions
+
+    def _on_fetched(self, group: "_Group", fetched: FetchedOffsets | ErrorCode) -> None:
+        group.fetched = fetched
+        self._unknown -= 1
+        if not self._unknown and self._when_known is not None:
+            self._when_known()
+
+    def reply_when_known(self) -> OffsetFetchResponse | asyncio.Future[OffsetFetchResponse]:
+        """Return the response, which is small, or a future of it."""
+        if not self._unknown:
+            return _at_once(self._build())
+        reply: Reply[OffsetFetchResponse] = Reply()
+        self._when_known = lambda: reply(_at_once(self._build()))
+        return reply.answer()
+
+    async def respond_in_slices(self, asking: Coroutine[Any, Any, None]) -> OffsetFetchResponse:
+        """Go on asking, and build the response when all is known."""
+        await asking
+        if self._unknown:
+            known = asyncio.get_running_loop().create_future()
+            self._when_known = partial(_settle, known)
+            await known
+        return await self._broker.sliced_work.run(self._build(), self.budget, self._context.connection)
+
+    def _build(self) -> Steps[OffsetFetchResponse]:
+        version, room = self._context.api_version, ResponseRoom(self._broker.response_memory)
+        response = OffsetFetchResponse()
+        for group in self._groups:
+            answer = yield from self._answer(group, room)
+            if version >= _FIRST_WITH_SEVERAL_GROUPS:
+                response.groups.append(answer)
+            elif answer.error_code != ErrorCode.NONE:
+                return _refused(group.request, version, ErrorCode(answer.error_code))
+            else:
+                response.topics = yield from self._old_topics(answer)
+        return response
+
+    def _answer(self, group: "_Group", room: ResponseRoom) -> Steps[OffsetFetchResponseGroup]:
+        fetched = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if room.is_used_up else group.fetched
+        assert fetched is not None, "a response is built before all is known"
+        if isinstance(fetched, ErrorCode):
+            return _refuse_group(group.request, fetched)
+        answer = OffsetFetchResponseGroup(group_id=group.request.group_id)
+        everything = _all_topics(self._broker, self._context, fetched) if group.request.topics is None else group.topics
+        for topic in everything:
+            self.budget.left -= _UNITS_PER_TOPIC
+            told = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
+            answer.topics.append(told)
+            for index in topic.indexes:
+                offset = fetched.get(TopicPartition(topic.name, index)) or FetchedOffset(error=topic.error)
+                told.partitions.append(_partition(index, offset))
+                room.take(_LEAST_BYTES_PER_OFFSET + len(offset.metadata))
+                self.budget.left -= 2
+                if self.budget.left <= 0:
+                    yield None
+        return answer
+
+    def _old_topics(self, answer: OffsetFetchResponseGroup) -> Steps[list[OffsetFetchResponseTopic]]:
+        """The topics of the one group of an old request."""
+        topics = []
+        for topic in answer.topics:
+            told = OffsetFetchResponseTopic(name=topic.name)
+            topics.append(told)
+            for partition in topic.partitions:
+                told.partitions.append(_old_partition(partition))
+                self.budget.left -= 1
+                if self.budget.left <= 0:
+                    yield None
+        return topics
+
+
 class _Topic(NamedTuple):
     """A topic that was asked for, under the name that its id stands for, and why nothing is said about it."""
 
     name: str
-    request: OffsetFetchRequestTopics
+    topic_id: bytes
     error: ErrorCode
+    indexes: list[int]
+    """Each once."""
 
 
-def _fetch_group(
-    broker: "Broker",
-    context: RequestContext,
-    group: OffsetFetchRequestGroup,
-    answer: GroupAnswer,
-    *,
-    require_stable: bool,
-) -> None:
-    group_id = group.group_id
-    if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-        answer(_refuse_group(group, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    elif group.topics is None:
-        broker.group_coordinator.fetch_offsets(
-            group_id,
-            None,
-            lambda fetched: answer(_all_topics(broker, context, group, fetched)),
-            require_stable=require_stable,
-        )
-    else:
-        topics = [_judge_topic(broker, context, topic) for topic in group.topics]
-        broker.group_coordinator.fetch_offsets(
-            group_id,
-            [
-                (TopicPartition(topic.name, index), topic.request.topic_id)
-                for topic in topics
-                for index in topic.request.partition_indexes
-                if topic.error is ErrorCode.NONE
-            ],
-            lambda fetched: answer(_asked_topics(group, topics, fetched)),
-            require_stable=require_stable,
-        )
+class _Group:
+    """One group of a request, and what is known of it."""
+
+    __slots__ = ("fetched", "request", "topics")
+
+    def __init__(self, request: OffsetFetchRequestGroup) -> None:
+        self.request = request
+        self.topics: list[_Topic] = []
+        """What the request names."""
+        self.fetched: FetchedOffsets | ErrorCode | None = None
+        """None: the coordinator has not replied."""
+
+
+def _settle(known: asyncio.Future[None]) -> None:
+    if not known.done():
+        known.set_result(None)
+
+
+def _at_once(steps: Steps[OffsetFetchResponse]) -> OffsetFetchResponse:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            response: OffsetFetchResponse = stop.value
+            return response
 
 
 def _judge_topic(broker: "Broker", context: RequestContext, topic: OffsetFetchRequestTopics) -> _Topic:
@@ -124,58 +262,28 @@ def _judge_topic(broker: "Broker", context: RequestContext, topic: OffsetFetchRe
     if context.api_version >= _FIRST_WITH_TOPIC_IDS:
         image = broker.metadata.image.topic_by_id(topic.topic_id)
         if image is None:
-            return _Topic(name, topic, ErrorCode.UNKNOWN_TOPIC_ID)
+            return _Topic(name, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID, [])
         name = image.name
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return _Topic(name, topic, error)
+    return _Topic(name, topic.topic_id, error, [])
 
 
-def _asked_topics(
-    group: OffsetFetchRequestGroup, topics: list[_Topic], fetched: FetchedOffsets | ErrorCode
-) -> OffsetFetchResponseGroup:
-    if isinstance(fetched, ErrorCode):
-        return _refuse_group(group, fetched)
-    return OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        topics=[
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                topic_id=topic.request.topic_id,
-                partitions=[
-                    _partition(
-                        index, fetched.get(TopicPartition(topic.name, index)) or FetchedOffset(error=topic.error)
-                    )
-                    for index in topic.request.partition_indexes
-                ],
-            )
-            for topic in topics
-        ],
-    )
-
-
-def _all_topics(
-    broker: "Broker", context: RequestContext, group: OffsetFetchRequestGroup, fetched: FetchedOffsets | ErrorCode
-) -> OffsetFetchResponseGroup:
+def _all_topics(broker: "Broker", context: RequestContext, fetched: FetchedOffsets) -> list[_Topic]:
     """Topics that the client may see; where they are named by id, those that have one."""
-    if isinstance(fetched, ErrorCode):
-        return _refuse_group(group, fetched)
-    by_name: dict[str, OffsetFetchResponseTopics] = {}
-    for partition, offset in fetched.items():
-        topic = by_name.get(partition.topic)
+    by_name: dict[str, _Topic] = {}
+    for name, index in fetched:
+        topic = by_name.get(name)
         if topic is None:
-            topic = by_name[partition.topic] = OffsetFetchResponseTopics(
-                name=partition.topic, topic_id=_topic_id(broker, partition.topic)
-            )
-        topic.partitions.append(_partition(partition.partition, offset))
+            topic = by_name[name] = _Topic(name, _topic_id(broker, name), ErrorCode.NONE, [])
+        topic.indexes.append(index)
     needs_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
-    topics = [
+    return [
         topic
         for topic in by_name.values()
         if broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         and not (needs_id and topic.topic_id == ZERO_UUID)
     ]
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
 def _topic_id(broker: "Broker", name: str) -> bytes:
@@ -197,41 +305,29 @@ def _refuse_group(group: OffsetFetchRequestGroup, error: ErrorCode) -> OffsetFet
     return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
 
 
-def _response(
-    groups: list[OffsetFetchRequestGroup], answers: list[OffsetFetchResponseGroup], version: int
-) -> OffsetFetchResponse:
-    if version >= _FIRST_WITH_SEVERAL_GROUPS:
-        return OffsetFetchResponse(groups=answers)
-    group, answer = groups[0], answers[0]
-    topics = answer.topics
-    if answer.error_code != ErrorCode.NONE and version < _FIRST_WITH_GROUP_ERROR:
-        topics = _error_topics(group, ErrorCode(answer.error_code))
-    return OffsetFetchResponse(
-        error_code=answer.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in topics
-        ],
+def _old_partition(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
     )
 
 
-def _error_topics(group: OffsetFetchRequestGroup, error: ErrorCode) -> list[OffsetFetchResponseTopics]:
+def _refused(group: OffsetFetchRequestGroup, version: int, error: ErrorCode) -> OffsetFetchResponse:
+    """The error of the one group of an old request."""
+    topics = _error_topics(group, error) if version < _FIRST_WITH_GROUP_ERROR else []
+    return OffsetFetchResponse(error_code=error, topics=topics)
+
+
+def _error_topics(group: OffsetFetchRequestGroup, error: ErrorCode) -> list[OffsetFetchResponseTopic]:
     return [
-        OffsetFetchResponseTopics(
+        OffsetFetchResponseTopic(
             name=topic.name,
-            partitions=[_partition(index, FetchedOffset(error=error)) for index in topic.partition_indexes],
+            partitions=[
+                _old_partition(_partition(index, FetchedOffset(error=error))) for index in topic.partition_indexes
+            ],
         )
         for topic in group.topics or []
     ]

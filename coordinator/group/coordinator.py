@@ -20,7 +20,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -383,19 +383,30 @@ class GroupCoordinator:
     def fetch_offsets(
         self,
         group_id: str,
-        partitions: Iterable[tuple[TopicPartition, bytes]] | None,
+        partitions: Sequence[tuple[TopicPartition, bytes]] | None,
         reply: OnFetchedOffsets,
+        budget: WorkBudget,
         *,
         require_stable: bool,
-    ) -> None:
-        """Partitions come with their topic's id, or ZERO_UUID; None asks for all that the group has committed."""
+    ) -> Generator[None, object, int]:
+        """Fetch offsets in slices and return how many; yields when the budget is used up.
+
+        ``reply`` is called once, possibly later. Partitions come with their topic's id, or ZERO_UUID; None asks for all
+        that the group has committed.
+        """
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
             reply(shard)
-        elif shard.log.is_deserted:
+            return 0
+        if shard.log.is_deserted:
             reply(ErrorCode.NOT_COORDINATOR)  # All that consumers before 3.9 expect of a coordinator that is away.
-        else:
-            offset_requests.fetch(shard, group_id, partitions, reply, require_stable=require_stable)
+            return 0
+        fetched = yield from offset_requests.fetch(shard, group_id, partitions, budget, require_stable=require_stable)
+        if self._shard_of(group_id) is shard:
+            offset_requests.reply_when_replicated(shard, group_id, fetched, reply)
+        else:  # It was resigned in a pause.
+            reply(ErrorCode.NOT_COORDINATOR)
+        return len(fetched)
 
     def delete_offsets(
         self,

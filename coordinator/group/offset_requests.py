@@ -12,7 +12,7 @@ Positions after an abort: the group's committed offset is what it was before the
 took part in it has in memory is its own affair; it must go back to the committed offset itself.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple
 
 from coordinator.group.group import Group
@@ -235,25 +235,34 @@ def _refusal(log_error: ErrorCode) -> ErrorCode:
 def fetch(
     shard: GroupShard,
     group_id: str,
-    partitions: Iterable[tuple[TopicPartition, bytes]] | None,
-    reply: OnFetchedOffsets,
+    partitions: Sequence[tuple[TopicPartition, bytes]] | None,
+    budget: WorkBudget,
     *,
     require_stable: bool,
-) -> None:
-    """Offsets of ``partitions``, each with its topic's id if the client gave one; None: all that the group has.
+) -> Generator[None, object, FetchedOffsets]:
+    """Return offsets of ``partitions``, each with its topic's id if the client gave one; None: all that the group has.
 
-    An error concerns the whole group. Consumers before 3.9 know only NOT_COORDINATOR here, so that is what a high
-    watermark that does not move is called.
+    Yields when the budget is used up. All are of the moment when it begins.
     """
     committed = shard.offsets.committed(group_id)
-    if partitions is None:
-        partitions = [(partition, ZERO_UUID) for partition in committed]
+    unstable = shard.offsets.unstable(group_id) if require_stable else ()
+    is_long = len(committed if partitions is None else partitions) > MANY_OFFSETS
+    if is_long:
+        committed, unstable = dict(committed), frozenset(unstable)
     fetched: FetchedOffsets = {}
-    for partition, topic_id in partitions:
-        if require_stable and shard.offsets.is_unstable(group_id, partition):
-            fetched[partition] = _UNSTABLE
-        else:
-            fetched[partition] = _fetched(committed.get(partition), topic_id)
+    for partition, topic_id in ((each, ZERO_UUID) for each in committed) if partitions is None else partitions:
+        fetched[partition] = _UNSTABLE if partition in unstable else _fetched(committed.get(partition), topic_id)
+        budget.left -= 1
+        if is_long and budget.left <= 0:
+            yield None
+    return fetched
+
+
+def reply_when_replicated(shard: GroupShard, group_id: str, fetched: FetchedOffsets, reply: OnFetchedOffsets) -> None:
+    """Reply with what was fetched when it is durable, or with the group's error.
+
+    Consumers before 3.9 know only NOT_COORDINATOR here, so that is what a high watermark that does not move is called.
+    """
     shard.when_replicated(shard.written(group_id), lambda error: reply(ErrorCode.NOT_COORDINATOR if error else fetched))
 
 

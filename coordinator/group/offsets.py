@@ -16,7 +16,7 @@ broker that does not know the epoch yet (KIP-320). Many clients commit without o
 that from erasing what the partition's committed offset already knew.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
@@ -99,6 +99,10 @@ class OffsetStore:
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
         """May a transaction still change the partition's offset?"""
         return partition in self._open.get(group_id, _NOTHING)
+
+    def unstable(self, group_id: str) -> Collection[TopicPartition]:
+        """The partitions whose offsets a transaction may still change."""
+        return self._open.get(group_id, _NOTHING)
 
     def has_unstable(self, group_id: str) -> bool:
         return group_id in self._open

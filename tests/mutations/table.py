@@ -983,8 +983,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B71", _OFFSET_REQUESTS,
-        "        if require_stable and shard.offsets.is_unstable(group_id, partition):\n",
-        "        if False:\n",
+        "unstable = shard.offsets.unstable(group_id) if require_stable else ()\n",
+        "unstable = ()\n",
         f"{_TEST_OFFSET_REQUESTS}::test_positions_that_a_transaction_may_change_are_unstable",
     ),
     Mutation(
@@ -1282,14 +1282,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B98", "coordinator/group/coordinator.py",
-        "        elif shard.log.is_deserted:\n            reply(ErrorCode.NOT_COORDINATOR)",
-        "        elif False:\n            reply(ErrorCode.NOT_COORDINATOR)",
+        "        if shard.log.is_deserted:\n            reply(ErrorCode.NOT_COORDINATOR)",
+        "        if False:\n            reply(ErrorCode.NOT_COORDINATOR)",
         f"{_TEST_DESERTED_GROUP}::test_offsets_are_not_given_out",
     ),
     Mutation(
         "B98", "coordinator/group/coordinator.py",
-        "        elif shard.log.is_deserted:\n            reply(ErrorCode.NOT_COORDINATOR)",
-        "        elif False:\n            reply(ErrorCode.NOT_COORDINATOR)",
+        "        if shard.log.is_deserted:\n            reply(ErrorCode.NOT_COORDINATOR)",
+        "        if False:\n            reply(ErrorCode.NOT_COORDINATOR)",
         "tests/simulation/test_cluster_transactions.py::TestShortages",
     ),
     Mutation(

@@ -77,10 +77,31 @@ async def test_one_slice_is_done_in_a_turn_of_the_loop_however_many_requests_hav
 async def test_only_some_requests_are_under_way_at_once() -> None:
     work, done = SlicedWork(), list[str]()
     budgets = [new_budget() for _ in range(9)]
-    pieces = [work.start(slices(str(n), 3, budget, done), budget, connection()) for n, budget in enumerate(budgets)]
+    pieces = [work.run(slices(str(n), 3, budget, done), budget, connection()) for n, budget in enumerate(budgets)]
     await asyncio.gather(*pieces)
-    begun = done[9:]  # The first slice of each is done when it comes.
-    assert begun == [name for group in ("012", "345", "678") for name in [*group, *group]]
+    assert done == [name for group in ("012", "345", "678") for name in 3 * group]
+
+
+@in_virtual_time
+async def test_what_begins_in_one_turn_of_the_loop_is_bounded_together() -> None:
+    """A client may send many requests at once, each of which is done within its budget."""
+    work, done = SlicedWork(), list[str]()
+
+    def little(budget: WorkBudget) -> Generator[None, Any, None]:
+        done.append("x")
+        budget.left -= SLICE_UNITS - 1
+        if budget.left <= 0:
+            yield
+
+    begun = []
+    for _ in range(20):
+        budget = new_budget()
+        begun.append(work.start(little(budget), budget, connection()))
+    assert len(done) == 4
+    await asyncio.gather(*filter(None, begun))
+    assert len(done) == 20
+    budget = new_budget()
+    assert work.start(little(budget), budget, connection()) is None  # In a later turn it is done at once again.
 
 
 @in_virtual_time

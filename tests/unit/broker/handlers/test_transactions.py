@@ -16,7 +16,9 @@ from broker.handlers.describe_transactions import handle_describe_transactions
 from broker.handlers.end_txn import handle_end_txn
 from broker.handlers.init_producer_id import handle_init_producer_id
 from broker.handlers.list_transactions import handle_list_transactions
+from broker.network.response_memory import ResponseMemory
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import SlicedWork
 from broker.supervisor import Supervisor
 from coordinator.controller.cluster_image import MetadataCache
 from coordinator.runtime import partition_for
@@ -75,6 +77,8 @@ class Side:
             authorizer=self.rules,
             config=BrokerConfig(),
             supervisor=Supervisor(),
+            sliced_work=SlicedWork(),
+            response_memory=ResponseMemory(1 << 20),
         )
         self.create("invoices", 2)
 

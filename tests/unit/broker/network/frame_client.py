@@ -13,6 +13,7 @@ from broker.dispatch import ApiHandler, Dispatcher
 from broker.listeners import Listener
 from broker.network.heartbeats import Heartbeats
 from broker.network.socket_server import SocketServer
+from broker.sliced_work import SlicedWork
 from broker.supervisor import Supervisor
 from protocol.framing import encode_request
 from protocol.schema import Message
@@ -80,6 +81,13 @@ def frame(correlation_id: int, request: Message, version: int) -> bytes:
     return b"".join(encode_request(correlation_id, "tester", request, version))
 
 
+class OnlyEncodes:
+    """All that dispatch needs of a broker whose handlers need none."""
+
+    def __init__(self) -> None:
+        self.sliced_work = SlicedWork()
+
+
 class Served:
     """A listening server and how to reach it."""
 
@@ -121,7 +129,7 @@ async def serve(
     The last of ``listeners`` is the one between brokers.
     """
     supervisor = Supervisor()
-    dispatcher = Dispatcher(broker, handlers)
+    dispatcher = Dispatcher(broker or OnlyEncodes(), handlers)  # type: ignore[arg-type]
     server = SocketServer(config or BrokerConfig(), supervisor, heartbeats)
     ports = await server.bind([Listener(name=name, host="127.0.0.1", port=0) for name in listeners], listeners[-1])
     await server.serve(dispatcher)

@@ -36,6 +36,7 @@ from coordinator.ports import LeaderAndEpoch
 from protocol.errors import ErrorCode
 from protocol.records.control_records import build_end_txn_marker
 from protocol.records.record_batch import BatchHeader, iter_records, read_header
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
@@ -297,7 +298,12 @@ class GroupWorld:
     ) -> Call[FetchedOffsets | ErrorCode]:
         """All partitions, if none is named."""
         asked = [(partition, topic_id) for partition in partitions] or None
-        return self.begin(lambda reply: self.coordinator.fetch_offsets(group, asked, reply, require_stable=stable))
+
+        def fetch(reply: Callable[[FetchedOffsets | ErrorCode], None]) -> None:
+            for _ in self.coordinator.fetch_offsets(group, asked, reply, WorkBudget(0), require_stable=stable):
+                pass
+
+        return self.begin(fetch)
 
     def fetched(self, partition: TopicPartition = P0, *, group: str = GROUP, stable: bool = False) -> FetchedOffset:
         answer = self.fetch(partition, group=group, stable=stable).answer

@@ -1,0 +1,232 @@
+"""No request keeps the event loop for long, of whatever API: each array of each request, full of the same or of others.
+
+What is named exists and is large: a topic, a group and a transactional id of one name, with thousands of producers,
+offsets and partitions. What is done in one turn of the loop is counted, the encoding of the response included.
+"""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from broker import response_room
+from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from broker.handlers import all_handlers
+from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from broker.handlers.create_topics import handle_create_topics
+from broker.handlers.describe_groups import handle_describe_groups
+from broker.handlers.describe_producers import handle_describe_producers
+from broker.handlers.describe_transactions import handle_describe_transactions
+from broker.handlers.find_coordinator import handle_find_coordinator
+from broker.handlers.init_producer_id import handle_init_producer_id
+from broker.handlers.offset_commit import handle_offset_commit
+from broker.handlers.offset_fetch import handle_offset_fetch
+from broker.server import Broker
+from broker.storage.partition_log import AppendOrigin
+from protocol.api_keys import ApiKey
+from protocol.compiler import encoder
+from protocol.errors import ErrorCode
+from protocol.framing import encode_response
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from protocol.schema import Field, Kind, Message, layout
+from protocol.sliced_encoder import sliced_encoder
+from tests.unit.broker.batches import batch, with_header
+from tests.unit.broker.handlers.administration import ask, running_broker
+from tests.unit.broker.turns import longest_turn
+
+NAME: Final = "t"
+ELEMENTS: Final = 3_000
+MOST_LINES: Final = 60_000
+"""What a request may do at once for so many elements, or in a slice: 4 ms, and 15 ms for 10,000 elements."""
+LONGER: Final = {
+    ApiKey.OFFSET_COMMIT: 320_000,
+    ApiKey.TXN_OFFSET_COMMIT: 350_000,
+    ApiKey.FIND_COORDINATOR: 130_000,
+    ApiKey.LEAVE_GROUP: 140_000,
+    ApiKey.CREATE_TOPICS: 110_000,
+    ApiKey.DELETE_TOPICS: 70_000,
+    ApiKey.DELETE_RECORDS: 260_000,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 240_000,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 500_000,
+    ApiKey.WRITE_TXN_MARKERS: 900_000,
+    ApiKey.DESCRIBE_CONFIGS: 160_000,
+    ApiKey.ALTER_CONFIGS: 190_000,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 260_000,
+    ApiKey.DESCRIBE_LOG_DIRS: 90_000,
+    ApiKey.DELETE_GROUPS: 120_000,
+    ApiKey.ELECT_LEADERS: 70_000,
+    ApiKey.OFFSET_DELETE: 350_000,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 250_000,
+}
+"""Those that are not divided, or only in part."""
+ELSEWHERE: Final = {ApiKey.PRODUCE, ApiKey.FETCH}
+"""Their work is with records, and has tests of its own (``test_hostile_batches``, ``test_fetch_turns``)."""
+
+HANDLERS: Final = [handler for handler in all_handlers() if handler.api_key not in ELSEWHERE]
+
+
+def long_requests(cls: type[Message], version: int) -> Iterator[tuple[str, Message]]:
+    """For each array of a request, however deep: the request with that one full of the same, and of others."""
+    for path in array_paths(cls, version):
+        for varied in (False, True):
+            yield ".".join(path) + (" (others)" if varied else " (the same)"), filled(cls, version, path, varied)
+
+
+def array_paths(cls: type[Message], version: int) -> Iterator[tuple[str, ...]]:
+    for field in layout(cls, version).regular:
+        if field.kind is Kind.ARRAY:
+            assert field.element is not None
+            yield (field.name,)
+            if field.element.struct is not None:
+                yield from ((field.name, *rest) for rest in array_paths(field.element.struct, version))
+
+
+def filled(cls: type[Message], version: int, path: tuple[str, ...], varied: bool, number: int = 0) -> Message:
+    """An instance in which the array at ``path`` has many elements; other arrays have one, which is what exists."""
+    values = {}
+    for field in layout(cls, version).regular:
+        if field.kind is Kind.ARRAY and field.name == path[:1][0] if path else False:
+            values[field.name] = elements(field, version, path[1:], varied)
+        elif field.kind is Kind.ARRAY and field.default_factory is list:
+            values[field.name] = [element(field, version, (), False, 0)]
+        elif not path and field.kind in (Kind.STRING, Kind.INT32):
+            values[field.name] = scalar(field, number)
+        elif field.kind is Kind.STRING and "protocol" not in field.name and "member" not in field.name:
+            values[field.name] = NAME
+    return cls(**values)
+
+
+def elements(field: Field, version: int, rest: tuple[str, ...], varied: bool) -> list[Any]:
+    if rest:
+        return [element(field, version, rest, varied, 0)]
+    return [element(field, version, (), varied, number if varied else 0) for number in range(ELEMENTS)]
+
+
+def element(field: Field, version: int, path: tuple[str, ...], varied: bool, number: int) -> Any:
+    assert field.element is not None
+    if field.element.struct is not None:
+        return filled(field.element.struct, version, path, varied, number)
+    return scalar(field.element, number)
+
+
+def scalar(field: Field, number: int) -> Any:
+    if field.kind is Kind.STRING:
+        return f"{NAME}{number}" if number else NAME
+    return b"\0" * 16 if field.kind is Kind.UUID else number % 120 if field.kind is Kind.INT8 else number
+
+
+async def carried_out(broker: Broker, handler: ApiHandler[Any], request: Message, version: int) -> None:
+    """What dispatch does with a request that it has decoded."""
+    connection = ConnectionInfo(client_host="127.0.0.1", listener_name="PLAINTEXT")
+    outcome = handler(broker, RequestContext(version, 1, "client", connection), request)
+    if asyncio.iscoroutine(outcome):
+        outcome = await outcome
+        if isinstance(outcome, Message):
+            await broker.sliced_work.encode(1, outcome, version, connection)
+            return
+    if isinstance(outcome, asyncio.Future):
+        outcome = await outcome
+    if isinstance(outcome, Message):
+        encode_response(1, outcome, version)
+
+
+def compile_encoders(request_type: type[Message], version: int) -> None:
+    """So that no request is the first for which they are compiled."""
+    name = request_type.__name__.removesuffix("Request") + "Response"
+    response_type: type[Message] = getattr(sys.modules[request_type.__module__], name)
+    encoder(response_type, version)
+    sliced_encoder(response_type, version)
+
+
+async def fill(broker: Broker) -> None:
+    """Create the topic, the group and the transaction, and let a partition know many producers."""
+    topic = CreatableTopic(name=NAME, num_partitions=120, replication_factor=1)
+    await ask(
+        broker, handle_create_topics, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CreateTopicsResponse
+    )
+    for key_type in (0, 1):
+        find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[NAME])
+        await ask(broker, handle_find_coordinator, find, FindCoordinatorResponse)
+    offsets = [OffsetCommitRequestPartition(partition_index=i, committed_offset=1) for i in range(120)]
+    commit = OffsetCommitRequest(group_id=NAME, topics=[OffsetCommitRequestTopic(name=NAME, partitions=offsets)])
+    await ask(broker, handle_offset_commit, commit, OffsetCommitResponse, version=8)
+    initial = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000)
+    producer = await ask(broker, handle_init_producer_id, initial, InitProducerIdResponse, version=4)
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=NAME,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=NAME, partitions=list(range(120)))],
+    )
+    await ask(broker, handle_add_partitions_to_txn, add, AddPartitionsToTxnResponse, version=3)
+    for index in range(2):
+        partition = broker.replica_manager.led_partition((NAME, index))
+        for producer_id in range(2_000):
+            records, header = with_header(batch(producer_id=10_000 + producer_id, epoch=0, sequence=0))
+            partition.append(records, header, origin=AppendOrigin.CLIENT, required_acks=1)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.name)
+async def test_turns_of_a_long_request_are_short(handler: ApiHandler[Any]) -> None:
+    settings = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
+    async with running_broker(auto_create_topics_enable="false", **settings) as broker:
+        await fill(broker)
+        too_long = {}
+        for version in {handler.versions.first, handler.versions.last}:
+            compile_encoders(handler.request_type, version)
+            for what, request in long_requests(handler.request_type, version):
+                _, lines = await longest_turn(partial(carried_out, broker, handler, request, version))
+                if lines > LONGER.get(handler.api_key, MOST_LINES):
+                    too_long[f"version {version}, {what}"] = lines
+        assert too_long == {}
+
+
+async def test_a_response_describes_what_has_room_and_asks_to_come_again_for_the_rest(monkeypatch: Any) -> None:
+    """Each of three partitions with 2,000 producers would make 80 KB, in a response with room for one of them."""
+    monkeypatch.setattr(response_room, "LARGEST_RESPONSE", 1)
+    async with running_broker() as broker:
+        await fill(broker)
+        request = DescribeProducersRequest(topics=[TopicRequest(name=NAME, partition_indexes=[1, 0, 1, 0])] * 2)
+        response = await ask(broker, handle_describe_producers, request, DescribeProducersResponse)
+        assert [
+            (partition.partition_index, partition.error_code, len(partition.active_producers))
+            for topic in response.topics
+            for partition in topic.partitions
+        ] == [(1, ErrorCode.NONE, 2_000), (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
+        groups = DescribeGroupsRequest(groups=[NAME, "u", NAME])
+        described = await ask(broker, handle_describe_groups, groups, DescribeGroupsResponse)
+        assert [group.group_id for group in described.groups] == [NAME, "u"]
+        asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in (NAME, "u", NAME)]
+        fetched = await ask(broker, handle_offset_fetch, OffsetFetchRequest(groups=asked), OffsetFetchResponse)
+        assert [
+            (group.group_id, group.error_code, sum(len(t.partitions) for t in group.topics)) for group in fetched.groups
+        ] == [
+            (NAME, ErrorCode.NONE, 120),
+            ("u", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0),
+        ]
+        ids = DescribeTransactionsRequest(transactional_ids=[NAME, "u", NAME])
+        transactions = await ask(broker, handle_describe_transactions, ids, DescribeTransactionsResponse)
+        assert [(state.transactional_id, state.error_code) for state in transactions.transaction_states] == [
+            (NAME, ErrorCode.NONE),
+            ("u", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        ]
