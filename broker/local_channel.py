@@ -1,7 +1,7 @@
 """Requests from this broker's controller, coordinators and replicas to brokers: to itself, by a plain call.
 
-Two kinds of orders take longer than the call. The files of new logs are made off the loop, and the metadata of very
-many partitions is taken in the next turn of the loop.
+Some orders take longer than the call. The files of new logs are made off the loop, the metadata of very many partitions
+is taken in the next turn of the loop, and many markers are written in slices.
 
 A broker that is alone has nothing else. Whoever sends to another broker is told that the connection was lost; the
 channel of a cluster's member reaches the others and leaves only this broker to this one.
@@ -9,11 +9,12 @@ channel of a cluster's member reaches the others and leaves only this broker to 
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 from broker.replication.partition import Spawn
 from broker.replication.replica_manager import ReplicaManager
+from broker.sliced_work import SLICE_UNITS, new_budget
 from coordinator.controller.cluster_image import MetadataCache
 from coordinator.controller.controller import Controller
 from coordinator.ports import OnResponse
@@ -23,11 +24,13 @@ from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
 _MANY_PARTITIONS: Final = 1_000
+_END: Final = object()
 
 
 class LocalChannel:
@@ -61,7 +64,7 @@ class LocalChannel:
             return
         match request:
             case WriteTxnMarkersRequest():
-                replicas.write_txn_markers(request, on_response)
+                self._write_txn_markers(replicas, request, on_response)
             case UpdateMetadataRequest() if _partition_count(request) > _MANY_PARTITIONS:
                 # To build the request took the controller a part of this turn already.
                 asyncio.get_running_loop().call_soon(self._update_metadata, request, on_response)
@@ -80,6 +83,16 @@ class LocalChannel:
             case _:
                 raise AssertionError(f"{type(request).__name__} is not a request of a broker to itself")
 
+    def _write_txn_markers(
+        self, replicas: ReplicaManager, request: WriteTxnMarkersRequest, on_response: OnResponse
+    ) -> None:
+        """Append markers; if they are very many, the rest in later turns of the loop."""
+        budget = new_budget()
+        steps = replicas.write_txn_markers(request, on_response, budget)
+        for _ in steps:
+            replicas.spawn(_go_on(steps, budget), "write markers")
+            break
+
     def _update_metadata(self, request: UpdateMetadataRequest, on_response: OnResponse) -> None:
         on_response(UpdateMetadataResponse(error_code=self._metadata.apply_update_metadata(request)))
 
@@ -91,6 +104,15 @@ class LocalChannel:
 
 def _partition_count(request: UpdateMetadataRequest) -> int:
     return sum(len(topic.partition_states) for topic in request.topic_states)
+
+
+async def _go_on(steps: Iterator[None], budget: WorkBudget) -> None:
+    """Do one slice in each turn of the loop."""
+    while True:
+        await asyncio.sleep(0)
+        budget.left = SLICE_UNITS
+        if next(steps, _END) is _END:
+            return
 
 
 async def _answer(work: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:

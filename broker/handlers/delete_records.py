@@ -7,11 +7,12 @@ compacted refuse.
 Versions: 2 is flexible.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
+from broker.dispatch import Later, Outcome, RequestContext, handles
 from broker.replication.delayed_delete_records import UNKNOWN_LOW_WATERMARK, DelayedDeleteRecords, Undeleted
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import Steps, new_budget
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -21,13 +22,25 @@ from protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from protocol.records.record_walk import WorkBudget
+from protocol.schema import Message
 
 if TYPE_CHECKING:
     from broker.server import Broker
 
+_UNITS_PER_PARTITION: Final = 20
+
 
 @handles(ApiKey.DELETE_RECORDS, versions="0-2")
 def handle_delete_records(broker: "Broker", context: RequestContext, request: DeleteRecordsRequest) -> Outcome:
+    budget = new_budget()
+    steps = _delete_all(broker, context, request, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _delete_all(
+    broker: "Broker", context: RequestContext, request: DeleteRecordsRequest, budget: WorkBudget
+) -> Steps[Message | Later | None]:
     response = DeleteRecordsResponse()
     undeleted: list[Undeleted] = []
     for topic in request.topics:
@@ -40,6 +53,9 @@ def handle_delete_records(broker: "Broker", context: RequestContext, request: De
                 if error
                 else _delete(broker, (topic.name, asked.partition_index), asked.offset, undeleted)
             )
+            budget.left -= _UNITS_PER_PARTITION
+            if budget.left <= 0:
+                yield None
     return DelayedDeleteRecords(response).start(undeleted, request.timeout_ms) if undeleted else response
 
 

@@ -2,15 +2,16 @@
 
 Consumers ask after a change of leader whether what they have read is still part of the log (KIP-320): if their last
 epoch ends here before their position, the log was truncated behind them. An epoch that is not known is answered with
-the largest one below it; -1 and -1 mean that nothing is known.
+the largest one below it; -1 and -1 mean that nothing is known. Many partitions are looked up in slices.
 
 Versions: 3 has the replica id of a follower; 4 is flexible.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.sliced_work import Steps, new_budget
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
@@ -20,29 +21,41 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_UNITS_PER_PARTITION: Final = 10
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4")
 def handle_offset_for_leader_epoch(
     broker: "Broker", context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Outcome:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _end_offset(broker, topic.topic, asked)
-                    if _may_describe(broker, context, topic.topic)
-                    else EpochEndOffset(partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    budget = new_budget()
+    steps = _end_offsets(broker, context, request, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _end_offsets(
+    broker: "Broker", context: RequestContext, request: OffsetForLeaderEpochRequest, budget: WorkBudget
+) -> Steps[OffsetForLeaderEpochResponse]:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        result = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(result)
+        may_describe = _may_describe(broker, context, topic.topic)
+        for asked in topic.partitions:
+            if may_describe:
+                result.partitions.append(_end_offset(broker, topic.topic, asked))
+            else:
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                result.partitions.append(EpochEndOffset(partition=asked.partition, error_code=error))
+            budget.left -= _UNITS_PER_PARTITION
+            if budget.left <= 0:
+                yield None
+    return response
 
 
 def _may_describe(broker: "Broker", context: RequestContext, topic: str) -> bool:

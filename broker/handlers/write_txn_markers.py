@@ -1,17 +1,19 @@
 """WriteTxnMarkers (API key 27): end transactions in partitions that this broker leads, for a transaction coordinator.
 
-The work is in ``broker.replication.transaction_markers``. The answer comes when every marker is replicated or refused;
-the appends are done before that, so the connection's next request need not wait.
+The work is in ``broker.replication.transaction_markers``. The answer comes when every marker is replicated or refused.
+The connection's next request waits until all are appended, which is at once unless there are many, and not longer.
 
 Versions: 1 is flexible. 2 tells the protocol version of each transaction, which says what epoch a marker must have
 (KIP-1228); the markers of older requests are those of version 0.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.sliced_work import new_budget
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
@@ -61,5 +63,17 @@ def handle_write_txn_markers(broker: "Broker", context: RequestContext, request:
         if not future.done():
             future.set_result(response)
 
-    broker.replica_manager.write_txn_markers(request, settle)
+    budget = new_budget()
+    steps = broker.replica_manager.write_txn_markers(request, settle, budget)
+    appending = broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+    if asyncio.iscoroutine(appending):
+        return _when_appended(appending, future)
+    return future.result() if future.done() else future
+
+
+async def _when_appended(
+    appending: Coroutine[Any, Any, None], future: asyncio.Future[WriteTxnMarkersResponse]
+) -> WriteTxnMarkersResponse | asyncio.Future[WriteTxnMarkersResponse]:
+    """Append all markers; the response comes when they are replicated, and holds up nothing behind it."""
+    await appending
     return future.result() if future.done() else future

@@ -22,7 +22,7 @@ none such. Members of a cluster also look now and then which followers have fall
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, Protocol, TypeAlias
 
 from broker.replication import deserted_coordinators
@@ -60,6 +60,7 @@ from protocol.messages.leader_and_isr import (
 )
 from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 
@@ -451,11 +452,13 @@ class ReplicaManager:
 
     # Transactions
 
-    def write_txn_markers(self, request: WriteTxnMarkersRequest, on_written: OnWritten) -> None:
-        """Append the markers of a coordinator; ``on_written`` is called once, at once if nothing has to wait."""
-        MarkerWrite(self, self._on_offsets_marker, self._wall_clock(), on_written, wait_ms=self._marker_wait_ms).start(
-            request
-        )
+    def write_txn_markers(
+        self, request: WriteTxnMarkersRequest, on_written: OnWritten, budget: WorkBudget
+    ) -> Generator[None, object, None]:
+        """Append the markers of a coordinator in slices; ``on_written`` is called once, when nothing has to wait."""
+        now_ms = self._wall_clock()
+        write = MarkerWrite(self, self._on_offsets_marker, now_ms, on_written, wait_ms=self._marker_wait_ms)
+        return write.append_all(request, budget)
 
     def _tell_elected(self, partition: Partition) -> None:
         if partition.topic_partition.topic in INTERNAL_TOPICS and partition.term is not None:

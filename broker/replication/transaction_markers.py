@@ -13,13 +13,19 @@ A marker that is sent again finds its transaction ended. It is appended once mor
 the transaction protocol it is told from one that comes late, into the next transaction, by its epoch: that one is
 refused (KIP-1228; ``ProducerStateEntry.accepts_marker``).
 
+A request may have thousands of markers, and each is an append, so they are appended in slices. Their order is kept: a
+request's markers are appended one after the other, and the next request of its connection waits. What comes over other
+connections between two slices does no harm: the producer's next transaction begins when all markers of this one are
+answered, another coordinator has another epoch, and a batch of this transaction is refused or part of it as if the
+request had come later.
+
 Replication is not waited for without end: REQUEST_TIMED_OUT makes the coordinator send the marker again. The answers of
 a connection leave in order, so those of other transactions wait behind this one; and a connection on which nothing is
 answered for ``request.timeout.ms`` is given up, with all that is under way on it. So the wait is shorter than that.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from broker.replication.partition import ACKS_ALL
@@ -36,6 +42,7 @@ from protocol.messages.write_txn_markers import (
 )
 from protocol.records.control_records import EndTxnMarker, build_end_txn_marker
 from protocol.records.record_batch import BatchHeader, read_header
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.replication.replica_manager import ReplicaManager
@@ -43,6 +50,9 @@ if TYPE_CHECKING:
 OnWritten: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
 
 DEFAULT_WAIT_MS: Final = 15_000
+_UNITS_PER_MARKER: Final = 20
+_UNITS_PER_PARTITION: Final = 80
+"""An append, in units of about a microsecond."""
 
 
 def longest_wait_ms(request_timeout_ms: int) -> int:
@@ -65,7 +75,7 @@ class OnOffsetsMarker(Protocol):
 
 
 class MarkerWrite:
-    """One WriteTxnMarkers request: appends at once, reports when everything is replicated or failed."""
+    """One WriteTxnMarkers request: appends in slices, reports when everything is replicated or failed."""
 
     __slots__ = (
         "_now_ms",
@@ -97,9 +107,13 @@ class MarkerWrite:
         self._unfinished = 1
         """Partitions that are not settled, and one for the walk over the request itself; 0 when it is answered."""
 
-    def start(self, request: WriteTxnMarkersRequest) -> None:
-        """``on_written`` is called once, possibly before this returns."""
+    def append_all(self, request: WriteTxnMarkersRequest, budget: WorkBudget) -> Generator[None, object, None]:
+        """Append the markers in the order of the request; yields when the budget is used up.
+
+        ``on_written`` is called once, possibly before this ends, but not if the generator is closed.
+        """
         for marker in request.markers:
+            budget.left -= _UNITS_PER_MARKER
             built = self._built(marker)
             result = WritableTxnMarkerResult(producer_id=marker.producer_id)
             self._response.markers.append(result)
@@ -114,6 +128,9 @@ class MarkerWrite:
                     else:
                         self._unfinished += 1
                         self._write(marker, built, topic.name, partition_result)
+                    budget.left -= _UNITS_PER_PARTITION
+                    if budget.left <= 0:
+                        yield None
         self._finish_one()
         if self._unfinished:
             self._timer = asyncio.get_running_loop().call_later(self._wait_ms / 1000, self._answer)

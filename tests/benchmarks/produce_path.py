@@ -29,6 +29,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from protocol.records.record_batch import NewRecord, build_batch, read_header
+from protocol.records.record_walk import WorkBudget
 
 PARTITIONS = 1000
 NOW_MS = 1_700_000_000_000
@@ -185,7 +186,8 @@ class Bench:
         request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=9, producer_epoch=0, topics=[topic])])
         manager = self.broker.replica_manager
         await report(
-            f"markers in {count} partitions, local", lambda: manager.write_txn_markers(request, lambda _: None)
+            f"markers in {count} partitions, local",
+            lambda: list(manager.write_txn_markers(request, lambda _: None, WorkBudget(1 << 60))),
         )
 
 

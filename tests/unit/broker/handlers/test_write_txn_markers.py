@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from broker.dispatch import CloseConnection
 from broker.handlers.write_txn_markers import handle_write_txn_markers
 from broker.replication.fetch_session import FetchIsolation
+from broker.sliced_work import new_budget
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -303,5 +305,41 @@ async def test_a_local_coordinator_is_answered_without_a_socket() -> None:
     broker = ReplicaSide()
     broker.lead()
     answers: list[WriteTxnMarkersResponse] = []
-    broker.replica_manager.write_txn_markers(markers(("t", 0)), answers.append)
+    for _ in broker.replica_manager.write_txn_markers(markers(("t", 0)), answers.append, new_budget()):
+        raise AssertionError("one marker is written at once")
     assert [errors(answer) for answer in answers] == [[ErrorCode.NONE]]
+
+
+@in_virtual_time
+async def test_many_markers_are_written_in_slices_and_in_their_order() -> None:
+    """Among them several of one producer, and an older coordinator's, which is fenced by the one before it."""
+    broker = ReplicaSide()
+    broker.lead()
+    request = WriteTxnMarkersRequest()
+    for number in range(200):
+        request.markers += markers(
+            ("t", 0), producer_id=number % 7, coordinator_epoch=1, commit=number % 2 == 0
+        ).markers
+    request.markers += markers(("t", 0), producer_id=3, coordinator_epoch=0).markers
+    writing = broker.call(handle_write_txn_markers, request, 1)
+    assert asyncio.iscoroutine(writing)
+    at_once = len(written(broker))
+    assert 0 < at_once < 50
+    assert errors(await writing) == [ErrorCode.NONE] * 200 + [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    assert written(broker) == [(number % 7, 0, number % 2 == 0, 1) for number in range(200)]
+
+
+@in_virtual_time
+async def test_many_markers_for_a_connection_that_is_lost_end_before_the_next_slice() -> None:
+    """Its coordinator sends them again, over another connection."""
+    broker = ReplicaSide()
+    broker.lead()
+    request = WriteTxnMarkersRequest()
+    for number in range(200):
+        request.markers += markers(("t", 0), producer_id=number).markers
+    writing = broker.call(handle_write_txn_markers, request, 1)
+    at_once = len(written(broker))
+    broker.connection.is_open = False
+    with pytest.raises(CloseConnection):
+        await writing
+    assert len(written(broker)) == at_once
