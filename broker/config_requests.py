@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
+_SHARE_OF_TIMEOUT: Final = 1 / 3
+"""Of ``request.timeout.ms``, for the alterations of a request, which has no time-out of its own."""
 _NAMES_OF_RESOURCES: Final = {
     ResourceType.CLIENT_METRICS: "Client metrics subscription",
     ResourceType.GROUP: "Group",
@@ -92,7 +94,11 @@ def resource_of(broker: "Broker", resource_type: int, name: str) -> ConfigResour
 async def alter(
     broker: "Broker", context: RequestContext, requested: Sequence[RequestedAlteration], *, validate_only: bool
 ) -> list[ApiError]:
-    """Do what may be done; the errors are in the order of the request."""
+    """Do what may be done; the errors are in the order of the request.
+
+    What the metadata store has not done in a third of ``request.timeout.ms`` is REQUEST_TIMED_OUT: clients have a
+    time-out of their own, which is as long by default.
+    """
     times = Counter((each.resource_type, each.resource_name) for each in requested)
     checked = [
         _alteration(broker, context, each) if times[each.resource_type, each.resource_name] == 1 else _NAMED_AGAIN
@@ -102,7 +108,8 @@ async def alter(
     if broker.session_health.state is not SessionState.CONNECTED:
         return [_NO_STORE if isinstance(each, ConfigAlteration) else each for each in checked]
     alterations = [each for each in checked if isinstance(each, ConfigAlteration)]
-    results = iter(await broker.configs.alter(alterations, validate_only=validate_only))
+    seconds = broker.config.request_timeout_ms / 1000 * _SHARE_OF_TIMEOUT
+    results = iter(await broker.configs.alter(alterations, validate_only=validate_only, timeout_seconds=seconds))
     return [next(results) if isinstance(each, ConfigAlteration) else each for each in checked]
 
 

@@ -17,12 +17,13 @@ A znode that cannot be decoded leaves its resource as it was and is logged; a to
 ``is_unreadable``: no log is made for it, and its existing logs lose nothing.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from coordinator.controller.api_error import NO_ERROR, ApiError
+from coordinator.controller.api_error import NO_ERROR, UNFINISHED, ApiError
 from coordinator.controller.cluster_image import MetadataChange
 from coordinator.controller.config_changes import (
     ConfigAlteration,
@@ -59,6 +60,7 @@ ConfigListener: TypeAlias = Callable[[ConfigResource, Overrides], None]
 NO_OVERRIDES: Final[Overrides] = MappingProxyType({})
 _ATTEMPTS: Final = 10
 _KEPT_CHANGES: Final = 500
+_ALTERATION_SECONDS: Final = 10.0
 
 
 class ConfigRepository:
@@ -228,13 +230,27 @@ class ConfigRepository:
             for listener in self._listeners:
                 listener(resource, NO_OVERRIDES)
 
-    async def alter(self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[ApiError]:
-        """Change configurations, each on its own; the errors are in the order of the alterations."""
-        malformed = why_malformed(alterations)
-        return [
-            error or await self._alter(alteration, validate_only=validate_only)
-            for alteration, error in zip(alterations, malformed, strict=True)
-        ]
+    async def alter(
+        self,
+        alterations: Sequence[ConfigAlteration],
+        *,
+        validate_only: bool = False,
+        timeout_seconds: float = _ALTERATION_SECONDS,
+    ) -> list[ApiError]:
+        """Change configurations, each on its own; the errors are in the order of the alterations.
+
+        REQUEST_TIMED_OUT after the time-out of them all, for those that are not done: the change that is under way then
+        may be made yet, if it has reached the metadata store; later ones are abandoned.
+        """
+        until = asyncio.get_running_loop().time() + timeout_seconds
+        errors: list[ApiError] = []
+        for alteration, malformed in zip(alterations, why_malformed(alterations), strict=True):
+            try:
+                async with asyncio.timeout_at(until):
+                    errors.append(malformed or await self._alter(alteration, validate_only=validate_only))
+            except TimeoutError:
+                errors.append(UNFINISHED)
+        return errors
 
     async def _alter(self, alteration: ConfigAlteration, *, validate_only: bool) -> ApiError:
         for _ in range(_ATTEMPTS):

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from coordinator.controller.alter_partition import alter_partition
-from coordinator.controller.api_error import NO_ERROR, TIMED_OUT, ApiError
+from coordinator.controller.api_error import NO_ERROR, TIMED_OUT, UNFINISHED, ApiError
 from coordinator.controller.broker_changes import follow_broker_changes
 from coordinator.controller.cluster_image import NO_CONTROLLER
 from coordinator.controller.cluster_loading import load_cluster, watch_malformed
@@ -37,6 +37,7 @@ from coordinator.controller.config_repository import ConfigRepository, Overrides
 from coordinator.controller.controlled_shutdown import move_leaderships_away
 from coordinator.controller.controller_election import Defeat, Verdict, Victory, stand, take_over
 from coordinator.controller.controller_settings import ControllerSettings
+from coordinator.controller.deadline import LEAST_SECONDS, deadline, seconds_to
 from coordinator.controller.event_queue import EventQueue
 from coordinator.controller.feature_changes import FeatureUpdate, ensure_features, update_features
 from coordinator.controller.finalized_features import FinalizedFeatureCache
@@ -48,7 +49,7 @@ from coordinator.controller.reassignments import Targets
 from coordinator.controller.reign import ControllerMoved, Reign
 from coordinator.controller.rejoining import Rejoining, refusal_of
 from coordinator.controller.suspicion import SuspicionLimit
-from coordinator.controller.topic_changes import collect, create_partitions, create_topics, error_of
+from coordinator.controller.topic_changes import add_planned, collect, create_planned
 from coordinator.controller.topic_deletion import deletion_result, unknown_topic
 from coordinator.controller.topic_plan import (
     NewPartitions,
@@ -62,7 +63,6 @@ from coordinator.metadata_store.store import MetadataStore, Session, SessionEven
 from coordinator.metadata_store.znodes import (
     RegisteredEndpoint,
     ReplicaAssignment,
-    TopicAssignment,
 )
 from coordinator.ports import BrokerChannel, WallClock
 from protocol.errors import ErrorCode
@@ -77,7 +77,6 @@ from protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_TELLING_SECONDS: Final = 1.0
 _REPORT_AGAIN_SECONDS: Final = 1.0
 _EXPECTED: Final = frozenset(
     {ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE}
@@ -450,7 +449,7 @@ class Controller:
             return await move_leaderships_away(office.reign, request, self._unclean_allowed)
 
         response = await self._as_controller(move, lambda error: ControlledShutdownResponse(error_code=error.code))
-        await self._told([True], _TELLING_SECONDS)  # The new leaders should know it before the old one is gone.
+        await self._told([True], deadline(0))  # The new leaders should know it before the old one is gone.
         return response
 
     # What clients ask
@@ -488,8 +487,10 @@ class Controller:
     ) -> list[TopicPlan | ApiError]:
         """Create topics, or only check that they could be; what they are, or why not, in the order of the topics.
 
-        REQUEST_TIMED_OUT: the topic was created, but not all brokers that answer know it in time.
+        REQUEST_TIMED_OUT: the topic was created, but not all brokers that answer know it in time, or it may be created
+        yet, if that has begun and the metadata store does not answer.
         """
+        until = deadline(timeout_seconds)
 
         async def create(office: Office) -> list[TopicPlan | ApiError]:
             planned = await collect(
@@ -497,29 +498,24 @@ class Controller:
             )
             if validate_only:
                 return planned
-            plans = [plan for plan in planned if isinstance(plan, TopicPlan)]
-            created = iter(await create_topics(office.reign, plans, self._configs, self._unclean_allowed))
-            results: list[TopicPlan | ApiError] = []
-            for plan in planned:
-                error = next(created) if isinstance(plan, TopicPlan) else plan
-                results.append(plan if error == NO_ERROR else error)
-            return results
+            return await create_planned(office.reign, planned, self._configs, self._unclean_allowed)
 
         def refuse(error: ApiError) -> list[TopicPlan | ApiError]:
             return [error for _ in topics]
 
-        results = await self._as_controller(create, refuse)
-        if validate_only or await self._told([isinstance(each, TopicPlan) for each in results], timeout_seconds):
+        results = await self._as_controller(create, refuse, until)
+        if validate_only or await self._told([isinstance(each, TopicPlan) for each in results], until):
             return results
         return [TIMED_OUT if isinstance(each, TopicPlan) else each for each in results]
 
-    async def _told(self, changed: Sequence[bool], timeout_seconds: float) -> bool:
+    async def _told(self, changed: Sequence[bool], until: float) -> bool:
         """Wait until all brokers that answer know what has changed: a client may ask any of them next."""
-        seconds = max(timeout_seconds, _TELLING_SECONDS)
+        seconds = max(seconds_to(until), LEAST_SECONDS)
         return not any(changed) or self._office is None or await self._office.reign.tell_within(seconds)
 
     async def delete_topics(self, topics: Sequence[str], *, timeout_seconds: float) -> list[ApiError]:
-        """Delete topics by name, and wait until nothing is left of them."""
+        """Delete topics by name, and wait until nothing is left of them; REQUEST_TIMED_OUT: it may happen yet."""
+        until = deadline(timeout_seconds)
 
         async def begin(office: Office) -> list[ApiError | asyncio.Future[bool]]:
             existing = [topic for topic in dict.fromkeys(topics) if topic in office.reign.state.topics]
@@ -532,10 +528,10 @@ class Controller:
         def refuse(error: ApiError) -> list[ApiError | asyncio.Future[bool]]:
             return [error for _ in topics]
 
-        begun = await self._as_controller(begin, refuse)
+        begun = await self._as_controller(begin, refuse, until)
         waiting = [entry for entry in begun if isinstance(entry, asyncio.Future)]
         if waiting:
-            await asyncio.wait(waiting, timeout=max(0.0, timeout_seconds))
+            await asyncio.wait(waiting, timeout=max(0.0, min(timeout_seconds, seconds_to(until))))
         return [deletion_result(entry) if isinstance(entry, asyncio.Future) else entry for entry in begun]
 
     async def create_partitions(
@@ -546,18 +542,17 @@ class Controller:
         timeout_seconds: float = _CREATION_SECONDS,
     ) -> list[ApiError]:
         """Add partitions to topics; the errors are in the order of the requests, which name different topics."""
+        until = deadline(timeout_seconds)
 
         async def create(office: Office) -> list[ApiError]:
-            planned = {request.topic: plan_partitions(request, office.reign.state) for request in requests}
-            good = {topic: plan for topic, plan in planned.items() if isinstance(plan, TopicAssignment)}
+            planned = [plan_partitions(request, office.reign.state) for request in requests]
             if validate_only:
-                created = dict.fromkeys(good, NO_ERROR)
-            else:
-                created = await create_partitions(office.reign, good, self._unclean_allowed)
-            return [error_of(planned[request.topic], created.get(request.topic)) for request in requests]
+                return [plan if isinstance(plan, ApiError) else NO_ERROR for plan in planned]
+            topics = [request.topic for request in requests]
+            return await add_planned(office.reign, dict(zip(topics, planned, strict=True)), self._unclean_allowed)
 
-        results = await self._as_controller(create, lambda error: [error for _ in requests])
-        if validate_only or await self._told([each == NO_ERROR for each in results], timeout_seconds):
+        results = await self._as_controller(create, lambda error: [error for _ in requests], until)
+        if validate_only or await self._told([each == NO_ERROR for each in results], until):
             return results
         return [TIMED_OUT if each == NO_ERROR else each for each in results]
 
@@ -580,8 +575,13 @@ class Controller:
         """Why this broker, which is not the controller, does nothing of the controller's work."""
         return self._rejoining.refusal
 
-    async def _as_controller(self, work: Callable[[Office], Awaitable[T]], refuse: Callable[[ApiError], T]) -> T:
-        """Run a piece of work while in office; ``refuse`` shapes the response of a broker that is not, any more."""
+    async def _as_controller(
+        self, work: Callable[[Office], Awaitable[T]], refuse: Callable[[ApiError], T], until: float | None = None
+    ) -> T:
+        """Run a piece of work while in office; ``refuse`` shapes the response of a broker that is not, any more.
+
+        At the time ``until`` of the loop it is refused with REQUEST_TIMED_OUT: if it has begun, it goes on.
+        """
 
         async def in_office() -> T:
             return refuse(self.refusal) if self._office is None else await work(self._office)
@@ -589,9 +589,11 @@ class Controller:
         if not self.is_active:
             return refuse(self.refusal)
         try:
-            return await self._queue.request(in_office)
+            return await self._queue.request(in_office, until)
         except (ControllerMoved, StoreUnavailable) as error:
             return refuse(refusal_of(error))
+        except TimeoutError:
+            return refuse(UNFINISHED)
 
 
 def _itself(error: ApiError) -> ApiError:

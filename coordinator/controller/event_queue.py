@@ -41,13 +41,21 @@ class EventQueue:
         """Whatever was hinted at need not be looked at any more. Requests stay."""
         self._items = {key: item for key, item in self._items.items() if item.answer is not None}
 
-    async def request(self, work: Work[T]) -> T:
-        """Run ``work`` after what was asked before, and wait for it. It is run even if the asker gives up."""
-        async with self._places:
-            answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-            self._items[object()] = _Item(work, answer)
-            self._filled.set()
-            return await asyncio.shield(answer)
+    async def request(self, work: Work[T], until: float | None = None) -> T:
+        """Run ``work`` after what was asked before, and wait for it. It is run even if the asker is cancelled.
+
+        Raises TimeoutError at the time ``until`` of the loop: work that has begun goes on, other work is dropped.
+        """
+        key = object()
+        try:
+            async with asyncio.timeout_at(until), self._places:
+                answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+                self._items[key] = _Item(work, answer)
+                self._filled.set()
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            self._items.pop(key, None)
+            raise
 
     async def run(self, on_failure: Callable[[Exception], None]) -> None:
         """Run everything that is asked, for ever. What a hint's work raises goes to ``on_failure``; what a request's

@@ -41,6 +41,19 @@ async def collect(plans: Iterator[TopicPlan | ApiError]) -> list[TopicPlan | Api
     return collected
 
 
+async def create_planned(
+    reign: Reign, planned: Sequence[TopicPlan | ApiError], configs: ConfigRepository, unclean_allowed: UncleanAllowed
+) -> list[TopicPlan | ApiError]:
+    """Create the topics that could be planned; what they are, or why not, in the order of the plans."""
+    plans = [plan for plan in planned if isinstance(plan, TopicPlan)]
+    created = iter(await create_topics(reign, plans, configs, unclean_allowed))
+    results: list[TopicPlan | ApiError] = []
+    for plan in planned:
+        error = next(created) if isinstance(plan, TopicPlan) else plan
+        results.append(plan if error == NO_ERROR else error)
+    return results
+
+
 async def create_topics(
     reign: Reign, plans: Sequence[TopicPlan], configs: ConfigRepository, unclean_allowed: UncleanAllowed
 ) -> list[ApiError]:
@@ -132,6 +145,15 @@ class _Creation:
         remember(self._reign, list(self._states), self._states, done)
 
 
+async def add_planned(
+    reign: Reign, planned: Mapping[str, TopicAssignment | ApiError], unclean_allowed: UncleanAllowed
+) -> list[ApiError]:
+    """Add the partitions that could be planned; the errors are in the order of the plans."""
+    good = {topic: plan for topic, plan in planned.items() if isinstance(plan, TopicAssignment)}
+    created = await create_partitions(reign, good, unclean_allowed)
+    return [created[topic] if topic in good else _error_of(plan) for topic, plan in planned.items()]
+
+
 async def create_partitions(
     reign: Reign, planned: Mapping[str, TopicAssignment], unclean_allowed: UncleanAllowed
 ) -> dict[str, ApiError]:
@@ -165,9 +187,6 @@ def _take_in_assignment(reign: Reign, topic: str, assignment: TopicAssignment, d
     return added
 
 
-def error_of(plan: TopicAssignment | ApiError, created: ApiError | None) -> ApiError:
-    """The error of a request for partitions: why it was not planned, or what came of the plan."""
-    if isinstance(plan, ApiError):
-        return plan
-    assert created is not None, "every good plan has a result"
-    return created
+def _error_of(plan: TopicAssignment | ApiError) -> ApiError:
+    assert isinstance(plan, ApiError), "every good plan has a result"
+    return plan

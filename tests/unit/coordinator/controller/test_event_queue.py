@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from coordinator.controller.event_queue import EventQueue
+from tests.unit.broker.virtual_time import in_virtual_time
 
 
 def fail(error: Exception) -> None:
@@ -104,3 +105,24 @@ async def test_whoever_waits_when_the_queue_stops_is_released() -> None:
     task.cancel()
     results = await asyncio.gather(running, waiting, task, return_exceptions=True)
     assert [type(result) for result in results] == [asyncio.CancelledError] * 3
+
+
+@in_virtual_time
+async def test_at_its_deadline_work_that_has_begun_goes_on_and_other_work_is_dropped() -> None:
+    queue, ran, may_end = EventQueue(), list[int](), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(queue.run(fail))
+
+    async def work(number: int) -> None:
+        await may_end.wait()
+        ran.append(number)
+
+    until = loop.time() + 1.0
+    asked = [queue.request(partial(work, number), until) for number in range(3)]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [TimeoutError] * 3
+    assert loop.time() == pytest.approx(until)
+    may_end.set()
+    await queue.request(partial(work, 3), loop.time() + 1.0)
+    assert ran == [0, 3]
+    task.cancel()
