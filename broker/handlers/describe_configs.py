@@ -3,15 +3,15 @@ subscriptions (``broker.resource_settings``), and the levels of this broker's lo
 
 A broker answers for itself and for topics, from memory; for another broker, ask that one. Without keys, all settings
 are described. A resource that is named again is not described again: an answer would be thousands of times as large as
-its request. Resources that set the same are described and encoded once.
+its request. Resources that set the same are described and encoded once. Many are described in slices.
 
 Versions: 1 says where a value comes from and, on request, what stands behind it; 3 adds types and, on request,
 documentation; 4 is flexible.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.config_description import ConfigDescription, ConfigEntry, ConfigSource
 from broker.config_requests import resource_of, why_not_allowed
@@ -19,6 +19,7 @@ from broker.dispatch import Outcome, RequestContext, handles
 from broker.log_levels import level_names
 from broker.security.authorizer import Operation
 from broker.settings import Setting
+from broker.sliced_work import Steps, new_budget
 from broker.topic_config import TOPIC_SETTINGS, effective_overrides
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.config_changes import ConfigResource, ResourceType
@@ -32,10 +33,14 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import SharedList
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_UNITS_PER_RESOURCE: Final = 15
+_UNITS_PER_SETTING: Final = 2
 
 
 def refuse_describe_configs(request: DescribeConfigsRequest, version: int, error: ErrorCode) -> DescribeConfigsResponse:
@@ -48,8 +53,25 @@ def handle_describe_configs(broker: "Broker", context: RequestContext, request: 
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
     for asked in request.resources:
         resources.setdefault((asked.resource_type, asked.resource_name), asked)
-    described = _Descriptions(broker, request)
-    return DescribeConfigsResponse(results=[_describe(described, context, asked) for asked in resources.values()])
+    budget = new_budget()
+    steps = _describe_all(_Descriptions(broker, request), context, resources.values(), budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _describe_all(
+    described: "_Descriptions",
+    context: RequestContext,
+    resources: Iterable[DescribeConfigsResource],
+    budget: WorkBudget,
+) -> Steps[DescribeConfigsResponse]:
+    response = DescribeConfigsResponse()
+    for asked in resources:
+        known = described.count
+        response.results.append(_describe(described, context, asked))
+        budget.left -= _UNITS_PER_RESOURCE + _UNITS_PER_SETTING * (described.count - known)
+        if budget.left <= 0:
+            yield None
+    return response
 
 
 _Configs: TypeAlias = SharedList[DescribeConfigsResourceResult]
@@ -64,6 +86,8 @@ class _Descriptions:
         self._source = ConfigDescription(broker)
         self._whole: dict[Hashable, dict[str, DescribeConfigsResourceResult]] = {}
         self._chosen: dict[Hashable, _Configs] = {}
+        self.count = 0
+        """Settings that were described or chosen so far, without those that are shared."""
 
     def of(self, resource: ConfigResource, keys: list[str] | None) -> _Configs:
         """The settings that are asked for, in the order in which they are declared."""
@@ -75,8 +99,10 @@ class _Descriptions:
             whole = self._whole.get(same)
             if whole is None:
                 whole = self._whole[same] = self._describe(resource, overrides or {})
+                self.count += len(whole)
             names = [key for key in whole if key in wanted] if wanted else whole
             chosen = self._chosen[same, wanted] = SharedList(whole[key] for key in names)
+            self.count += len(chosen)
         return chosen
 
     def _describe(

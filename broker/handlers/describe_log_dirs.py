@@ -9,11 +9,13 @@ Versions: 2 is flexible; 3 has a top-level error; 4 the volume's total and usabl
 cordoned, which ours never is.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.replication.partition import Partition
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.sliced_work import Steps, new_budget
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
@@ -23,24 +25,30 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_UNITS_PER_PARTITION: Final = 8
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, versions="1-5")
 def handle_describe_log_dirs(broker: "Broker", context: RequestContext, request: DescribeLogDirsRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return DescribeLogDirsResponse(results=[_describe(broker, request)])
+    budget = new_budget()
+    steps = _describe(broker, request, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
 
 
-def _describe(broker: "Broker", request: DescribeLogDirsRequest) -> DescribeLogDirsResult:
+def _describe(broker: "Broker", request: DescribeLogDirsRequest, budget: WorkBudget) -> Steps[DescribeLogDirsResponse]:
     log_dir = broker.log_manager.log_dir
     try:
         total_bytes, usable_bytes = broker.disk.usage(log_dir)
     except OSError:
-        return DescribeLogDirsResult(log_dir=log_dir, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        failed = DescribeLogDirsResult(log_dir=log_dir, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return DescribeLogDirsResponse(results=[failed])
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in _asked_for(broker, request):
         if partition.log is not None:
@@ -50,20 +58,26 @@ def _describe(broker: "Broker", request: DescribeLogDirsRequest) -> DescribeLogD
             topic.partitions.append(
                 DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size, offset_lag=lag)
             )
+        budget.left -= _UNITS_PER_PARTITION
+        if budget.left <= 0:
+            yield None
     is_full = broker.log_manager.space.is_full
-    return DescribeLogDirsResult(
+    described = DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR if is_full else ErrorCode.NONE,
         log_dir=log_dir,
         topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )
+    return DescribeLogDirsResponse(results=[described])
 
 
-def _asked_for(broker: "Broker", request: DescribeLogDirsRequest) -> list[Partition]:
+def _asked_for(broker: "Broker", request: DescribeLogDirsRequest) -> Iterator[Partition]:
+    """The partitions that are asked for and here, each once."""
     if request.topics is None:
-        return list(broker.replica_manager.partitions())
-    found = (
-        broker.replica_manager.partition((topic.topic, index)) for topic in request.topics for index in topic.partitions
-    )
-    return [partition for partition in found if partition is not None]
+        yield from list(broker.replica_manager.partitions())
+        return
+    for key in dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions):
+        partition = broker.replica_manager.partition(key)
+        if partition is not None:
+            yield partition

@@ -5,11 +5,12 @@ where the next page begins. An empty list asks for all topics. Version 0 is the 
 replicas besides the in-sync ones here, so those lists are empty: null, though allowed, crashes Java's admin client.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from broker.sliced_work import Steps, new_budget
 from coordinator.controller import topic_name
 from coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
 from protocol.api_keys import ApiKey
@@ -21,9 +22,12 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_UNITS_PER_TOPIC: Final = 15
 
 
 def error_response(
@@ -45,17 +49,37 @@ def handle_describe_topic_partitions(
         cursor.partition_index < 0 or (not all_topics and cursor.topic_name not in wanted)
     ):
         return error_response(request, context.api_version, ErrorCode.INVALID_REQUEST)
+    budget = new_budget()
+    steps = _describe(broker, context, request, wanted, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _describe(
+    broker: "Broker",
+    context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
+    wanted: Collection[str],
+    budget: WorkBudget,
+) -> Steps[DescribeTopicPartitionsResponse]:
+    image, cursor, all_topics = broker.metadata.image, request.cursor or Cursor(), not request.topics
     allowed: list[str] = []
     denied: list[str] = []
     for name in sorted(name for name in wanted if name >= cursor.topic_name):
         may_describe = broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
         (allowed if may_describe else denied).append(name)
+        budget.left -= 1
+        if budget.left <= 0:
+            yield None
     limit = max(min(broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
-    response = _Page(image, context, cursor, limit, unknown_are_told=not all_topics).fill(allowed)
+    page = _Page(image, context, cursor, limit, unknown_are_told=not all_topics)
+    response = yield from page.fill(allowed, budget)
     for topic in response.topics:
         topic.topic_authorized_operations = authorized_operations(
             broker.authorizer, context, ResourceType.TOPIC, topic.name or ""
         )
+        budget.left -= _UNITS_PER_TOPIC
+        if budget.left <= 0:
+            yield None
     if not all_topics:
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         response.topics += [DescribeTopicPartitionsResponseTopic(error_code=error, name=name) for name in denied]
@@ -74,9 +98,12 @@ class _Page:
         self._room = limit
         self._unknown_are_told = unknown_are_told
 
-    def fill(self, names: list[str]) -> DescribeTopicPartitionsResponse:
+    def fill(self, names: list[str], budget: WorkBudget) -> Steps[DescribeTopicPartitionsResponse]:
         response = DescribeTopicPartitionsResponse()
         for name in names:
+            budget.left -= _UNITS_PER_TOPIC
+            if budget.left <= 0:
+                yield None
             if not self._room:
                 response.next_cursor = Cursor(topic_name=name, partition_index=0)
                 break

@@ -9,16 +9,18 @@ Versions: 1 adds the type of the key and error messages; 3 is flexible; 4 takes 
 (KIP-699); 6 would know share groups, which are not served: INVALID_REQUEST.
 """
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME, ClusterImage
 from coordinator.runtime import partition_for
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.server import Broker
@@ -27,6 +29,7 @@ _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _TOPICS: Final = {_GROUP: GROUP_METADATA_TOPIC_NAME, _TRANSACTION: TRANSACTION_STATE_TOPIC_NAME}
 _FIRST_VERSION_WITH_MANY_KEYS: Final = 4
+_UNITS_PER_KEY: Final = 5
 _MESSAGES: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     ErrorCode.INVALID_REQUEST: "There is no such type of coordinator.",
@@ -53,20 +56,31 @@ async def _create_and_answer(
     broker: "Broker", context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
     await broker.auto_topics.create([topic])
-    return _answer(broker, context, request, topic)
+    response = _answer(broker, context, request, topic)
+    return response if isinstance(response, FindCoordinatorResponse) else await response
 
 
 def _answer(
     broker: "Broker", context: RequestContext, request: FindCoordinatorRequest, topic: str
-) -> FindCoordinatorResponse:
-    image, version = broker.metadata.image, context.api_version
-    coordinators = [
-        _failed(key, error)
-        if (error := _denied(broker, context, request.key_type, key))
-        else _find(image, context.connection.listener_name, topic, key)
-        for key in _keys(version, request)
-    ]
-    return _response(version, coordinators)
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    """Return the response, or a coroutine that goes on with it in slices: there may be many keys."""
+    budget = new_budget()
+    steps = _find_all(broker, context, request, topic, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _find_all(
+    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest, topic: str, budget: WorkBudget
+) -> Steps[FindCoordinatorResponse]:
+    image, listener = broker.metadata.image, context.connection.listener_name
+    coordinators: list[Coordinator] = []
+    for key in _keys(context.api_version, request):
+        error = _denied(broker, context, request.key_type, key)
+        coordinators.append(_failed(key, error) if error else _find(image, listener, topic, key))
+        budget.left -= _UNITS_PER_KEY + len(key) // CHARACTERS_PER_UNIT
+        if budget.left <= 0:
+            yield None
+    return _response(context.api_version, coordinators)
 
 
 def _keys(version: int, request: FindCoordinatorRequest) -> Collection[str]:

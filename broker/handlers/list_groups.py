@@ -3,41 +3,58 @@
 Version 4 filters by state, 5 by type, neither by letter case. All groups are of the classic type.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from coordinator.group.coordinator import CLASSIC_GROUP_TYPE
+from broker.sliced_work import Steps, new_budget
+from coordinator.group.coordinator import CLASSIC_GROUP_TYPE, GroupOverview
 from protocol.api_keys import ApiKey
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.server import Broker
 
+_UNITS_PER_GROUP: Final = 3
+
 
 @handles(ApiKey.LIST_GROUPS, versions="0-5")
 def handle_list_groups(broker: "Broker", context: RequestContext, request: ListGroupsRequest) -> Outcome:
+    budget = new_budget()
+    steps = _list(broker, context, request, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _list(
+    broker: "Broker", context: RequestContext, request: ListGroupsRequest, budget: WorkBudget
+) -> Steps[ListGroupsResponse]:
     """Whoever may describe the cluster sees all groups, others those that they may describe."""
     authorize = broker.authorizer.authorize
     sees_all = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     states = _lowered(request.states_filter)
     types = _lowered(request.types_filter)
     error, groups = broker.group_coordinator.list_groups()
+    response = ListGroupsResponse(error_code=error)
     if types and CLASSIC_GROUP_TYPE not in types:
-        groups = []
-    return ListGroupsResponse(
-        error_code=error,
-        groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type,
-                group_state=group.state.value,
-                group_type=CLASSIC_GROUP_TYPE,
-            )
-            for group in groups
-            if (not states or group.state.value.lower() in states)
-            and (sees_all or authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
-        ],
+        return response
+    for group in groups:
+        budget.left -= _UNITS_PER_GROUP
+        if budget.left <= 0:
+            yield None
+        if states and group.state.value.lower() not in states:
+            continue
+        if sees_all or authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            response.groups.append(_listed(group))
+    return response
+
+
+def _listed(group: GroupOverview) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        group_state=group.state.value,
+        group_type=CLASSIC_GROUP_TYPE,
     )
 
 

@@ -7,19 +7,23 @@ the whole id), and is answered with INVALID_REGULAR_EXPRESSION if it is none.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import Steps, new_budget
 from coordinator.regular_expression import InvalidRegularExpression, RegularExpression
 from coordinator.transaction.listing import TransactionFilter, parse_states
 from coordinator.transaction.state import Transaction
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_UNITS_PER_TRANSACTION: Final = 3
 
 
 @handles(ApiKey.LIST_TRANSACTIONS, versions="0-2")
@@ -38,10 +42,22 @@ def handle_list_transactions(broker: "Broker", context: RequestContext, request:
     found = broker.transaction_coordinator.list_transactions(wanted)
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
-    return ListTransactionsResponse(
-        unknown_state_filters=unknown_states,
-        transaction_states=[_listed(txn) for txn in found if _is_visible(broker, context, txn)],
-    )
+    budget = new_budget()
+    steps = _list(broker, context, found, unknown_states, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _list(
+    broker: "Broker", context: RequestContext, found: list[Transaction], unknown_states: list[str], budget: WorkBudget
+) -> Steps[ListTransactionsResponse]:
+    response = ListTransactionsResponse(unknown_state_filters=unknown_states)
+    for txn in found:
+        budget.left -= _UNITS_PER_TRANSACTION
+        if budget.left <= 0:
+            yield None
+        if _is_visible(broker, context, txn):
+            response.transaction_states.append(_listed(txn))
+    return response
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:

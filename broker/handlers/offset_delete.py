@@ -25,7 +25,8 @@ def handle_offset_delete(broker: "Broker", context: RequestContext, request: Off
     if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: PartitionErrors = {}
-    deletable: list[TopicPartition] = []
+    deletable: dict[TopicPartition, None] = {}
+    """Each once: one that is named again would be deleted, in the log, as often."""
     for topic in request.topics:
         allowed = broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic.name)
         image = broker.metadata.image.topic(topic.name)
@@ -36,10 +37,10 @@ def handle_offset_delete(broker: "Broker", context: RequestContext, request: Off
             elif image is None or asked.partition_index not in image.partitions:
                 refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                deletable.append(partition)
+                deletable[partition] = None
     reply: Reply[OffsetDeleteResponse] = Reply()
     broker.group_coordinator.delete_offsets(
-        request.group_id, deletable, lambda errors: reply(_response(request, refused, errors))
+        request.group_id, list(deletable), lambda errors: reply(_response(request, refused, errors))
     )
     return reply.answer()
 

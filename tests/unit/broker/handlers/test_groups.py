@@ -520,6 +520,21 @@ async def test_deleting_offsets() -> None:
         assert (await fetch(broker))[1] == {("t", 0): (5, OK)}
 
 
+async def test_an_offset_that_is_named_again_is_deleted_once() -> None:
+    async with group_broker() as broker:
+        await commit(broker)
+        partition = broker.replica_manager.led_partition(("__consumer_offsets", 0))
+        assert not isinstance(partition, ErrorCode)
+        assert partition.log is not None
+        before = partition.log.log_end_offset
+        asked = [OffsetDeleteRequestPartition(partition_index=0)] * 50
+        request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="t", partitions=asked)])
+        answer = await call(broker, handle_offset_delete, request, OffsetDeleteResponse)
+        assert [each.error_code for each in answer.topics[0].partitions] == [OK] * 50
+        assert partition.log.log_end_offset == before + 1
+        assert (await fetch(broker))[1] == {("t", 0): (-1, OK)}
+
+
 async def test_a_deleted_topic_takes_its_offsets_along() -> None:
     async with group_broker() as broker:
         await commit(broker, topic="t")
