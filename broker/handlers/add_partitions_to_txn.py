@@ -9,7 +9,7 @@ a partition asks whether a producer of the first protocol has added it; otherwis
 second, which has only sent its batch. The request needs CLUSTER_ACTION; what the producers may do the leader knows.
 A busy id is not waited for: one response carries the results of many ids, and one id whose markers cannot be written
 would hold up all others. The leader asks again for that id. While the request waits for replication it holds up nothing
-behind it: a broker may send markers over the same connection.
+behind it: a broker may send markers over the same connection. Very many transactions are decided on in slices.
 
 All or nothing, for each transaction: if one partition cannot be added, it gets its error and the others
 OPERATION_NOT_ATTEMPTED.
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.sliced_work import Steps, new_budget
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from coordinator.runtime import Answer, map_answer
 from coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
@@ -38,6 +39,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.records.record_walk import WorkBudget
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
 _FIRST_FOR_BROKERS: Final = 4
+_UNITS_PER_TRANSACTION: Final = 30
 
 _Errors = dict[TopicPartition, ErrorCode]
 
@@ -145,12 +148,30 @@ def _topic_results(topics: list[AddPartitionsToTxnTopic], errors: _Errors) -> li
 # From brokers
 
 
-def _handle_brokers_request(
-    broker: "Broker", context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]:
+def _handle_brokers_request(broker: "Broker", context: RequestContext, request: AddPartitionsToTxnRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    answers = [_add_or_verify(broker, transaction) for transaction in request.transactions]
+    budget = new_budget()
+    steps = _add_or_verify_all(broker, request, budget)
+    return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
+
+
+def _add_or_verify_all(
+    broker: "Broker", request: AddPartitionsToTxnRequest, budget: WorkBudget
+) -> Steps[AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]]:
+    """Decide on one transaction after the other; those that were added stay so if the connection is lost meanwhile."""
+    answers: list[Answer[AddPartitionsToTxnResult]] = []
+    try:
+        for transaction in request.transactions:
+            answers.append(_add_or_verify(broker, transaction))
+            budget.left -= _UNITS_PER_TRANSACTION
+            if budget.left <= 0:
+                yield None
+    except GeneratorExit:
+        for answer in answers:
+            if isinstance(answer, CoroutineType):
+                answer.close()
+        raise
     results = [answer for answer in answers if isinstance(answer, AddPartitionsToTxnResult)]
     if len(results) == len(answers):
         return AddPartitionsToTxnResponse(results_by_transaction=results)
