@@ -321,7 +321,8 @@ class Dispatcher:
         if isinstance(message, _Encoded):
             return message.answer
         try:
-            self._show(route, message)
+            if self.on_answer is not None:
+                self.on_answer(route.handler.name, message)
             return encode_response(context.correlation_id, message, route.answer_version)
         except Exception as error:
             return self.fail(route, context, request, error)
@@ -332,15 +333,12 @@ class Dispatcher:
         outcome = await coroutine
         if not isinstance(outcome, Message):
             return outcome
-        self._show(route, outcome)
+        if self.on_answer is not None:
+            self.on_answer(route.handler.name, outcome)
         encoding = self._broker.sliced_work.encode(
             context.correlation_id, outcome, route.answer_version, context.connection
         )
         return _Encoded(await encoding)
-
-    def _show(self, route: _Route, message: Message) -> None:
-        if self.on_answer is not None:
-            self.on_answer(route.handler.name, message)
 
     def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> Answer:
         """The one place where an unexpected exception of a request ends."""
