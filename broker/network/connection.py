@@ -271,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         out: Answer = []
         unsent = 0
         frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
-        left = allowed = self._turn_share.limit(self._slice)
+        left = allowed = self._turn_share.limit(self._slice) if frames else self._slice
         while frames and left > 0 and not (self._blocked or self._writing_paused or self._closing):
             frame = frames[0]
             if slots and self._must_wait(frame):
