@@ -244,13 +244,8 @@ class GroupSchedule:
 
     async def _end(self) -> None:
         """Nothing disturbs the group any more: it must settle, stay so, and return everything."""
-        if not self._running():
-            self.most_members += 1
-            self._join()
-        for application in self.members:
-            application.resume()
-            application.cancel = application.slow_seconds = application.restlessness = 0.0
-            application.close_seconds = 10.0
+        self.most_members += 1
+        self._let_be()
         patience = 3 * _SESSION_MS / 1000 + 4 * self.max_poll_ms / 1000 + 20
         await self._until(self._is_settled, patience)
         async with self.stage.direct() as client:
@@ -261,6 +256,15 @@ class GroupSchedule:
         for application in self._running():
             application.is_stopping = True
         await self._until(lambda: all(each.is_over for each in self.members), 30)
+
+    def _let_be(self) -> None:
+        """Have a member, and none that is disturbed. The last one may be fenced by one that has gone before it."""
+        if not self._running():
+            self._join()
+        for application in self.members:
+            application.resume()
+            application.cancel = application.slow_seconds = application.restlessness = 0.0
+            application.close_seconds = 10.0
 
     async def _until(self, condition: Callable[[], bool], patience: float) -> None:
         deadline = self.loop.time() + patience
@@ -275,6 +279,9 @@ class GroupSchedule:
         running = self._running()
         if any(not each.is_over and each not in running for each in self.members):
             return False  # One that is about to end.
+        if not running:
+            self._let_be()
+            return False
         owned = [partition for application in running for partition in application.tenures]
         busy = any(application.consumer._group.is_due for application in running)  # type: ignore[union-attr]
         return sorted(owned) == sorted(self.partitions) and not busy and self._generation() is not None
