@@ -6,9 +6,7 @@ in every run. So it counts only where there is no such tag.
 """
 
 import re
-from typing import Final
-
-from pyspark import TaskContext
+from typing import Final, Protocol
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _JOB_TAGS: Final = "spark.job.tags"
@@ -27,9 +25,14 @@ def run_of(job_tags: str, job_group: str) -> str:
     return job_group if _RUN_ID.fullmatch(job_group) else ""
 
 
-def run_of_task() -> str:
-    """Return the run of the streaming query that this task is part of; empty if there is none."""
-    context = TaskContext.get()
-    if context is None or context.getLocalProperty(_QUERY_ID) is None:
+class Task(Protocol):
+    """What Spark's ``TaskContext`` tells of the job that a task belongs to."""
+
+    def getLocalProperty(self, key: str) -> str | None: ...
+
+
+def run_of_task(task: Task | None) -> str:
+    """Return the run of the streaming query that a task is part of; empty if there is none."""
+    if task is None or task.getLocalProperty(_QUERY_ID) is None:
         return ""
-    return run_of(context.getLocalProperty(_JOB_TAGS) or "", context.getLocalProperty(_JOB_GROUP) or "")
+    return run_of(task.getLocalProperty(_JOB_TAGS) or "", task.getLocalProperty(_JOB_GROUP) or "")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_connector.query_run import run_of_task
@@ -60,7 +61,7 @@ class OncelogWriter(DataSourceArrowWriter):
             return TaskMessage(None)
         options = self._options
         outcome = self.session().write(self._permit, options.application or "", options.version, iterator)
-        return TaskMessage(replace(outcome, run=run_of_task()))
+        return TaskMessage(replace(outcome, run=run_of_task(TaskContext.get())))
 
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
         if self._permit is None:
