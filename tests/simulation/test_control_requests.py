@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from coordinator.controller.api_error import TIMED_OUT
 from coordinator.controller.reassignment import is_moving
+from coordinator.controller.topic_plan import NewTopic
 from coordinator.metadata_store import paths, znodes
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -85,7 +87,9 @@ def test_commit_becomes_visible_when_new_coordinator_learns_of_topic_after_its_e
         post = ControlPost(cluster)
         await create_log(cluster, (1, 2))
         post.wants = lambda frame: frame.receiver == 2
-        await create(cluster, "t", (3,))
+        topic = NewTopic(name="t", assignments=[(0, (3,))])
+        (reigning,) = cluster.controllers
+        assert await cluster[reigning].running.controller.create_topics([topic], timeout_seconds=1.0) == [TIMED_OUT]
         assert not cluster[2].running.metadata.topic_exists("t")
         producer = Producer(cluster, "id")
         assert await producer.init() is ErrorCode.NONE
