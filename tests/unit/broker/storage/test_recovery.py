@@ -69,7 +69,7 @@ class History:
 
     def open(self, *, clean: bool = False) -> PartitionLog:
         log = open_log(self.disk, CONFIG, recovery_point=self.checkpointed, clean_shutdown=clean)
-        log.on_recovery_point_lowered = self._checkpoint
+        log.on_checkpoints_lowered = self._checkpoint
         return log
 
     def _checkpoint(self, log: PartitionLog) -> None:
@@ -259,7 +259,23 @@ def goes_on(log: PartitionLog) -> None:
     assert must_append(log, batch(b"after"), 10_000).base_offset == end
 
 
+_TRUNCATED_BELOW_ITS_CHECKPOINT = [
+    *[
+        ("kill", 0),
+        ("end", 0),
+        ("end", 0),
+        ("end", 0),
+        ("idempotent", 1),
+        ("plain", 2),
+        ("restart", 0),
+        ("truncate", 0),
+    ],
+    *[("end", 0), ("end", 0), ("end", 0), ("end", 0), ("flush", 0), ("idempotent", 12), ("plain", 113), ("end", 0)],
+]
+
+
 @settings(max_examples=250)
+@example(_TRUNCATED_BELOW_ITS_CHECKPOINT, 0, 3_053_647_137)
 @given(histories, st.integers(0, 8000), st.integers(0, 2**32))
 def test_after_a_power_loss_a_log_is_a_prefix_of_what_it_was(
     steps: list[tuple[str, int]], units: int, seed: int
