@@ -73,13 +73,21 @@ class UnopenedLogs:
             self._timer.cancel()
 
     def _try(self) -> None:
-        """Carry orders out until one fails, which is then the last in turn."""
+        """Carry orders out until one fails, which is then the last in turn: also if it ends in an exception."""
+        longer = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(longer, self._try)
         for topic_partition in list(self._orders):
             order = self._orders.pop(topic_partition)
-            if not self._carry_out(order):
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
-                self._timer = asyncio.get_running_loop().call_later(self._pause, self._try)
+            is_done = False
+            try:
+                is_done = self._carry_out(order)
+            finally:
+                if not is_done:
+                    self._orders.setdefault(topic_partition, order)
+                    self._pause = longer
+            if not is_done:
                 return
+        self._timer.cancel()
         self._timer = None
         self._pause = _FIRST_PAUSE_SECONDS
         logger.info("All logs can be opened again")
