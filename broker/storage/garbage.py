@@ -31,7 +31,11 @@ class Garbage:
             self._due[path] = _Due(due_ms, is_directory=False)
 
     async def remove_due(self, now_ms: int) -> None:
-        """Remove what is due, off the loop. Raises ``OSError``; what could not be removed is tried again next time."""
+        """Remove what is due, off the loop. What could not be removed is tried again next time.
+
+        Raises the first ``OSError`` when all have had their turn.
+        """
+        errors: list[OSError] = []
         for path, is_directory in [(path, due.is_directory) for path, due in self._due.items() if due.ms <= now_ms]:
             try:
                 if is_directory:
@@ -40,4 +44,9 @@ class Garbage:
                     await self._disk.remove_off_loop(path)
             except FileNotFoundError:
                 pass  # Its directory went first.
+            except OSError as error:
+                errors.append(error)
+                continue
             del self._due[path]
+        if errors:
+            raise errors[0]
