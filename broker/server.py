@@ -480,7 +480,7 @@ class _Start:
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
         """Have the controller ask. A broker that is alone has nobody to lead in its place, nor room to write so."""
         if not (self._config.is_embedded and logs.space.is_full):
-            controller.report_disk()
+            controller.disk_report.send()
 
     def _fail(self, reason: str) -> None:
         """End the broker: the only data directory has an I/O error, say, or the cluster uses what is not served."""

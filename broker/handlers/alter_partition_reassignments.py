@@ -1,7 +1,8 @@
 """AlterPartitionReassignments (API key 45): move partitions to other brokers, or take such a move back (KIP-455).
 
 Each partition succeeds or fails on its own. The answer comes when the move has begun; ListPartitionReassignments tells
-how long it lasts. Only the controller moves partitions; who may alter the cluster may ask. The time-out is not needed.
+how long it lasts. Only the controller moves partitions; who may alter the cluster may ask. Where the move has not begun
+within the request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT, and it may begin yet.
 
 Versions: 1 can forbid that the number of replicas changes.
 """
@@ -43,7 +44,9 @@ async def _alter(broker: "Broker", request: AlterPartitionReassignmentsRequest) 
         for partition in topic.partitions
     }
     may_resize = request.allow_replication_factor_change
-    results = await broker.controller.alter_reassignments(targets, may_resize=may_resize)
+    results = await broker.controller.alter_reassignments(
+        targets, may_resize=may_resize, timeout_seconds=request.timeout_ms / 1000
+    )
     if isinstance(results, ApiError):
         return _refused(results)
     topics: dict[str, ReassignableTopicResponse] = {}

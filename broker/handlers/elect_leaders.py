@@ -1,7 +1,8 @@
 """ElectLeaders (API key 43): elect leaders of partitions now (KIP-460).
 
 When the answer comes, the new leaders are known here. Null asks for all partitions; those that need no election are
-left out of the answer then. Only the controller elects; who may alter the cluster may ask.
+left out of the answer then. Only the controller elects; who may alter the cluster may ask. An election that takes
+longer than the request's time-out (but at least 1 s) is REQUEST_TIMED_OUT, and may be held yet.
 
 Versions: 0 knows preferred elections only, and has no error for the whole request; 2 is flexible.
 """
@@ -46,7 +47,9 @@ def handle_elect_leaders(broker: "Broker", context: RequestContext, request: Ele
 async def _elect(broker: "Broker", request: ElectLeadersRequest) -> ElectLeadersResponse:
     named = request.topic_partitions
     partitions = None if named is None else _partitions(request)
-    results = await broker.controller.elect_leaders(partitions, ElectionType(request.election_type))
+    results = await broker.controller.elect_leaders(
+        partitions, ElectionType(request.election_type), timeout_seconds=request.timeout_ms / 1000
+    )
     return _refused(request, results) if isinstance(results, ApiError) else _response(results)
 
 

@@ -1,7 +1,8 @@
 """ListPartitionReassignments (API key 46): which partitions are being moved to other brokers (KIP-455).
 
 Null asks for all of them; partitions that are named and not moving are left out. Only the controller knows; who may
-describe the cluster may ask. The time-out is not needed.
+describe the cluster may ask. A controller that is still busy with something else after the request's time-out (but at
+least 1 s) answers REQUEST_TIMED_OUT.
 
 Versions: 0.
 """
@@ -38,7 +39,7 @@ def handle_list_partition_reassignments(
 
 
 async def _list(broker: "Broker", request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    moving = await broker.controller.reassignments()
+    moving = await broker.controller.reassignments(timeout_seconds=request.timeout_ms / 1000)
     if isinstance(moving, ApiError):
         return _refused(moving)
     topics: dict[str, OngoingTopicReassignment] = {}

@@ -2,7 +2,8 @@
 
 Only the controller answers, and only who may alter the cluster is served. When the answer comes, this broker itself
 uses the new levels; the others are told by the metadata store, and clients by their next ApiVersions. A feature that is
-named twice counts with what was said last. The time-out is not needed.
+named twice counts with what was said last. An update that takes longer than the request's time-out (but at least 1 s)
+is REQUEST_TIMED_OUT, and may be made yet.
 
 All features change or none does, in every version, as in Apache Kafka 4: the first error is that of the request, and
 then there are no results.
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from coordinator.controller.api_error import NO_ERROR, ApiError
 from coordinator.controller.feature_changes import FeatureUpdate, UpgradeType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -42,9 +43,11 @@ def handle_update_features(broker: "Broker", context: RequestContext, request: U
 
 async def _update(broker: "Broker", version: int, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     updates = list({key.feature: _update_of(key, version) for key in request.feature_updates}.values())
-    errors = await broker.controller.update_features(updates, validate_only=request.validate_only)
-    if NOT_CONTROLLER in errors:  # Then all are.
-        return _refused(NOT_CONTROLLER)
+    errors = await broker.controller.update_features(
+        updates, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
+    )
+    if isinstance(errors, ApiError):
+        return _refused(errors)
     first = next((error for error in errors if error != NO_ERROR), None)
     if first is not None:
         return _refused(_of_the_whole_request(first))

@@ -38,6 +38,7 @@ from coordinator.controller.controlled_shutdown import move_leaderships_away
 from coordinator.controller.controller_election import Defeat, Verdict, Victory, stand, take_over
 from coordinator.controller.controller_settings import ControllerSettings
 from coordinator.controller.deadline import LEAST_SECONDS, deadline, seconds_to
+from coordinator.controller.disk_report import DiskReport
 from coordinator.controller.event_queue import EventQueue
 from coordinator.controller.feature_changes import FeatureUpdate, ensure_features, update_features
 from coordinator.controller.finalized_features import FinalizedFeatureCache
@@ -58,7 +59,7 @@ from coordinator.controller.topic_plan import (
     plan_partitions,
     plan_topics,
 )
-from coordinator.metadata_store import paths, znodes
+from coordinator.metadata_store import paths
 from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
 from coordinator.metadata_store.znodes import (
     RegisteredEndpoint,
@@ -77,11 +78,10 @@ from protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_REPORT_AGAIN_SECONDS: Final = 1.0
 _EXPECTED: Final = frozenset(
     {ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE}
 )
-_CREATION_SECONDS: Final = 30.0
+_DEFAULT_SECONDS: Final = 30.0
 _UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 
@@ -112,6 +112,7 @@ class Controller:
         self._office: Office | None = None
         self._suspicions = SuspicionLimit()
         self._balance: asyncio.TimerHandle | None = None
+        self.disk_report = DiskReport(self.broker_id, store, self._queue)
         self._rejoining = Rejoining(self.broker_id, rng, partial(self._queue.hint, "join", self._join))
         self.controller_id = NO_CONTROLLER
         """Who reigns, as far as this broker knows."""
@@ -353,19 +354,6 @@ class Controller:
 
     # Brokers whose disk is full
 
-    def report_disk(self) -> None:
-        """Have the controller ask this broker whether its disk is full, which has changed."""
-        self._queue.hint("report the disk", self._report_disk)
-
-    async def _report_disk(self) -> None:
-        if self._store.session is None:
-            return  # The broker registers again with its next session, and is then asked anyway.
-        try:
-            data = znodes.encode_log_dir_event(self.broker_id)
-            await self._store.session.create(f"{paths.LOG_DIR_EVENTS}/log_dir_event_", data, sequential=True)
-        except StoreUnavailable:
-            asyncio.get_running_loop().call_later(_REPORT_AGAIN_SECONDS, self.report_disk)
-
     def _disks_reported(self) -> None:
         self._queue.hint("disks reported", self._follow_disk_reports)
 
@@ -455,35 +443,41 @@ class Controller:
     # What clients ask
 
     async def elect_leaders(
-        self, partitions: Sequence[TopicPartition] | None, election: ElectionType
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        election: ElectionType,
+        *,
+        timeout_seconds: float = _DEFAULT_SECONDS,
     ) -> dict[TopicPartition, ApiError] | ApiError:
         """Hold elections for these partitions, or for all; the error of each, or of the whole request."""
 
         async def elect_now(office: Office) -> dict[TopicPartition, ApiError] | ApiError:
             return await elect_leaders(office.reign, partitions, election)
 
-        return await self._as_controller(elect_now, _itself)
+        return await self._as_controller(elect_now, _itself, deadline(timeout_seconds))
 
     async def alter_reassignments(
-        self, targets: Targets, *, may_resize: bool = True
+        self, targets: Targets, *, may_resize: bool = True, timeout_seconds: float = _DEFAULT_SECONDS
     ) -> dict[TopicPartition, ApiError] | ApiError:
         """Begin, redirect or take back moves of partitions; the error of each, or of the whole request."""
 
         async def alter(office: Office) -> dict[TopicPartition, ApiError] | ApiError:
             return await office.reassignments.alter(targets, may_resize=may_resize)
 
-        return await self._as_controller(alter, _itself)
+        return await self._as_controller(alter, _itself, deadline(timeout_seconds))
 
-    async def reassignments(self) -> dict[TopicPartition, ReplicaAssignment] | ApiError:
+    async def reassignments(
+        self, *, timeout_seconds: float = _DEFAULT_SECONDS
+    ) -> dict[TopicPartition, ReplicaAssignment] | ApiError:
         """The partitions that are being moved."""
 
         async def look(office: Office) -> dict[TopicPartition, ReplicaAssignment] | ApiError:
             return office.reassignments.under_way()
 
-        return await self._as_controller(look, _itself)
+        return await self._as_controller(look, _itself, deadline(timeout_seconds))
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_seconds: float = _CREATION_SECONDS
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_seconds: float = _DEFAULT_SECONDS
     ) -> list[TopicPlan | ApiError]:
         """Create topics, or only check that they could be; what they are, or why not, in the order of the topics.
 
@@ -539,7 +533,7 @@ class Controller:
         requests: Sequence[NewPartitions],
         *,
         validate_only: bool = False,
-        timeout_seconds: float = _CREATION_SECONDS,
+        timeout_seconds: float = _DEFAULT_SECONDS,
     ) -> list[ApiError]:
         """Add partitions to topics; the errors are in the order of the requests, which name different topics."""
         until = deadline(timeout_seconds)
@@ -556,19 +550,23 @@ class Controller:
             return results
         return [TIMED_OUT if each == NO_ERROR else each for each in results]
 
-    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[ApiError]:
-        """Finalise other levels of all these features, or of none; the errors are in the order of the updates."""
+    async def update_features(
+        self,
+        updates: Sequence[FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        timeout_seconds: float = _DEFAULT_SECONDS,
+    ) -> list[ApiError] | ApiError:
+        """Finalise other levels of all these features, or of none.
 
-        async def update(office: Office) -> list[ApiError]:
-            return await update_features(
-                office.reign,
-                self._features,
-                updates,
-                self._features_changed,
-                validate_only=validate_only,
-            )
+        Returns the errors in the order of the updates, or that of the whole request.
+        """
 
-        return await self._as_controller(update, lambda error: [error for _ in updates])
+        async def update(office: Office) -> list[ApiError] | ApiError:
+            reign, changed = office.reign, self._features_changed
+            return await update_features(reign, self._features, updates, changed, validate_only=validate_only)
+
+        return await self._as_controller(update, _itself, deadline(timeout_seconds))
 
     @property
     def refusal(self) -> ApiError:

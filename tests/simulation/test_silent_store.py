@@ -3,15 +3,26 @@
 import asyncio
 from collections.abc import Awaitable
 
+import pytest
+
 from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.schema import Message
 from tests.simulation.cluster_stories import create, simulate
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import ClusterBroker, SimulatedCluster
@@ -19,6 +30,16 @@ from tests.simulation.test_cluster_administration import ask, partition_count, u
 
 LONG_SESSIONS = {"zookeeper.session.timeout.ms": "40000", "request.timeout.ms": "9000"}
 TIMEOUT_MS = 2_000
+MOVE = AlterPartitionReassignmentsRequest(
+    topics=[ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[2, 3])])],
+    timeout_ms=TIMEOUT_MS,
+)
+DOWNGRADE = UpdateFeaturesRequest(
+    feature_updates=[FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)],
+    timeout_ms=TIMEOUT_MS,
+)
+ELECTION = ElectLeadersRequest(election_type=1, topic_partitions=None, timeout_ms=TIMEOUT_MS)
+MOVES_UNDER_WAY = ListPartitionReassignmentsRequest(topics=None, timeout_ms=TIMEOUT_MS)
 
 
 def creation(name: str) -> CreateTopicsRequest:
@@ -50,6 +71,11 @@ async def errors_of_all(broker: ClusterBroker) -> list[ErrorCode]:
     return [ErrorCode(result.error_code) for result in results]
 
 
+async def error_of(broker: ClusterBroker, request: Message, version: int) -> list[ErrorCode]:
+    """Ask for what has one error for the whole request."""
+    return [ErrorCode((await ask(broker, request, version)).error_code)]
+
+
 async def timed(cluster: SimulatedCluster, work: Awaitable[list[ErrorCode]]) -> tuple[list[ErrorCode], float]:
     began = cluster.loop.time()
     return await work, cluster.loop.time() - began
@@ -64,6 +90,40 @@ def test_requests_that_need_the_store_are_answered_in_their_time() -> None:
         errors, seconds = await timed(cluster, errors_of_all(cluster[reigning]))
         assert errors == [ErrorCode.REQUEST_TIMED_OUT] * 4
         assert TIMEOUT_MS / 1000 <= seconds < 3.5  # A third of request.timeout.ms for the setting.
+
+    simulate(story, settings=LONG_SESSIONS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [(ELECTION, 2), (MOVE, 1), (DOWNGRADE, 2), (MOVES_UNDER_WAY, 0)],
+    ids=["ElectLeaders", "AlterPartitionReassignments", "UpdateFeatures", "ListPartitionReassignments"],
+)
+def test_request_behind_one_that_waits_for_the_store_is_answered_in_its_time(asked: Message, version: int) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", (1, 2))
+        (reigning,) = cluster.controllers
+        cluster[reigning].cut_from_ensemble()
+        _, (errors, seconds) = await asyncio.gather(
+            errors_of_all(cluster[reigning]), timed(cluster, error_of(cluster[reigning], asked, version))
+        )
+        assert errors == [ErrorCode.REQUEST_TIMED_OUT]
+        assert TIMEOUT_MS / 1000 <= seconds < TIMEOUT_MS / 1000 + 0.5
+
+    simulate(story, settings=LONG_SESSIONS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "version"), [(MOVE, 1), (DOWNGRADE, 2)], ids=["AlterPartitionReassignments", "UpdateFeatures"]
+)
+def test_request_that_waits_for_the_store_itself_is_answered_in_its_time(asked: Message, version: int) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", (1, 2))
+        (reigning,) = cluster.controllers
+        cluster[reigning].cut_from_ensemble()
+        errors, seconds = await timed(cluster, error_of(cluster[reigning], asked, version))
+        assert errors == [ErrorCode.REQUEST_TIMED_OUT]
+        assert TIMEOUT_MS / 1000 <= seconds < TIMEOUT_MS / 1000 + 0.5
 
     simulate(story, settings=LONG_SESSIONS)
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER
+from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from coordinator.controller.cluster_state import LiveBroker
 from coordinator.controller.controller_election import stand
 from coordinator.controller.feature_changes import (
@@ -38,7 +38,9 @@ def written(version: int, *, at: int | None = None) -> Stat:
 
 
 async def update(cluster: ClusterUnderTest, *updates: FeatureUpdate, **options: bool) -> list[ErrorCode]:
-    return [error.code for error in await cluster.controller.update_features(updates, **options)]
+    errors = await cluster.controller.update_features(updates, **options)
+    assert not isinstance(errors, ApiError)
+    return [error.code for error in errors]
 
 
 def nobody() -> None:
@@ -231,7 +233,7 @@ class TestUpdate:
     async def test_only_the_controller_updates(self) -> None:
         async with running_cluster(1, 2) as cluster:
             refused = await cluster.members[2].controller.update_features([FeatureUpdate(TV, 1, SAFE)])
-            assert refused == [NOT_CONTROLLER]
+            assert refused == NOT_CONTROLLER
 
     async def test_a_zombie_controller_changes_nothing(self) -> None:
         """B62: its epoch is over, and it does not know yet."""
@@ -242,7 +244,7 @@ class TestUpdate:
             await usurper.delete(paths.CONTROLLER)
             await stand(usurper, 9, 0, nobody)
             assert zombie.is_active
-            assert await zombie.update_features([FeatureUpdate(TV, 1, SAFE)]) == [NOT_CONTROLLER]
+            assert await zombie.update_features([FeatureUpdate(TV, 1, SAFE)]) == NOT_CONTROLLER
             znode = await usurper.get(paths.FEATURE)
             assert znode is not None
             assert znode.stat.version == 0
