@@ -18,7 +18,7 @@ KILLS ?= 200
 SEED ?= 1
 INSTALLING = @echo "Installing Oncelog$(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
 
-.PHONY: run cluster cluster-test compose-test demo test check client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
+.PHONY: run cluster cluster-test compose-test demo test check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
 
 run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
@@ -44,6 +44,9 @@ check: $(DEV)  ## Format, lint, types, import contracts, tidiness
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
+
+house: $(DEV)  ## Measures of the code: circles, sizes, words, files that a request crosses: make house [BEFORE=COMMIT]
+	$(BIN)/python -m tests.house $(BEFORE:%=--before %)
 
 client-chaos: $(DEV)  ## A thousand schedules of each kind of client over connections that break
 	ONCELOG_CHAOS_SCHEDULES=1000 $(BIN)/python -m pytest -q tests/chaos
