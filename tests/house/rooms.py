@@ -5,14 +5,15 @@ module that lies loose in a top-level package (``broker/dispatch.py``). A top-le
 room. An arrow leads from a room to another if any of its files imports one of the other's.
 
 The upward arrows are the fewest that would have to go for the rest to have one direction, whatever order the rooms are
-put into: zero if and only if there are no circles. Which ones are named is one smallest choice out of several.
+put into: zero if and only if there are no circles. Which ones are named is one smallest choice out of several. The same
+is counted of files and their imports.
 """
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from tests.house.import_graph import Graph
+from tests.house.import_graph import Graph, circles
 from tests.house.sources import FACADE, Source
 
 Arrow: TypeAlias = tuple[str, str]
@@ -49,15 +50,20 @@ def arrow_count(graph: Graph) -> int:
 
 
 def upward_arrows(graph: Graph) -> list[Arrow]:
-    """Return a smallest set of arrows without which the graph has no circles.
+    """Return a smallest set of arrows without which the graph has no circles."""
+    return sorted(arrow for members in circles(graph) for arrow in _upward_among(graph, members))
+
+
+def _upward_among(graph: Graph, members: Sequence[str]) -> list[Arrow]:
+    """Return them for nodes that all reach each other.
 
     Every circle must lose an arrow, so the search takes each arrow of a shortest circle away in turn, and allows one
     arrow more whenever no choice was enough.
     """
     for limit in range(_MOST_UPWARD):
-        removed = _break_circles({node: set(targets) for node, targets in graph.items()}, limit)
+        removed = _break_circles({node: set(graph[node].intersection(members)) for node in members}, limit)
         if removed is not None:
-            return sorted(removed)
+            return removed
     raise ValueError(f"more than {_MOST_UPWARD} arrows lead upward")
 
 

@@ -46,6 +46,7 @@ def direction_rows(sources: Sequence[Source], contracts: Sequence[Mapping[str, A
     return [
         Row("circles of files", len(of_files), _members(of_files)),
         Row("files in circles", sum(map(len, of_files))),
+        _arrows("fewest imports between files to turn around", upward_arrows(imports)),
         Row("circles of rooms", len(of_rooms), _members(of_rooms)),
         Row("rooms in circles", sum(map(len, of_rooms))),
         Row("rooms", len(rooms)),
