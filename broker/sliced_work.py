@@ -17,7 +17,7 @@ in memory.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from protocol.framing import encode_response_in_slices
 from protocol.records.record_walk import WorkBudget
 from protocol.schema import Buffer, Message
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[ReadRequest | None, Buffer | None, T]
@@ -46,6 +47,19 @@ _PLACES: Final = 3
 def new_budget() -> WorkBudget:
     """The budget of work that begins in this turn of the loop."""
     return WorkBudget(SLICE_UNITS)
+
+
+def in_slices(
+    items: Iterable[A], act: Callable[[A], T], budget: WorkBudget, units: int
+) -> Generator[None, object, list[T]]:
+    """Return what ``act`` makes of each item, which takes so many units; yields when the budget is used up."""
+    made: list[T] = []
+    for item in items:
+        made.append(act(item))
+        budget.left -= units
+        if budget.left <= 0:
+            yield None
+    return made
 
 
 class SlicedWork:
@@ -81,9 +95,12 @@ class SlicedWork:
         return self._go_on(steps, budget, connection, request, self._places if needs_place else nullcontext())
 
     async def run(
-        self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, *, needs_place: bool = True
+        self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo | None, *, needs_place: bool = True
     ) -> T:
-        """Do all of the work in later turns of the loop. Raises CloseConnection if its connection is lost meanwhile."""
+        """Do all of the work in later turns of the loop.
+
+        Raises CloseConnection if its connection is lost meanwhile; without one it is done in any case.
+        """
         return await self._go_on(steps, budget, connection, None, self._places if needs_place else nullcontext())
 
     async def encode(
@@ -108,7 +125,7 @@ class SlicedWork:
         self,
         steps: Steps[T],
         budget: WorkBudget,
-        connection: ConnectionInfo,
+        connection: ConnectionInfo | None,
         request: ReadRequest | None,
         place: AbstractAsyncContextManager[None],
     ) -> T:
@@ -117,7 +134,7 @@ class SlicedWork:
                 while True:
                     data = None if request is None else await _read_off_loop(request)
                     await self._turn()
-                    if not connection.is_open:
+                    if connection is not None and not connection.is_open:
                         raise CloseConnection("its client has gone")
                     budget.left = SLICE_UNITS
                     request = _advance(steps, data, budget)

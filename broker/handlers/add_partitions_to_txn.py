@@ -19,12 +19,14 @@ flexible. 5 says that its sender knows TRANSACTION_ABORTABLE; as in Kafka, 4 is 
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
+from broker.sliced_work import Steps, in_slices, new_budget
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from coordinator.runtime import Answer, map_answer
 from coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
 _FIRST_FOR_BROKERS: Final = 4
+_MANY_PARTITIONS: Final = 500
+"""More are looked at in slices."""
+_UNITS_PER_PARTITION: Final = 2
 _UNITS_PER_TRANSACTION: Final = 30
 
 _Errors = dict[TopicPartition, ErrorCode]
@@ -56,9 +61,7 @@ def error_response(request: AddPartitionsToTxnRequest, version: int, error: Erro
     """The error for every partition, or for the whole request where there is a field for that."""
     if version >= _FIRST_FOR_BROKERS:
         return AddPartitionsToTxnResponse(error_code=error)
-    if error is ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_PRODUCER_FENCED:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
-    return _response(request, dict.fromkeys(_partitions(request.v3_and_below_topics), error))
+    return _response(request, dict.fromkeys(_partitions(request.v3_and_below_topics), _for_version(error, version)))
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", error_response=error_response)
@@ -68,13 +71,17 @@ def handle_add_partitions_to_txn(
     if context.api_version >= _FIRST_FOR_BROKERS:
         return _handle_brokers_request(broker, context, request)
     version, transactional_id = context.api_version, request.v3_and_below_transactional_id
-    if not broker.authorizer.authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return error_response(request, version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    allowed = broker.authorizer.authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     partitions = _partitions(request.v3_and_below_topics)
+    if len(partitions) + len(request.v3_and_below_topics) > _MANY_PARTITIONS:
+        denied = ErrorCode.NONE if allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _add_in_slices(broker, context, request, producer, partitions, denied)
+    if not allowed:
+        return error_response(request, version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refused = {partition: _refusal(broker, context, partition) for partition in partitions}
     if any(refused.values()):
-        return _refuse_all(broker, version, request, producer, refused)
+        return _response(request, _errors_of_all(broker, version, request, producer, refused))
     answer = broker.transaction_coordinator.add_partitions(
         transactional_id, producer, frozenset(partitions), client_version=0
     )
@@ -101,24 +108,68 @@ def _unknown(broker: "Broker", partition: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _refuse_all(
+async def _add_in_slices(
     broker: "Broker",
-    version: int,
+    context: RequestContext,
     request: AddPartitionsToTxnRequest,
     producer: ProducerIdAndEpoch,
-    refused: _Errors,
+    partitions: list[TopicPartition],
+    denied: ErrorCode,
 ) -> AddPartitionsToTxnResponse:
+    """Look at the partitions in slices, add all in one step, and respond in slices."""
+    budget, work, version = new_budget(), broker.sliced_work, context.api_version
+    refused = dict.fromkeys(partitions, denied)
+    if not denied:
+        judged = _judge_in_slices(broker, partitions, partial(_refusal, broker, context), budget)
+        refused = await work.run(judged, budget, context.connection, needs_place=False)
+    if denied:
+        errors = refused
+    elif any(refused.values()):
+        errors = _errors_of_all(broker, version, request, producer, refused)
+    else:
+        answer = broker.transaction_coordinator.add_partitions(
+            request.v3_and_below_transactional_id, producer, frozenset(partitions), client_version=0
+        )
+        error = answer if isinstance(answer, ErrorCode) else await answer
+        errors = dict.fromkeys(partitions, _for_version(error, version))
+    steps = _results_in_slices(request.v3_and_below_topics, errors, budget)
+    results = await work.run(steps, budget, context.connection, needs_place=False)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _judge_in_slices(
+    broker: "Broker",
+    partitions: list[TopicPartition],
+    judge: Callable[[TopicPartition], ErrorCode],
+    budget: WorkBudget,
+) -> Steps[_Errors]:
+    """Return the verdict on each partition; none of those that may be added has been deleted meanwhile."""
+    image = broker.metadata.image
+    verdicts = yield from in_slices(partitions, judge, budget, _UNITS_PER_PARTITION)
+    errors = dict(zip(partitions, verdicts, strict=True))
+    if broker.metadata.image is not image:
+        for partition in [each for each in partitions if broker.metadata.image.partition(each) is None]:
+            errors[partition] = errors[partition] or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return errors
+
+
+def _errors_of_all(
+    broker: "Broker", version: int, request: AddPartitionsToTxnRequest, producer: ProducerIdAndEpoch, refused: _Errors
+) -> _Errors:
     """Some cannot be added, so none is."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if unknown in refused.values():
         unknown = broker.transaction_coordinator.refuse_unknown_topic(request.v3_and_below_transactional_id, producer)
         if unknown not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
-            return error_response(request, version, unknown)
-    errors = {
-        partition: unknown if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error
-        for partition, error in refused.items()
-    }
-    return _response(request, _not_attempted(errors))
+            return dict.fromkeys(refused, _for_version(unknown, version))
+    told = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: unknown, ErrorCode.NONE: ErrorCode.OPERATION_NOT_ATTEMPTED}
+    return {partition: told.get(error, error) for partition, error in refused.items()}
+
+
+def _for_version(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
 
 
 def _not_attempted(errors: _Errors) -> _Errors:
@@ -134,15 +185,26 @@ def _topic_results(topics: list[AddPartitionsToTxnTopic], errors: _Errors) -> li
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=errors[TopicPartition(topic.name, index)]
-                )
-                for index in topic.partitions
-            ],
+            results_by_partition=[_partition_result(topic.name, errors, index) for index in topic.partitions],
         )
         for topic in topics
     ]
+
+
+def _results_in_slices(
+    topics: list[AddPartitionsToTxnTopic], errors: _Errors, budget: WorkBudget
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+    results: list[AddPartitionsToTxnTopicResult] = []
+    for topic in topics:
+        result, shape = AddPartitionsToTxnTopicResult(name=topic.name), partial(_partition_result, topic.name, errors)
+        result.results_by_partition = yield from in_slices(topic.partitions, shape, budget, _UNITS_PER_PARTITION)
+        results.append(result)
+    return results
+
+
+def _partition_result(topic: str, errors: _Errors, index: int) -> AddPartitionsToTxnPartitionResult:
+    error = errors[TopicPartition(topic, index)]
+    return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
 
 
 # From brokers
@@ -160,10 +222,10 @@ def _add_or_verify_all(
     broker: "Broker", request: AddPartitionsToTxnRequest, budget: WorkBudget
 ) -> Steps[AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]]:
     """Decide on one transaction after the other; those that were added stay so if the connection is lost meanwhile."""
-    answers: list[Answer[AddPartitionsToTxnResult]] = []
+    answers: list[Answer[_Errors]] = []
     try:
         for transaction in request.transactions:
-            answers.append(_add_or_verify(broker, transaction))
+            answers.append((yield from _add_or_verify(broker, transaction, budget)))
             budget.left -= _UNITS_PER_TRANSACTION
             if budget.left <= 0:
                 yield None
@@ -172,21 +234,24 @@ def _add_or_verify_all(
             if isinstance(answer, CoroutineType):
                 answer.close()
         raise
-    results = [answer for answer in answers if isinstance(answer, AddPartitionsToTxnResult)]
-    if len(results) == len(answers):
-        return AddPartitionsToTxnResponse(results_by_transaction=results)
-    return broker.supervisor.spawn(_when_all_are_answered(answers), "add partitions to transactions")
+    errors = [answer for answer in answers if isinstance(answer, dict)]
+    if len(errors) == len(answers):
+        return (yield from _response_to_broker(request, errors, budget))
+    waiting = _when_all_are_answered(broker, request, answers, budget)
+    return broker.supervisor.spawn(waiting, "add partitions to transactions")
 
 
-def _add_or_verify(broker: "Broker", transaction: AddPartitionsToTxnTransaction) -> Answer[AddPartitionsToTxnResult]:
+def _add_or_verify(
+    broker: "Broker", transaction: AddPartitionsToTxnTransaction, budget: WorkBudget
+) -> Steps[Answer[_Errors]]:
     coordinator, transactional_id = broker.transaction_coordinator, transaction.transactional_id
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     partitions = _partitions(transaction.topics)
-    unknown = {partition: _unknown(broker, partition) for partition in partitions}
+    unknown = yield from _judge_in_slices(broker, partitions, partial(_unknown, broker), budget)
     if any(unknown.values()):
-        return _result(transaction, _not_attempted(unknown))
+        return _not_attempted(unknown)
     if transaction.verify_only:
-        return _result(transaction, coordinator.verify_partitions(transactional_id, producer, frozenset(partitions)))
+        return coordinator.verify_partitions(transactional_id, producer, frozenset(partitions))
     answer = coordinator.add_partitions(
         transactional_id,
         producer,
@@ -194,24 +259,32 @@ def _add_or_verify(broker: "Broker", transaction: AddPartitionsToTxnTransaction)
         client_version=EPOCH_BUMP_VERSION,
         waits_while_busy=False,
     )
-    return map_answer(answer, lambda error: _result(transaction, dict.fromkeys(partitions, error)))
+    return map_answer(answer, lambda error: dict.fromkeys(partitions, error))
 
 
-def _result(transaction: AddPartitionsToTxnTransaction, errors: _Errors) -> AddPartitionsToTxnResult:
-    return AddPartitionsToTxnResult(
-        transactional_id=transaction.transactional_id, topic_results=_topic_results(transaction.topics, errors)
-    )
+def _response_to_broker(
+    request: AddPartitionsToTxnRequest, errors: list[_Errors], budget: WorkBudget
+) -> Steps[AddPartitionsToTxnResponse]:
+    response = AddPartitionsToTxnResponse()
+    for transaction, of_transaction in zip(request.transactions, errors, strict=True):
+        result = AddPartitionsToTxnResult(transactional_id=transaction.transactional_id)
+        result.topic_results = yield from _results_in_slices(transaction.topics, of_transaction, budget)
+        response.results_by_transaction.append(result)
+    return response
 
 
-async def _when_all_are_answered(answers: list[Answer[AddPartitionsToTxnResult]]) -> AddPartitionsToTxnResponse:
+async def _when_all_are_answered(
+    broker: "Broker", request: AddPartitionsToTxnRequest, answers: list[Answer[_Errors]], budget: WorkBudget
+) -> AddPartitionsToTxnResponse:
     """They wait side by side, because each may wait for a transaction of its own to be complete."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_settle(answer)) for answer in answers]
-    return AddPartitionsToTxnResponse(results_by_transaction=[task.result() for task in tasks])
+    response = _response_to_broker(request, [task.result() for task in tasks], budget)
+    return await broker.sliced_work.run(response, budget, None, needs_place=False)
 
 
-async def _settle(answer: Answer[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResult:
+async def _settle(answer: Answer[_Errors]) -> _Errors:
     if isinstance(answer, asyncio.Future | CoroutineType):
         return await answer
-    assert isinstance(answer, AddPartitionsToTxnResult)
+    assert isinstance(answer, dict)
     return answer

@@ -5,31 +5,27 @@ group that does not exist is told so; before, that its generation is not the gro
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import new_budget
+from broker.sliced_work import Steps, in_slices, new_budget
 from coordinator.controller.cluster_image import TopicImage
-from coordinator.group.offset_requests import (
-    MANY_OFFSETS,
-    Committer,
-    EncodedCommit,
-    OffsetToCommit,
-    OnPartitionErrors,
-    PartitionErrors,
-)
+from coordinator.group.large_commit import LargeCommit
+from coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
 from coordinator.runtime import Reply
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.records.record_walk import WorkBudget
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,6 +33,8 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_UNKNOWN_GROUPS = 9
 _FIRST_WITH_TOPIC_IDS = 10
+_UNITS_PER_TOPIC: Final = 5
+_UNITS_PER_RESPONSE: Final = 2
 
 
 def refuse_offset_commit(request: OffsetCommitRequest, version: int, error: ErrorCode) -> OffsetCommitResponse:
@@ -47,59 +45,91 @@ def refuse_offset_commit(request: OffsetCommitRequest, version: int, error: Erro
 @handles(ApiKey.OFFSET_COMMIT, versions="2-10", error_response=refuse_offset_commit)
 def handle_offset_commit(broker: "Broker", context: RequestContext, request: OffsetCommitRequest) -> Outcome:
     version = context.api_version
+    if sum([len(topic.partitions) for topic in request.topics], len(request.topics)) > MANY_OFFSETS:
+        return _commit_in_slices(broker, context, request)
     if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refuse_offset_commit(request, version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     topics = [_judge_topic(broker, context, topic) for topic in request.topics]
-    offsets = [offset for topic in topics for offset in topic.offsets()]
+    offsets = [topic.offset(partition) for topic in topics for partition in topic.known_partitions()]
     if not offsets:
         return _response(topics, {})
-    if len(offsets) > MANY_OFFSETS:
-        return _commit_in_slices(broker, context, request, topics, offsets)
     reply: Reply[OffsetCommitResponse] = Reply()
-    _commit(broker, version, request, offsets, lambda errors: reply(_response(topics, errors)))
+    broker.group_coordinator.commit_offsets(
+        _committer(request),
+        offsets,
+        lambda errors: reply(_response(topics, errors)),
+        retention_ms=request.retention_time_ms,
+        unknown_group=_error_of_unknown_group(version),
+    )
     return reply.answer()
 
 
-def _commit(
-    broker: "Broker",
-    version: int,
-    request: OffsetCommitRequest,
-    offsets: Sequence[OffsetToCommit],
-    reply: OnPartitionErrors,
-    encoded: EncodedCommit | None = None,
-) -> None:
-    committer = Committer(
+def _committer(request: OffsetCommitRequest) -> Committer:
+    return Committer(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
-    can_say_unknown = version >= _FIRST_WITH_UNKNOWN_GROUPS
-    broker.group_coordinator.commit_offsets(
-        committer,
-        offsets,
-        reply,
-        retention_ms=request.retention_time_ms,
-        unknown_group=ErrorCode.GROUP_ID_NOT_FOUND if can_say_unknown else ErrorCode.ILLEGAL_GENERATION,
-        encoded=encoded,
-    )
+
+
+def _error_of_unknown_group(version: int) -> ErrorCode:
+    return ErrorCode.GROUP_ID_NOT_FOUND if version >= _FIRST_WITH_UNKNOWN_GROUPS else ErrorCode.ILLEGAL_GENERATION
 
 
 async def _commit_in_slices(
-    broker: "Broker",
-    context: RequestContext,
-    request: OffsetCommitRequest,
-    topics: list["_TopicCommit"],
-    offsets: Sequence[OffsetToCommit],
+    broker: "Broker", context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
-    """Encode the records in slices, commit them all in one step, and respond in another turn of the loop."""
-    budget, reply = new_budget(), Reply[PartitionErrors]()
-    steps = broker.group_coordinator.encode_commit(
-        request.group_id, offsets, budget, retention_ms=request.retention_time_ms
-    )
-    encoded = await broker.sliced_work.run(steps, budget, context.connection, needs_place=False)
-    _commit(broker, context.api_version, request, offsets, reply, encoded)
-    answer = reply.answer()
-    errors = await answer if isinstance(answer, asyncio.Future) else answer
-    await asyncio.sleep(0)
-    return _response(topics, errors)
+    """Look at the request and make its records in slices, commit all in one step, and respond in slices."""
+    budget, work = new_budget(), broker.sliced_work
+    steps = _topics_of_large(broker, context, request, budget)
+    topics, made = await work.run(steps, budget, context.connection, needs_place=False)
+    errors: PartitionErrors = {}
+    if made is not None:
+        reply: Reply[PartitionErrors] = Reply()
+        unknown_group = _error_of_unknown_group(context.api_version)
+        broker.group_coordinator.commit_at_once(_committer(request), made, reply, unknown_group=unknown_group)
+        answer = reply.answer()
+        errors = await answer if isinstance(answer, asyncio.Future) else answer
+    response = _response_in_slices(topics, errors, budget)
+    return await work.run(response, budget, context.connection, needs_place=False)
+
+
+def _topics_of_large(
+    broker: "Broker", context: RequestContext, request: OffsetCommitRequest, budget: WorkBudget
+) -> Steps[tuple[list["_TopicCommit"], LargeCommit | None]]:
+    """Return the topics, and what is to be committed of them, if anything may be."""
+    made = broker.group_coordinator.begin_commit(request.group_id, retention_ms=request.retention_time_ms)
+    if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        made = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    def judge(topic: OffsetCommitRequestTopic) -> _TopicCommit:
+        if made is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return _TopicCommit(topic, topic.name, made)
+        judged = _judge_topic(broker, context, topic)
+        if isinstance(made, ErrorCode):
+            judged.error = judged.error or made
+        return judged
+
+    topics = yield from in_slices(request.topics, judge, budget, _UNITS_PER_TOPIC)
+    if isinstance(made, ErrorCode):
+        return topics, None
+    offsets: list[OffsetToCommit] = []
+    for topic in topics:
+        offsets += yield from in_slices(topic.known_partitions(), topic.offset, budget, 1)
+    if not offsets:
+        return topics, None
+    yield from made.encode(offsets, budget)
+    return topics, made
+
+
+def _response_in_slices(
+    topics: list["_TopicCommit"], errors: PartitionErrors, budget: WorkBudget
+) -> Steps[OffsetCommitResponse]:
+    response = OffsetCommitResponse()
+    for topic in topics:
+        answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.request.topic_id)
+        shape = partial(topic.response, errors)
+        answered.partitions = yield from in_slices(topic.request.partitions, shape, budget, _UNITS_PER_RESPONSE)
+        response.topics.append(answered)
+    return response
 
 
 class _TopicCommit:
@@ -115,27 +145,31 @@ class _TopicCommit:
         self.error = error
         self.image = image
 
-    def offsets(self) -> list[OffsetToCommit]:
-        """What the coordinator is asked to commit: partitions that exist."""
-        image = self.image
-        if self.error is not ErrorCode.NONE or image is None:
+    def known_partitions(self) -> list[OffsetCommitRequestPartition]:
+        """What the coordinator may be asked to commit: partitions that exist."""
+        if self.error is not ErrorCode.NONE or self.image is None:
             return []
-        return [
-            OffsetToCommit(
-                TopicPartition(self.name, partition.partition_index),
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata or "",
-                image.topic_id,
-            )
-            for partition in self.request.partitions
-            if partition.partition_index in image.partitions
-        ]
+        known = self.image.partitions
+        return [partition for partition in self.request.partitions if partition.partition_index in known]
 
-    def partition_error(self, index: int, errors: PartitionErrors) -> ErrorCode:
-        if self.error is not ErrorCode.NONE:
-            return self.error
-        return errors.get(TopicPartition(self.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    def offset(self, partition: OffsetCommitRequestPartition) -> OffsetToCommit:
+        assert self.image is not None, "the partition exists"
+        return OffsetToCommit(
+            TopicPartition(self.name, partition.partition_index),
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+            self.image.topic_id,
+        )
+
+    def response(
+        self, errors: PartitionErrors, partition: OffsetCommitRequestPartition
+    ) -> OffsetCommitResponsePartition:
+        error = self.error
+        if error is ErrorCode.NONE:
+            named = TopicPartition(self.name, partition.partition_index)
+            error = errors.get(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
 
 
 def _judge_topic(broker: "Broker", context: RequestContext, topic: OffsetCommitRequestTopic) -> _TopicCommit:
@@ -158,13 +192,7 @@ def _response(topics: list[_TopicCommit], errors: PartitionErrors) -> OffsetComm
             OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.request.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=topic.partition_error(partition.partition_index, errors),
-                    )
-                    for partition in topic.request.partitions
-                ],
+                partitions=[topic.response(errors, partition) for partition in topic.request.partitions],
             )
             for topic in topics
         ]

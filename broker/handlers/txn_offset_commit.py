@@ -12,15 +12,16 @@ those before 4 TRANSACTION_ABORTABLE. Clients of version 5 do not say beforehand
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.replication.transaction_verification import Errors, Pending
 from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import new_budget
+from broker.sliced_work import Steps, in_slices, new_budget
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
-from coordinator.group.offset_requests import MANY_OFFSETS, Committer, EncodedCommit, OffsetToCommit, PartitionErrors
+from coordinator.group.large_commit import LargeCommit
+from coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
 from coordinator.group.shard import Producer
 from coordinator.runtime import Reply
 from coordinator.transaction.state import ProducerIdAndEpoch
@@ -28,19 +29,21 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from protocol.records.record_walk import WorkBudget
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_THAT_KNOWS_LOADING = 2
-
-_Outcome: TypeAlias = TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]
+_UNITS_PER_TOPIC: Final = 4
+_UNITS_PER_RESPONSE: Final = 2
 
 
 def refuse_txn_offset_commit(
@@ -58,54 +61,113 @@ def refuse_txn_offset_commit(
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions="0-5", error_response=refuse_txn_offset_commit)
 def handle_txn_offset_commit(broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest) -> Outcome:
     version = context.api_version
-    authorize = broker.authorizer.authorize
-    if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-        return refuse_txn_offset_commit(request, version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refuse_txn_offset_commit(request, version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    denied = _denied(broker, context, request)
+    if sum([len(topic.partitions) for topic in request.topics], len(request.topics)) > MANY_OFFSETS:
+        return _append_in_slices(broker, context, request, denied)
+    if denied:
+        return refuse_txn_offset_commit(request, version, denied)
     refused: PartitionErrors = {}
     offsets: list[OffsetToCommit] = []
     for topic in request.topics:
-        _judge_topic(broker, context, topic, offsets, refused)
+        judged = _Topic(broker, context, topic)
+        for asked in topic.partitions:
+            judged.sort(asked, offsets, refused)
     if not offsets:
         return _response(request, version, refused)
     commit = _Commit(broker, version, request, offsets, refused)
-    if len(offsets) > MANY_OFFSETS:
-        return _append_in_slices(broker, context, request, commit)
-    return _append(broker, version, request, commit)
+    verdict = _verify(broker, version, request)
+    return commit.append(verdict) if isinstance(verdict, dict) else commit.append_when_verified(verdict)
 
 
-async def _append_in_slices(
-    broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest, commit: "_Commit"
-) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
-    """Encode the records in slices, and only then ask for the verdict."""
-    budget = new_budget()
-    steps = broker.group_coordinator.encode_commit(request.group_id, commit.offsets, budget)
-    commit.encoded = await broker.sliced_work.run(steps, budget, context.connection, needs_place=False)
-    outcome = _append(broker, context.api_version, request, commit)
-    return await outcome if isinstance(outcome, Coroutine) else outcome
+def _denied(broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
+    authorize = broker.authorizer.authorize
+    if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
 
 
-def _append(
-    broker: "Broker", version: int, request: TxnOffsetCommitRequest, commit: "_Commit"
-) -> _Outcome | Coroutine[Any, Any, _Outcome]:
+def _verify(broker: "Broker", version: int, request: TxnOffsetCommitRequest) -> Errors | Pending:
     groups = broker.group_coordinator
     index = groups.partition_for(request.group_id)
     if index is None or groups.availability(request.group_id):
-        return commit.append({})  # The group's coordinator has its own answer.
-    verdict = broker.transaction_verifier.verify_offsets(
+        return {}  # The group's coordinator has its own answer.
+    return broker.transaction_verifier.verify_offsets(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         TopicPartition(GROUP_METADATA_TOPIC_NAME, index),
         version,
     )
-    return commit.append(verdict) if isinstance(verdict, dict) else commit.append_when_verified(verdict)
+
+
+def _committer(request: TxnOffsetCommitRequest) -> Committer:
+    return Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+
+
+async def _append_in_slices(
+    broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest, denied: ErrorCode
+) -> TxnOffsetCommitResponse:
+    """Look at the request and make its records in slices, ask for the verdict, commit all in the same step."""
+    budget, work, version = new_budget(), broker.sliced_work, context.api_version
+    errors: PartitionErrors = {}
+    steps = _make_large(broker, context, request, denied, errors, budget)
+    made = await work.run(steps, budget, context.connection, needs_place=False)
+    if made is not None:
+        verdict, reply = _verify(broker, version, request), Reply[PartitionErrors]()
+        unverified = verdict if isinstance(verdict, dict) else await verdict.decided()
+        error = next(iter(unverified.values()), None)
+        if error is None:
+            producer = Producer(request.producer_id, request.producer_epoch)
+            broker.group_coordinator.commit_at_once(_committer(request), made, reply, producer=producer)
+        else:
+            made.refuse(error, reply)
+        answer = reply.answer()
+        errors |= await answer if isinstance(answer, asyncio.Future) else answer
+    response = _response_in_slices(request, version, errors, budget)
+    return await work.run(response, budget, context.connection, needs_place=False)
+
+
+def _make_large(
+    broker: "Broker",
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    denied: ErrorCode,
+    refused: PartitionErrors,
+    budget: WorkBudget,
+) -> Steps[LargeCommit | None]:
+    """Return what is to be committed, if anything may be; the errors of the other partitions go to ``refused``."""
+    made = broker.group_coordinator.begin_commit(request.group_id)
+    offsets: list[OffsetToCommit] = []
+    for topic in request.topics:
+        judged = _Topic(broker, context, topic, denied)
+        budget.left -= _UNITS_PER_TOPIC
+        yield from in_slices(topic.partitions, partial(judged.sort, offsets=offsets, refused=refused), budget, 2)
+    if isinstance(made, ErrorCode):
+        refused |= dict.fromkeys([offset.partition for offset in offsets], made)
+        return None
+    if not offsets:
+        return None
+    yield from made.encode(offsets, budget)
+    return made
+
+
+def _response_in_slices(
+    request: TxnOffsetCommitRequest, version: int, errors: PartitionErrors, budget: WorkBudget
+) -> Steps[TxnOffsetCommitResponse]:
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        answered = TxnOffsetCommitResponseTopic(name=topic.name)
+        shape = partial(_partition_response, topic.name, version, errors)
+        answered.partitions = yield from in_slices(topic.partitions, shape, budget, _UNITS_PER_RESPONSE)
+        response.topics.append(answered)
+    return response
 
 
 class _Commit:
     """The part of a request that may be committed, if its transaction is open."""
 
-    __slots__ = ("_broker", "_refused", "_request", "_version", "encoded", "offsets")
+    __slots__ = ("_broker", "_refused", "_request", "_version", "offsets")
 
     def __init__(
         self,
@@ -119,7 +181,6 @@ class _Commit:
         self._version = version
         self._request = request
         self.offsets = offsets
-        self.encoded: EncodedCommit | None = None
         self._refused = refused
 
     async def append_when_verified(
@@ -134,11 +195,10 @@ class _Commit:
         for error in unverified.values():
             return self._answer(dict.fromkeys((offset.partition for offset in self.offsets), error))
         self._broker.group_coordinator.txn_commit_offsets(
-            Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id),
+            _committer(request),
             Producer(request.producer_id, request.producer_epoch),
             self.offsets,
             lambda errors: reply(self._answer(errors)),
-            encoded=self.encoded,
         )
         return reply.answer()
 
@@ -146,20 +206,31 @@ class _Commit:
         return _response(self._request, self._version, self._refused | errors)
 
 
-def _judge_topic(
-    broker: "Broker",
-    context: RequestContext,
-    topic: TxnOffsetCommitRequestTopic,
-    offsets: list[OffsetToCommit],
-    refused: PartitionErrors,
-) -> None:
-    """Sort a topic's partitions into those to commit and those that are refused."""
-    allowed = broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic.name)
-    image = broker.metadata.image.topic(topic.name)
-    for asked in topic.partitions:
-        partition = TopicPartition(topic.name, asked.partition_index)
-        if not allowed:
-            refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+class _Topic:
+    """A topic of the request, as far as the client may commit offsets of it."""
+
+    __slots__ = ("_error", "_image", "_name")
+
+    def __init__(
+        self,
+        broker: "Broker",
+        context: RequestContext,
+        topic: TxnOffsetCommitRequestTopic,
+        denied: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        self._name = topic.name
+        self._image = broker.metadata.image.topic(topic.name)
+        self._error = denied
+        if not denied and not broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic.name):
+            self._error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def sort(
+        self, asked: TxnOffsetCommitRequestPartition, offsets: list[OffsetToCommit], refused: PartitionErrors
+    ) -> None:
+        """Add a partition to those to commit or to those that are refused."""
+        partition, image = TopicPartition(self._name, asked.partition_index), self._image
+        if self._error:
+            refused[partition] = self._error
         elif image is None or asked.partition_index not in image.partitions:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
@@ -177,16 +248,20 @@ def _response(request: TxnOffsetCommitRequest, version: int, errors: PartitionEr
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=_for_version(errors[TopicPartition(topic.name, partition.partition_index)], version),
-                    )
-                    for partition in topic.partitions
+                    _partition_response(topic.name, version, errors, partition) for partition in topic.partitions
                 ],
             )
             for topic in request.topics
         ]
     )
+
+
+def _partition_response(
+    topic: str, version: int, errors: PartitionErrors, partition: TxnOffsetCommitRequestPartition
+) -> TxnOffsetCommitResponsePartition:
+    index = partition.partition_index
+    error = _for_version(errors[TopicPartition(topic, index)], version)
+    return TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
 
 
 def _for_version(error: ErrorCode, version: int) -> ErrorCode:

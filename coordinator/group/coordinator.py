@@ -28,6 +28,7 @@ from typing import Final
 from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange, TopicImage
 from coordinator.group import offset_requests
 from coordinator.group.group import Group
+from coordinator.group.large_commit import LargeCommit
 from coordinator.group.log_records import OffsetCommitted
 from coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
@@ -41,14 +42,13 @@ from coordinator.group.member import (
 from coordinator.group.offset_requests import (
     DEFAULT_RETENTION,
     Committer,
-    EncodedCommit,
     OffsetToCommit,
     OnFetchedOffsets,
     OnPartitionErrors,
     PartitionErrors,
 )
 from coordinator.group.settings import GroupSettings
-from coordinator.group.shard import GroupShard, Producer
+from coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
 from coordinator.group.state import GroupState, JoinRequest, SyncRequest
 from coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from coordinator.runtime import batch_by_batch, load, partition_for
@@ -207,6 +207,7 @@ class GroupCoordinator:
         if not deleted:
             return
         for shard in self._open_shards():
+            shard.offsets.note_deletions(deleted)
             changes = [OffsetCommitted(*owner, None) for owner in shard.offsets.partitions_of_topics(deleted)]
             if changes:
                 shard.write_tombstones(changes, ())
@@ -310,7 +311,6 @@ class GroupCoordinator:
         *,
         retention_ms: int = DEFAULT_RETENTION,
         unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
-        encoded: EncodedCommit | None = None,
     ) -> None:
         shard = self._shard_of(committer.group_id)
         if isinstance(shard, ErrorCode):
@@ -325,33 +325,36 @@ class GroupCoordinator:
             metadata_max_bytes=self._settings.offset_metadata_max_bytes,
             retention_ms=retention_ms,
             unknown_group=unknown_group,
-            encoded=encoded,
         )
 
-    def encode_commit(
-        self,
-        group_id: str,
-        offsets: Sequence[OffsetToCommit],
-        budget: WorkBudget,
-        *,
-        retention_ms: int = DEFAULT_RETENTION,
-    ) -> Generator[None, object, EncodedCommit | None]:
-        """Encode in slices what will be committed by one request with many offsets; None if that will be refused."""
+    def begin_commit(self, group_id: str, *, retention_ms: int = DEFAULT_RETENTION) -> LargeCommit | ErrorCode:
+        """Begin a commit of many offsets, which is made in slices and then given to ``commit_at_once``."""
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
-            return None
+            return shard
         maximum = self._settings.offset_metadata_max_bytes
-        return (
-            yield from offset_requests.encode_commit(
-                shard,
-                self._metadata,
-                group_id,
-                offsets,
-                budget,
-                metadata_max_bytes=maximum,
-                retention_ms=retention_ms,
-            )
-        )
+        return LargeCommit(shard, self._metadata, group_id, metadata_max_bytes=maximum, retention_ms=retention_ms)
+
+    def commit_at_once(
+        self,
+        committer: Committer,
+        made: LargeCommit,
+        reply: OnPartitionErrors,
+        *,
+        producer: Producer | None = None,
+        unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
+    ) -> None:
+        """Commit what was made, as ``commit_offsets`` would, or ``txn_commit_offsets`` if there is a producer."""
+        if producer is None:
+            shard = self._shard_of(committer.group_id)
+        else:
+            shard = self._shard_of_producer(committer.group_id, producer)
+        if isinstance(shard, ErrorCode):
+            made.refuse(shard, reply)
+        elif shard is not made.shard:  # It was resigned in a pause, and loaded anew.
+            made.refuse(ErrorCode.NOT_COORDINATOR, reply)
+        else:
+            made.commit(committer, reply, producer=producer or NO_PRODUCER, unknown_group=unknown_group)
 
     def txn_commit_offsets(
         self,
@@ -359,13 +362,9 @@ class GroupCoordinator:
         producer: Producer,
         offsets: Sequence[OffsetToCommit],
         reply: OnPartitionErrors,
-        *,
-        encoded: EncodedCommit | None = None,
     ) -> None:
         """Commit offsets in a producer's transaction: they count when its commit marker comes."""
-        shard = self._shard_of_named_group(committer.group_id)
-        if not isinstance(shard, ErrorCode) and producer.id <= NO_PRODUCER_ID:
-            shard = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        shard = self._shard_of_producer(committer.group_id, producer)
         if isinstance(shard, ErrorCode):
             reply(dict.fromkeys((offset.partition for offset in offsets), shard))
             return
@@ -377,7 +376,6 @@ class GroupCoordinator:
             reply,
             metadata_max_bytes=self._settings.offset_metadata_max_bytes,
             producer=producer,
-            encoded=encoded,
         )
 
     def fetch_offsets(
@@ -403,7 +401,7 @@ class GroupCoordinator:
             return 0
         fetched = yield from offset_requests.fetch(shard, group_id, partitions, budget, require_stable=require_stable)
         if self._shard_of(group_id) is shard:
-            offset_requests.reply_when_replicated(shard, group_id, fetched, reply)
+            offset_requests.reply_fetched_when_replicated(shard, group_id, fetched, reply)
         else:  # It was resigned in a pause.
             reply(ErrorCode.NOT_COORDINATOR)
         return len(fetched)
@@ -494,6 +492,12 @@ class GroupCoordinator:
 
     def _shard_of_named_group(self, group_id: str) -> GroupShard | ErrorCode:
         return self._shard_of(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
+    def _shard_of_producer(self, group_id: str, producer: Producer) -> GroupShard | ErrorCode:
+        shard = self._shard_of_named_group(group_id)
+        if not isinstance(shard, ErrorCode) and producer.id <= NO_PRODUCER_ID:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return shard
 
     def _open_shards(self) -> list[GroupShard]:
         return [shard for shard in self._shards.values() if shard.is_open]

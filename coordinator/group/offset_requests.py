@@ -16,10 +16,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple
 
 from coordinator.group.group import Group
-from coordinator.group.log_records import EncodedRecord, OffsetCommitted, encode_offset_commit
+from coordinator.group.log_records import OffsetCommitted
 from coordinator.group.member import CONSUMER_PROTOCOL_TYPE
 from coordinator.group.offsets import CommittedOffset, StoredOffset
-from coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, Producer
+from coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, OnOutcome, Producer
 from coordinator.group.state import GroupState
 from coordinator.ports import TopicMetadata
 from coordinator.runtime import coordinator_error
@@ -34,8 +34,7 @@ DEFAULT_RETENTION: Final = -1
 _NEVER_MS: Final = 2**63 - 1
 """The latest time that a record can say."""
 MANY_OFFSETS: Final = 1_000
-"""A commit of more is encoded in slices."""
-_UNITS_PER_OFFSET: Final = 15
+"""A commit of more is made in slices (``large_commit``)."""
 MAX_TOMBSTONES: Final = 1000
 """How many tombstones go into one batch when offsets expire."""
 
@@ -77,55 +76,8 @@ _NO_OFFSET: Final = FetchedOffset()
 _UNSTABLE: Final = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-class EncodedCommit(NamedTuple):
-    """The accepted offsets of a large commit, encoded in slices before they are committed in one step."""
-
-    now_ms: int
-    expire_ms: int | None
-    changes: list[OffsetCommitted]
-    records: list[EncodedRecord]
-
-
-def encode_commit(
-    shard: GroupShard,
-    metadata: TopicMetadata,
-    group_id: str,
-    offsets: Sequence[OffsetToCommit],
-    budget: WorkBudget,
-    *,
-    metadata_max_bytes: int,
-    retention_ms: int = DEFAULT_RETENTION,
-) -> Generator[None, object, EncodedCommit]:
-    """Encode what ``commit`` will write of a request with many offsets; yields when the budget is used up."""
-    now_ms = shard.now().wall_ms
-    encoded = EncodedCommit(now_ms, _expiry(now_ms, retention_ms), [], [])
-    for offset in offsets:
-        if len(offset.metadata) <= metadata_max_bytes:
-            change = _change(shard, metadata, group_id, offset, now_ms, encoded.expire_ms)
-            encoded.changes.append(change)
-            encoded.records.append(encode_offset_commit(*change))
-            budget.left -= _UNITS_PER_OFFSET
-            if budget.left <= 0:
-                yield None
-    return encoded
-
-
-def _encode_again(
-    encoded: EncodedCommit,
-    shard: GroupShard,
-    metadata: TopicMetadata,
-    group_id: str,
-    accepted: Sequence[OffsetToCommit],
-) -> None:
-    """Encode those anew whose leader epoch the broker chose, and would choose otherwise by now."""
-    for slot, offset in enumerate(accepted):
-        if offset.leader_epoch == NO_PARTITION_LEADER_EPOCH:
-            change = _change(shard, metadata, group_id, offset, encoded.now_ms, encoded.expire_ms)
-            if change != encoded.changes[slot]:
-                encoded.changes[slot], encoded.records[slot] = change, encode_offset_commit(*change)
-
-
-def _expiry(now_ms: int, retention_ms: int) -> int | None:
+def expiry(now_ms: int, retention_ms: int) -> int | None:
+    """Until when a commit with a retention of its own is kept; None without one."""
     return None if retention_ms == DEFAULT_RETENTION else min(now_ms + retention_ms, _NEVER_MS)
 
 
@@ -140,19 +92,13 @@ def commit(
     retention_ms: int = DEFAULT_RETENTION,
     producer: Producer = NO_PRODUCER,
     unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
-    encoded: EncodedCommit | None = None,
 ) -> None:
     """Commit what the group's rules allow; ``producer`` makes it part of that producer's transaction.
 
     ``unknown_group`` is for members of a group that does not exist; anybody else's commit creates the group.
-    ``encoded`` is what ``encode_commit`` made of the same offsets.
     """
-    if committer.group_id not in shard.groups:
-        error = ErrorCode.NONE if committer.generation < 0 else unknown_group
-    else:
-        error = _validate(shard, committer, transactional=producer.id != NO_PRODUCER_ID)
+    error = why_refused(shard, committer, producer, unknown_group)
     if error is not ErrorCode.NONE:
-        error = shard.verdict(error)
         reply({offset.partition: error for offset in offsets})
         return
     errors = {o.partition: ErrorCode.OFFSET_METADATA_TOO_LARGE for o in offsets if len(o.metadata) > metadata_max_bytes}
@@ -160,23 +106,38 @@ def commit(
     if not accepted:
         reply(errors)
         return
-    if encoded is None:
-        now_ms = shard.now().wall_ms
-        expire_ms = _expiry(now_ms, retention_ms)
-        changes = [_change(shard, metadata, committer.group_id, offset, now_ms, expire_ms) for offset in accepted]
-        end = shard.write_offsets(changes, producer)
-    else:
-        _encode_again(encoded, shard, metadata, committer.group_id, accepted)
-        end = shard.write_offsets(encoded.changes, producer, encoded.records)
+    now_ms = shard.now().wall_ms
+    expire_ms = expiry(now_ms, retention_ms)
+    changes = [change_of(shard, metadata, committer.group_id, offset, now_ms, expire_ms) for offset in accepted]
+    end = shard.write_offsets(changes, producer)
     if isinstance(end, ErrorCode):
-        refusal = _refusal(end)
+        refusal = refusal_of(end)
         reply(errors | {offset.partition: refusal for offset in accepted})
         return
-    shard.when_replicated(
+    reply_when_replicated(
+        shard,
+        committer,
+        producer,
         end,
         lambda outcome: reply(errors | {offset.partition: outcome for offset in accepted}),
-        at_most_ms=_patience_ms(shard, committer) if producer.id == NO_PRODUCER_ID else None,
     )
+
+
+def why_refused(shard: GroupShard, committer: Committer, producer: Producer, unknown_group: ErrorCode) -> ErrorCode:
+    """Why the group's rules allow no commit of this committer, or NONE. A commit is a sign of life of its member."""
+    if committer.group_id not in shard.groups:
+        error = ErrorCode.NONE if committer.generation < 0 else unknown_group
+    else:
+        error = _validate(shard, committer, transactional=producer.id != NO_PRODUCER_ID)
+    return error if error is ErrorCode.NONE else shard.verdict(error)
+
+
+def reply_when_replicated(
+    shard: GroupShard, committer: Committer, producer: Producer, end: int, outcome: OnOutcome
+) -> None:
+    """Call back when a commit that ends there is replicated, or cannot be waited for any longer."""
+    at_most_ms = _patience_ms(shard, committer) if producer.id == NO_PRODUCER_ID else None
+    shard.when_replicated(end, outcome, at_most_ms=at_most_ms)
 
 
 def _patience_ms(shard: GroupShard, committer: Committer) -> int | None:
@@ -195,7 +156,7 @@ def _validate(shard: GroupShard, committer: Committer, *, transactional: bool) -
     return error
 
 
-def _change(
+def change_of(
     shard: GroupShard,
     metadata: TopicMetadata,
     group_id: str,
@@ -203,6 +164,7 @@ def _change(
     now_ms: int,
     expire_ms: int | None,
 ) -> OffsetCommitted:
+    """Return what a commit of an offset changes, by what is known of its partition now."""
     leader_epoch = offset.leader_epoch
     if leader_epoch == NO_PARTITION_LEADER_EPOCH:
         leader_epoch = shard.offsets.epoch_for_epochless_commit(
@@ -226,7 +188,8 @@ def _current_epoch(metadata: TopicMetadata, partition: TopicPartition) -> int:
     return NO_PARTITION_LEADER_EPOCH if leader is None else leader.epoch
 
 
-def _refusal(log_error: ErrorCode) -> ErrorCode:
+def refusal_of(log_error: ErrorCode) -> ErrorCode:
+    """What a client is told of its commit when the log refused it."""
     if log_error is ErrorCode.MESSAGE_TOO_LARGE:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return coordinator_error(log_error)
@@ -258,7 +221,9 @@ def fetch(
     return fetched
 
 
-def reply_when_replicated(shard: GroupShard, group_id: str, fetched: FetchedOffsets, reply: OnFetchedOffsets) -> None:
+def reply_fetched_when_replicated(
+    shard: GroupShard, group_id: str, fetched: FetchedOffsets, reply: OnFetchedOffsets
+) -> None:
     """Reply with what was fetched when it is durable, or with the group's error.
 
     Consumers before 3.9 know only NOT_COORDINATOR here, so that is what a high watermark that does not move is called.

@@ -16,7 +16,9 @@ broker that does not know the epoch yet (KIP-320). Many clients commit without o
 that from erasing what the partition's committed offset already knew.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Final, NamedTuple
 
 from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
@@ -47,6 +49,17 @@ Offsets = dict[TopicPartition, StoredOffset]
 _NOTHING: Final[Offsets] = {}
 
 
+class Learnt:
+    """What a store has learnt since this was made: changed partitions of one group, and deleted topics."""
+
+    __slots__ = ("__weakref__", "deleted_topics", "group_id", "partitions")
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.partitions: set[TopicPartition] = set()
+        self.deleted_topics: set[str] = set()
+
+
 class OffsetStore:
     """See the module's text. Changes come from records and markers only, in the order of the log."""
 
@@ -54,6 +67,8 @@ class OffsetStore:
         self._committed: dict[str, Offsets] = {}
         self._pending: dict[int, dict[str, Offsets]] = {}
         self._open: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._watching: list[weakref.ref[Learnt]] = []
+        """Whoever asked to be told what is learnt, as long as it exists."""
 
     # What records and markers do
 
@@ -72,6 +87,29 @@ class OffsetStore:
         else:
             self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[partition] = stored
             self._open.setdefault(group_id, {}).setdefault(partition, set()).add(producer_id)
+        if self._watching:
+            self._note(group_id, (partition,))
+
+    def commit_all(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition],
+        committed: Sequence[CommittedOffset],
+        *,
+        record_offset: int,
+        producer_id: int = NO_PRODUCER_ID,
+    ) -> None:
+        """Commit many at once; their records stand one after the other from ``record_offset`` on."""
+        stored = dict(zip(partitions, map(StoredOffset, committed, count(record_offset)), strict=True))
+        if producer_id == NO_PRODUCER_ID:
+            self._committed.setdefault(group_id, {}).update(stored)
+        else:
+            self._pending.setdefault(producer_id, {}).setdefault(group_id, {}).update(stored)
+            producers_of = self._open.setdefault(group_id, {}).setdefault
+            for partition in stored:
+                producers_of(partition, set()).add(producer_id)
+        if self._watching:
+            self._note(group_id, stored)
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
         """A tombstone."""
@@ -80,6 +118,8 @@ class OffsetStore:
             del self._committed[group_id]
         for producer_id in list(self._open.get(group_id, {}).get(partition, ())):
             self._forget_pending(producer_id, group_id, partition)
+        if self._watching:
+            self._note(group_id, (partition,))
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> set[str]:
         """A marker. Returns the groups that it concerns."""
@@ -89,9 +129,30 @@ class OffsetStore:
                 self._close(producer_id, group_id, partition)
                 if commit:
                     self._materialise(group_id, partition, stored)
+            if self._watching:
+                self._note(group_id, offsets)
         return set(pending)
 
     # What is known
+
+    def watch(self, group_id: str) -> Learnt:
+        """Note from now on, as long as the result exists, what is learnt of the group's partitions and of topics."""
+        learnt = Learnt(group_id)
+        self._watching.append(weakref.ref(learnt, self._watching.remove))
+        return learnt
+
+    def note_deletions(self, topics: Iterable[str]) -> None:
+        """These topics exist no more, or are others of the same name."""
+        for reference in list(self._watching):
+            learnt = reference()
+            if learnt is not None:
+                learnt.deleted_topics.update(topics)
+
+    def _note(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        for reference in list(self._watching):
+            learnt = reference()
+            if learnt is not None and learnt.group_id == group_id:
+                learnt.partitions.update(partitions)
 
     def committed(self, group_id: str) -> Offsets:
         return self._committed.get(group_id, _NOTHING)

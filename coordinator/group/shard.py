@@ -30,7 +30,7 @@ from coordinator.group.log_records import (
     encode_offset_commit,
 )
 from coordinator.group.member import UNKNOWN_MEMBER_ID, Instant, JoinReply, JoinResult, SyncReply, SyncResult
-from coordinator.group.offsets import OffsetStore
+from coordinator.group.offsets import CommittedOffset, OffsetStore
 from coordinator.group.settings import GroupSettings
 from coordinator.group.state import GroupState, Step
 from coordinator.ports import ReplicatedLog, WallClock
@@ -42,10 +42,12 @@ from protocol.records.record_batch import (
     NO_PRODUCER_ID,
     BatchHeader,
     NewRecord,
+    batch_of_encoded,
     build_batch,
     iter_records,
 )
 from protocol.schema import Buffer
+from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -161,16 +163,9 @@ class GroupShard:
         )
         return self.log.append(batch)
 
-    def write_offsets(
-        self,
-        changes: Sequence[OffsetCommitted],
-        producer: Producer = NO_PRODUCER,
-        records: Sequence[EncodedRecord] | None = None,
-    ) -> int | ErrorCode:
-        """Write commits and tombstones of offsets as one batch, and apply them. ``records``: the changes, encoded."""
-        if records is None:
-            records = [encode_offset_commit(*change) for change in changes]
-        end = self.append(records, producer)
+    def write_offsets(self, changes: Sequence[OffsetCommitted], producer: Producer = NO_PRODUCER) -> int | ErrorCode:
+        """Write commits and tombstones of offsets as one batch, and apply them."""
+        end = self.append([encode_offset_commit(*change) for change in changes], producer)
         if isinstance(end, ErrorCode):
             return end
         for record_offset, change in enumerate(changes, end - len(changes)):
@@ -178,6 +173,34 @@ class GroupShard:
             if change.committed is not None:
                 self.group_or_new(change.group_id)
             self._written[change.group_id] = end
+        return end
+
+    def write_commit(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition],
+        committed: Sequence[CommittedOffset],
+        records: Sequence[bytes],
+        timestamp_ms: int,
+        producer: Producer,
+    ) -> int | ErrorCode:
+        """Write a commit of many offsets as one batch, and apply it. ``records`` are encoded, all of that time."""
+        batch = batch_of_encoded(
+            records,
+            timestamp=timestamp_ms,
+            compression=self._settings.offsets_topic_compression_codec,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            is_transactional=producer.id != NO_PRODUCER_ID,
+        )
+        end = self.log.append(batch)
+        if isinstance(end, ErrorCode):
+            return end
+        first = end - len(records)
+        self.offsets.commit_all(group_id, partitions, committed, record_offset=first, producer_id=producer.id)
+        self._had_offsets.add(group_id)
+        self.group_or_new(group_id)
+        self._written[group_id] = end
         return end
 
     def write_tombstones(self, changes: Sequence[OffsetCommitted], group_ids: Sequence[str]) -> int | ErrorCode:

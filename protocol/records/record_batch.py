@@ -333,6 +333,25 @@ def build_batch(
     return assemble_batch(header, compress(compression, payload))
 
 
+def batch_of_encoded(
+    records: Sequence[bytes],
+    *,
+    timestamp: int,
+    compression: Compression = Compression.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    is_transactional: bool = False,
+) -> bytearray:
+    """One batch of records that are encoded, each with its place as its offset delta, and all of the same timestamp."""
+    attributes = compression | (TRANSACTIONAL_BIT if is_transactional else 0)
+    count = len(records)
+    header = (
+        *(0, 0, NO_PARTITION_LEADER_EPOCH, MAGIC, 0),
+        *(attributes, count - 1, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, count),
+    )
+    return assemble_batch(header, compress(compression, b"".join(records)))
+
+
 def assemble_batch(header: Sequence[int], compressed_records: Buffer) -> bytearray:
     """The fields of a BatchHeader and what follows them as one batch; length and CRC are computed here."""
     base_offset, _, leader_epoch, magic, _, *checked_fields = header

@@ -59,12 +59,9 @@ ELEMENTS: Final = 3_000
 MOST_LINES: Final = 60_000
 """What a request may do at once for so many elements, or in a slice: 4 ms, and 15 ms for 10,000 elements."""
 LONGER: Final = {
-    ApiKey.OFFSET_COMMIT: 320_000,
-    ApiKey.TXN_OFFSET_COMMIT: 350_000,
     ApiKey.LEAVE_GROUP: 140_000,
     ApiKey.CREATE_TOPICS: 110_000,
     ApiKey.DELETE_TOPICS: 70_000,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 200_000,
     ApiKey.ALTER_CONFIGS: 190_000,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 260_000,
     ApiKey.DELETE_GROUPS: 120_000,

@@ -1,0 +1,127 @@
+"""A commit of many offsets: made in slices, committed in one step.
+
+What the step needs of each offset is made beforehand: whether it is refused by itself, its record as it stands in the
+batch, what is remembered of it. While that is done other requests go on. What they change is noted from the beginning
+(``offsets.Learnt``), and looked at in the step:
+
+* A commit that brings no leader epoch takes over what was known of its partition. Where another commit came in between,
+  the record is made anew.
+* Where a topic was deleted, its offsets would stay for ever. The request is refused by an error that has the client
+  repeat it; the next one finds no such topic.
+"""
+
+from collections.abc import Generator, Sequence
+
+from coordinator.group.log_records import encode_offset_commit
+from coordinator.group.offset_requests import (
+    Committer,
+    OffsetToCommit,
+    OnPartitionErrors,
+    PartitionErrors,
+    change_of,
+    expiry,
+    refusal_of,
+    reply_when_replicated,
+    why_refused,
+)
+from coordinator.group.offsets import CommittedOffset
+from coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
+from coordinator.ports import TopicMetadata
+from protocol.errors import ErrorCode
+from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NewRecord, encode_record
+from protocol.records.record_walk import WorkBudget
+from protocol.topic_partition import TopicPartition
+
+_UNITS_PER_OFFSET = 15
+
+
+class LargeCommit:
+    """The offsets of one request. It begins before the request is looked at; then ``encode``, and ``commit`` once."""
+
+    def __init__(
+        self, shard: GroupShard, metadata: TopicMetadata, group_id: str, *, metadata_max_bytes: int, retention_ms: int
+    ) -> None:
+        self.shard = shard
+        self._metadata = metadata
+        self._group_id = group_id
+        self._metadata_max_bytes = metadata_max_bytes
+        self._now_ms = shard.now().wall_ms
+        self._expire_ms = expiry(self._now_ms, retention_ms)
+        self._learnt = shard.offsets.watch(group_id)
+        self._errors: PartitionErrors = {}
+        self._accepted: list[OffsetToCommit] = []
+        self._partitions: list[TopicPartition] = []
+        self._committed: list[CommittedOffset] = []
+        self._records: list[bytes] = []
+
+    def encode(self, offsets: Sequence[OffsetToCommit], budget: WorkBudget) -> Generator[None, object, None]:
+        """Make what will be committed of the offsets; yields when the budget is used up."""
+        maximum = self._metadata_max_bytes
+        too_large = [offset.partition for offset in offsets if len(offset.metadata) > maximum]
+        self._errors = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        for offset in offsets:
+            if offset.partition in self._errors:
+                continue
+            committed, record = self._encoded(len(self._records), offset)
+            self._accepted.append(offset)
+            self._partitions.append(offset.partition)
+            self._committed.append(committed)
+            self._records.append(record)
+            budget.left -= _UNITS_PER_OFFSET
+            if budget.left <= 0:
+                yield None
+
+    def _encoded(self, slot: int, offset: OffsetToCommit) -> tuple[CommittedOffset, bytes]:
+        """Return what is remembered of an offset, and its record as it stands in the batch."""
+        change = change_of(self.shard, self._metadata, self._group_id, offset, self._now_ms, self._expire_ms)
+        assert change.committed is not None, "this is no tombstone"
+        key, value = encode_offset_commit(*change)
+        return change.committed, encode_record(slot, self._now_ms, NewRecord(self._now_ms, key, value))
+
+    def _encode_again(self) -> None:
+        """Encode those anew whose leader epoch this broker chose, and may choose otherwise by now."""
+        for slot, partition in enumerate(self._partitions):
+            if partition in self._learnt.partitions:
+                offset = self._accepted[slot]
+                if offset.leader_epoch == NO_PARTITION_LEADER_EPOCH:
+                    self._committed[slot], self._records[slot] = self._encoded(slot, offset)
+
+    def commit(
+        self,
+        committer: Committer,
+        reply: OnPartitionErrors,
+        *,
+        producer: Producer = NO_PRODUCER,
+        unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
+    ) -> None:
+        """Commit in this step what the group's rules allow; see ``offset_requests.commit``."""
+        error = why_refused(self.shard, committer, producer, unknown_group)
+        if error is not ErrorCode.NONE:
+            self.refuse(error, reply)
+            return
+        if self._has_deleted():
+            self.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reply)
+            return
+        if not self._accepted:
+            reply(self._errors)
+            return
+        if self._learnt.partitions:
+            self._encode_again()
+        end = self.shard.write_commit(
+            self._group_id, self._partitions, self._committed, self._records, self._now_ms, producer
+        )
+        if isinstance(end, ErrorCode):
+            reply(self._outcome(refusal_of(end)))
+            return
+        reply_when_replicated(self.shard, committer, producer, end, lambda outcome: reply(self._outcome(outcome)))
+
+    def _has_deleted(self) -> bool:
+        deleted = self._learnt.deleted_topics
+        return bool(deleted) and any(partition.topic in deleted for partition in self._partitions)
+
+    def refuse(self, error: ErrorCode, reply: OnPartitionErrors) -> None:
+        """Reply with the same error for every partition."""
+        reply(dict.fromkeys([*self._partitions, *self._errors], error))
+
+    def _outcome(self, error: ErrorCode) -> PartitionErrors:
+        return dict.fromkeys(self._partitions, error) | self._errors
