@@ -5,14 +5,15 @@ the levels of a broker's loggers (BROKER_LOGGER), which are altered here and now
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker.dispatch import RequestContext
 from broker.log_levels import alter_levels
 from broker.resource_settings import LONGEST_NAME
 from broker.security.authorizer import CLUSTER_NAME, Operation
 from broker.security.authorizer import ResourceType as AclResourceType
+from broker.sliced_work import Steps, in_slices, new_budget
 from coordinator.controller import topic_name
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.config_changes import (
@@ -24,6 +25,7 @@ from coordinator.controller.config_changes import (
 )
 from coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
 from protocol.errors import ErrorCode
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.server import Broker
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
+_UNITS_PER_RESOURCE: Final = 4
 _SHARE_OF_TIMEOUT: Final = 1 / 3
 """Of ``request.timeout.ms``, for the alterations of a request, which has no time-out of its own."""
 _NAMES_OF_RESOURCES: Final = {
@@ -91,6 +94,29 @@ def resource_of(broker: "Broker", resource_type: int, name: str) -> ConfigResour
     return ConfigResource(ResourceType(resource_type), name)
 
 
+class _WithConfigs(Protocol):
+    """A resource of a request, with what to do to its settings."""
+
+    @property
+    def configs(self) -> Sequence[Any]: ...
+
+
+W = TypeVar("W", bound=_WithConfigs)
+
+
+def requested_in_slices(
+    resources: Iterable[W], requested: Callable[[W], RequestedAlteration], budget: WorkBudget
+) -> Steps[list[RequestedAlteration]]:
+    """Return what is asked for each resource; yields when the budget is used up."""
+    made: list[RequestedAlteration] = []
+    for resource in resources:
+        made.append(requested(resource))
+        budget.left -= 1 + len(resource.configs)
+        if budget.left <= 0:
+            yield None
+    return made
+
+
 async def alter(
     broker: "Broker", context: RequestContext, requested: Sequence[RequestedAlteration], *, validate_only: bool
 ) -> list[ApiError]:
@@ -99,12 +125,17 @@ async def alter(
     What the metadata store has not done in a third of ``request.timeout.ms`` is REQUEST_TIMED_OUT: clients have a
     time-out of their own, which is as long by default.
     """
-    times = Counter((each.resource_type, each.resource_name) for each in requested)
-    checked = [
-        _alteration(broker, context, each) if times[each.resource_type, each.resource_name] == 1 else _NAMED_AGAIN
-        for each in requested
-    ]
-    checked = [_altered_here(each, validate_only) or each for each in checked]
+    times = Counter([(each.resource_type, each.resource_name) for each in requested])
+
+    def check(each: RequestedAlteration) -> ConfigAlteration | ApiError:
+        if times[each.resource_type, each.resource_name] > 1:
+            return _NAMED_AGAIN
+        checked = _alteration(broker, context, each)
+        return _altered_here(checked, validate_only) or checked
+
+    budget = new_budget()
+    steps = in_slices(requested, check, budget, _UNITS_PER_RESOURCE)
+    checked = await broker.sliced_work.finish(steps, budget, context.connection)
     if broker.session_health.state is not SessionState.CONNECTED:
         return [_NO_STORE if isinstance(each, ConfigAlteration) else each for each in checked]
     alterations = [each for each in checked if isinstance(each, ConfigAlteration)]

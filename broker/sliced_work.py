@@ -103,14 +103,18 @@ class SlicedWork:
         """
         return await self._go_on(steps, budget, connection, None, self._places if needs_place else nullcontext())
 
+    async def finish(self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo) -> T:
+        """Do what the budget allows now, the rest in later turns, and return the result. It holds no decompressor."""
+        outcome = self.start(steps, budget, connection, needs_place=False)
+        return await outcome if asyncio.iscoroutine(outcome) else outcome
+
     async def encode(
         self, correlation_id: int, response: Message, version: int, connection: ConnectionInfo
     ) -> list[Buffer]:
         """Encode a response that may be large: what the budget allows now, the rest in later turns of the loop."""
         budget = new_budget()
         steps = encode_response_in_slices(correlation_id, response, version, budget)
-        encoded = self.start(steps, budget, connection, needs_place=False)
-        return await encoded if asyncio.iscoroutine(encoded) else encoded
+        return await self.finish(steps, budget, connection)
 
     def _end_turn_soon(self) -> None:
         if not self._turn_ends:

@@ -8,8 +8,9 @@ Versions: 2 is flexible.
 
 from typing import TYPE_CHECKING
 
-from broker.config_requests import RequestedAlteration, alter
+from broker.config_requests import RequestedAlteration, alter, requested_in_slices
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.sliced_work import in_slices, new_budget
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.config_changes import ConfigOperation, OperationType
 from protocol.api_keys import ApiKey
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 def refuse_alter_configs(request: AlterConfigsRequest, version: int, error: ErrorCode) -> AlterConfigsResponse:
     """The error for every resource."""
-    return _response(request, [ApiError(error) for _ in request.resources])
+    refusal = ApiError(error)
+    return AlterConfigsResponse(responses=[_resource_response((resource, refusal)) for resource in request.resources])
 
 
 @handles(ApiKey.ALTER_CONFIGS, versions="0-2", error_response=refuse_alter_configs)
@@ -36,8 +38,11 @@ def handle_alter_configs(broker: "Broker", context: RequestContext, request: Alt
 
 
 async def _alter(broker: "Broker", context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    requested = [_requested(resource) for resource in request.resources]
-    return _response(request, await alter(broker, context, requested, validate_only=request.validate_only))
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
+    requested = await work.finish(requested_in_slices(request.resources, _requested, budget), budget, connection)
+    errors = await alter(broker, context, requested, validate_only=request.validate_only)
+    responses = in_slices(zip(request.resources, errors, strict=True), _resource_response, budget, 1)
+    return AlterConfigsResponse(responses=await work.finish(responses, budget, connection))
 
 
 def _requested(resource: AlterConfigsResource) -> RequestedAlteration:
@@ -45,15 +50,11 @@ def _requested(resource: AlterConfigsResource) -> RequestedAlteration:
     return RequestedAlteration(resource.resource_type, resource.resource_name, operations, replaces_all=True)
 
 
-def _response(request: AlterConfigsRequest, errors: list[ApiError]) -> AlterConfigsResponse:
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
-        ]
+def _resource_response(altered: tuple[AlterConfigsResource, ApiError]) -> AlterConfigsResourceResponse:
+    resource, error = altered
+    return AlterConfigsResourceResponse(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )

@@ -10,11 +10,12 @@ lets -1 stand for the broker's defaults; 7 adds the topic's id.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.config_description import ConfigDescription, ConfigEntry
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.sliced_work import Steps, in_slices, new_budget
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.topic_plan import NewTopic, TopicPlan
 from protocol.api_keys import ApiKey
@@ -26,10 +27,15 @@ from protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import ZERO_UUID, SharedList
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+_DENIED: Final = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+_UNITS_PER_TOPIC: Final = 4
 
 
 def refuse_create_topics(request: CreateTopicsRequest, version: int, error: ErrorCode) -> CreateTopicsResponse:
@@ -43,23 +49,43 @@ def handle_create_topics(broker: "Broker", context: RequestContext, request: Cre
 
 
 async def _create(broker: "Broker", context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    counts = Counter(topic.name for topic in request.topics)
-    errors = {name: ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1}
-    for topic in request.topics:
-        if topic.name not in errors and not _may_create(broker, context, topic.name):
-            errors[topic.name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-    topics = [_new_topic(topic) for topic in request.topics if topic.name not in errors]
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
+    counts = Counter([topic.name for topic in request.topics])
+    errors = dict.fromkeys([name for name, count in counts.items() if count > 1], _NAMED_AGAIN)
+    topics = await work.finish(_new_topics(broker, context, request, errors, budget), budget, connection)
     results = await broker.controller.create_topics(
         topics, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
     )
-    plans = {topic.name: result for topic, result in zip(topics, results, strict=True)}
+    plans = dict(zip([topic.name for topic in topics], results, strict=True))
     described = _TopicConfigs(broker)
-    return CreateTopicsResponse(
-        topics=[
-            _result(described, context, name, errors.get(name) or plans[name], validate_only=request.validate_only)
-            for name in counts
-        ]
-    )
+
+    def respond(name: str) -> CreatableTopicResult:
+        outcome = errors.get(name) or plans[name]
+        return _result(described, context, name, outcome, validate_only=request.validate_only)
+
+    responses = in_slices(counts, respond, budget, _UNITS_PER_TOPIC)
+    return CreateTopicsResponse(topics=await work.finish(responses, budget, connection))
+
+
+def _new_topics(
+    broker: "Broker",
+    context: RequestContext,
+    request: CreateTopicsRequest,
+    errors: dict[str, ApiError],
+    budget: WorkBudget,
+) -> Steps[list[NewTopic]]:
+    """Return the topics that may be created; why others may not goes to ``errors``."""
+    topics: list[NewTopic] = []
+    for topic in request.topics:
+        if topic.name not in errors:
+            if _may_create(broker, context, topic.name):
+                topics.append(_new_topic(topic))
+            else:
+                errors[topic.name] = _DENIED
+        budget.left -= _UNITS_PER_TOPIC + len(topic.assignments) + len(topic.configs)
+        if budget.left <= 0:
+            yield None
+    return topics
 
 
 class _TopicConfigs:

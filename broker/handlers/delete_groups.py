@@ -1,16 +1,22 @@
 """DeleteGroups: forget groups that have no members, and their offsets (KIP-229)."""
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, in_slices, new_budget
 from coordinator.runtime import Reply
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_GROUPS_AT_ONCE: Final = 100
+_UNITS_PER_GROUP: Final = 4
 
 
 def refuse_delete_groups(request: DeleteGroupsRequest, version: int, error: ErrorCode) -> DeleteGroupsResponse:
@@ -20,6 +26,8 @@ def refuse_delete_groups(request: DeleteGroupsRequest, version: int, error: Erro
 
 @handles(ApiKey.DELETE_GROUPS, versions="0-2", error_response=refuse_delete_groups)
 def handle_delete_groups(broker: "Broker", context: RequestContext, request: DeleteGroupsRequest) -> Outcome:
+    if len(request.groups_names) > _GROUPS_AT_ONCE:
+        return _delete_in_slices(broker, context, request)
     refused = {
         group_id: ErrorCode.GROUP_AUTHORIZATION_FAILED
         for group_id in request.groups_names
@@ -33,7 +41,48 @@ def handle_delete_groups(broker: "Broker", context: RequestContext, request: Del
     return reply.answer()
 
 
+async def _delete_in_slices(
+    broker: "Broker", context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse:
+    """Delete some groups after the others: each is deleted, or not, by itself."""
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
+    errors: dict[str, ErrorCode] = {}
+    replies: list[Reply[dict[str, ErrorCode]]] = []
+    await work.finish(_delete_some(broker, context, request, errors, replies, budget), budget, connection)
+    for reply in replies:
+        answer = reply.answer()
+        errors |= await answer if isinstance(answer, asyncio.Future) else answer
+    results = in_slices(errors.items(), _result, budget, 1)
+    return DeleteGroupsResponse(results=await work.run(results, budget, connection, needs_place=False))
+
+
+def _delete_some(
+    broker: "Broker",
+    context: RequestContext,
+    request: DeleteGroupsRequest,
+    refused: dict[str, ErrorCode],
+    replies: list[Reply[dict[str, ErrorCode]]],
+    budget: WorkBudget,
+) -> Steps[None]:
+    group_ids = list(dict.fromkeys(request.groups_names))
+    for first in range(0, len(group_ids), _GROUPS_AT_ONCE):
+        allowed: list[str] = []
+        for group_id in group_ids[first : first + _GROUPS_AT_ONCE]:
+            if broker.authorizer.authorize(context, Operation.DELETE, ResourceType.GROUP, group_id):
+                allowed.append(group_id)
+            else:
+                refused[group_id] = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            budget.left -= _UNITS_PER_GROUP + len(group_id) // CHARACTERS_PER_UNIT
+        replies.append(Reply())
+        broker.group_coordinator.delete_groups(allowed, replies[-1])
+        if budget.left <= 0:
+            yield None
+
+
+def _result(deleted: tuple[str, ErrorCode]) -> DeletableGroupResult:
+    group_id, error = deleted
+    return DeletableGroupResult(group_id=group_id, error_code=error)
+
+
 def _response(errors: dict[str, ErrorCode]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in errors.items()]
-    )
+    return DeleteGroupsResponse(results=list(map(_result, errors.items())))

@@ -7,10 +7,12 @@ Versions: 4 is flexible; 5 has error messages; 6 takes ids (KIP-516).
 """
 
 from collections.abc import Set
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import in_slices, new_budget
 from coordinator.controller.api_error import ApiError
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_VERSION_WITH_A_CODE_FOR_DISABLED = 3
+_UNITS_PER_TOPIC: Final = 2
 
 
 def refuse_delete_topics(request: DeleteTopicsRequest, version: int, error: ErrorCode) -> DeleteTopicsResponse:
@@ -43,13 +46,19 @@ def handle_delete_topics(broker: "Broker", context: RequestContext, request: Del
 
 
 async def _delete(broker: "Broker", context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
     asked = _named(request)
     asked_by_id = {topic.topic_id for topic in asked if topic.name is None}
-    resolved = [_resolve(broker, context, topic, asked_by_id) for topic in asked]
+    resolve = partial(_resolve, broker, context, asked_by_id=asked_by_id)
+    resolved = await work.finish(in_slices(asked, resolve, budget, _UNITS_PER_TOPIC), budget, connection)
     names = [topic.name for topic in resolved if isinstance(topic, DeleteTopicState) and topic.name is not None]
     errors = iter(await broker.controller.delete_topics(names, timeout_seconds=request.timeout_ms / 1000))
-    responses = [_result(topic, next(errors)) if isinstance(topic, DeleteTopicState) else topic for topic in resolved]
-    return DeleteTopicsResponse(responses=responses)
+
+    def respond(topic: DeleteTopicState | DeletableTopicResult) -> DeletableTopicResult:
+        return _result(topic, next(errors)) if isinstance(topic, DeleteTopicState) else topic
+
+    responses = in_slices(resolved, respond, budget, _UNITS_PER_TOPIC)
+    return DeleteTopicsResponse(responses=await work.finish(responses, budget, connection))
 
 
 def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.sliced_work import in_slices, new_budget
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.leader_elections import ElectionType
 from protocol.api_keys import ApiKey
@@ -41,16 +42,20 @@ def handle_elect_leaders(broker: "Broker", context: RequestContext, request: Ele
         return _refused(request, _DENIED)
     if request.election_type not in ElectionType.__members__.values():
         return _refused(request, _UNKNOWN_TYPE)
-    return _elect(broker, request)
+    return _elect(broker, context, request)
 
 
-async def _elect(broker: "Broker", request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def _elect(broker: "Broker", context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     named = request.topic_partitions
     partitions = None if named is None else _partitions(request)
     results = await broker.controller.elect_leaders(
         partitions, ElectionType(request.election_type), timeout_seconds=request.timeout_ms / 1000
     )
-    return _refused(request, results) if isinstance(results, ApiError) else _response(results)
+    if isinstance(results, ApiError):
+        return _refused(request, results)
+    budget, topics = new_budget(), _Topics()
+    await broker.sliced_work.finish(in_slices(results.items(), topics.add, budget, 2), budget, context.connection)
+    return topics.response()
 
 
 def _partitions(request: ElectLeadersRequest) -> list[TopicPartition]:
@@ -60,18 +65,26 @@ def _partitions(request: ElectLeadersRequest) -> list[TopicPartition]:
 
 
 def _refused(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
-    response = _response(dict.fromkeys(_partitions(request), error))
-    response.error_code = error.code
-    return response
+    topics = _Topics()
+    for partition in dict.fromkeys(_partitions(request)):
+        topics.add((partition, error))
+    return topics.response(error.code)
 
 
-def _response(results: dict[TopicPartition, ApiError]) -> ElectLeadersResponse:
-    topics: dict[str, ReplicaElectionResult] = {}
-    for partition, error in results.items():
-        topic = topics.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
+class _Topics:
+    """The results of partitions, by topic."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, ReplicaElectionResult] = {}
+
+    def add(self, result: tuple[TopicPartition, ApiError]) -> None:
+        (name, index), error = result
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = ReplicaElectionResult(topic=name)
         topic.partition_result.append(
-            PartitionElectionResult(
-                partition_id=partition.partition, error_code=error.code, error_message=error.message
-            )
+            PartitionElectionResult(partition_id=index, error_code=error.code, error_message=error.message)
         )
-    return ElectLeadersResponse(replica_election_results=list(topics.values()))
+
+    def response(self, error: ErrorCode = ErrorCode.NONE) -> ElectLeadersResponse:
+        return ElectLeadersResponse(error_code=error, replica_election_results=list(self._topics.values()))

@@ -6,10 +6,11 @@ changed by that broker.
 Versions: 1 is flexible.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from broker.config_requests import RequestedAlteration, alter
+from broker.config_requests import RequestedAlteration, alter, requested_in_slices
 from broker.dispatch import Outcome, RequestContext, handles
+from broker.sliced_work import in_slices, new_budget
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.config_changes import ConfigOperation, OperationType
 from protocol.api_keys import ApiKey
@@ -24,12 +25,17 @@ from protocol.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from broker.server import Broker
 
+_KNOWN_OPERATIONS: Final = frozenset(OperationType)
+
 
 def refuse_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, version: int, error: ErrorCode
 ) -> IncrementalAlterConfigsResponse:
     """The error for every resource."""
-    return _response(request, [ApiError(error) for _ in request.resources])
+    refusal = ApiError(error)
+    return IncrementalAlterConfigsResponse(
+        responses=[_resource_response((resource, refusal)) for resource in request.resources]
+    )
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", error_response=refuse_incremental_alter_configs)
@@ -42,8 +48,11 @@ def handle_incremental_alter_configs(
 async def _alter(
     broker: "Broker", context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    requested = [_requested(resource) for resource in request.resources]
-    return _response(request, await alter(broker, context, requested, validate_only=request.validate_only))
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
+    requested = await work.finish(requested_in_slices(request.resources, _requested, budget), budget, connection)
+    errors = await alter(broker, context, requested, validate_only=request.validate_only)
+    responses = in_slices(zip(request.resources, errors, strict=True), _resource_response, budget, 1)
+    return IncrementalAlterConfigsResponse(responses=await work.finish(responses, budget, connection))
 
 
 def _requested(resource: AlterConfigsResource) -> RequestedAlteration:
@@ -53,7 +62,7 @@ def _requested(resource: AlterConfigsResource) -> RequestedAlteration:
 
 
 def _operations(resource: AlterConfigsResource) -> tuple[ConfigOperation, ...] | ApiError:
-    unknown = [each.config_operation for each in resource.configs if each.config_operation not in tuple(OperationType)]
+    unknown = [each.config_operation for each in resource.configs if each.config_operation not in _KNOWN_OPERATIONS]
     if unknown:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
     return tuple(
@@ -61,15 +70,11 @@ def _operations(resource: AlterConfigsResource) -> tuple[ConfigOperation, ...] |
     )
 
 
-def _response(request: IncrementalAlterConfigsRequest, errors: list[ApiError]) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
-        ]
+def _resource_response(altered: tuple[AlterConfigsResource, ApiError]) -> AlterConfigsResourceResponse:
+    resource, error = altered
+    return AlterConfigsResourceResponse(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )

@@ -4,20 +4,23 @@ Versions 0-2 name one member, whose error is the response's error. From version 
 request, each with its own error, and static ones may be named by their instance id alone; 5 has the client's reason.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import in_slices, new_budget
 from coordinator.group.coordinator import LeavingMember
 from coordinator.runtime import Reply
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
     from broker.server import Broker
 
 _FIRST_WITH_SEVERAL_MEMBERS = 3
+_MANY_MEMBERS: Final = 500
 
 
 @handles(ApiKey.LEAVE_GROUP, versions="0-5")
@@ -25,6 +28,8 @@ def handle_leave_group(broker: "Broker", context: RequestContext, request: Leave
     if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     version = context.api_version
+    if len(request.members) > _MANY_MEMBERS:
+        return _leave_in_slices(broker, context, request)
     leavers = _leaving_members(request, version)
     reply: Reply[LeaveGroupResponse] = Reply()
     broker.group_coordinator.leave_group(
@@ -36,10 +41,30 @@ def handle_leave_group(broker: "Broker", context: RequestContext, request: Leave
 def _leaving_members(request: LeaveGroupRequest, version: int) -> list[LeavingMember]:
     if version < _FIRST_WITH_SEVERAL_MEMBERS:
         return [LeavingMember(member_id=request.member_id)]
-    return [
-        LeavingMember(member_id=member.member_id, group_instance_id=member.group_instance_id, reason=member.reason)
-        for member in request.members
-    ]
+    return [_leaving_member(member) for member in request.members]
+
+
+def _leaving_member(member: MemberIdentity) -> LeavingMember:
+    return LeavingMember(member_id=member.member_id, group_instance_id=member.group_instance_id, reason=member.reason)
+
+
+async def _leave_in_slices(broker: "Broker", context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """All members leave in one step; the request is read, and the response made, in slices."""
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
+    leavers = await work.finish(in_slices(request.members, _leaving_member, budget, 1), budget, connection)
+    reply: Reply[list[ErrorCode] | ErrorCode] = Reply()
+    broker.group_coordinator.leave_group(request.group_id, leavers, reply)
+    answer = reply.answer()
+    errors = await answer if isinstance(answer, asyncio.Future) else answer
+    if isinstance(errors, ErrorCode):
+        return LeaveGroupResponse(error_code=errors)
+    steps = in_slices(zip(leavers, errors, strict=True), _member_response, budget, 1)
+    return LeaveGroupResponse(members=await work.run(steps, budget, connection, needs_place=False))
+
+
+def _member_response(left: tuple[LeavingMember, ErrorCode]) -> MemberResponse:
+    leaver, error = left
+    return MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
 
 
 def _response(leavers: list[LeavingMember], errors: list[ErrorCode] | ErrorCode, version: int) -> LeaveGroupResponse:
@@ -47,8 +72,4 @@ def _response(leavers: list[LeavingMember], errors: list[ErrorCode] | ErrorCode,
         return LeaveGroupResponse(error_code=errors)
     if version < _FIRST_WITH_SEVERAL_MEMBERS:
         return LeaveGroupResponse(error_code=errors[0])
-    members = [
-        MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
-        for leaver, error in zip(leavers, errors, strict=True)
-    ]
-    return LeaveGroupResponse(members=members)
+    return LeaveGroupResponse(members=list(map(_member_response, zip(leavers, errors, strict=True))))

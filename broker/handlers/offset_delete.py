@@ -1,48 +1,118 @@
 """OffsetDelete: forget committed offsets of a group, except for topics that its members subscribe to (KIP-496)."""
 
-from typing import TYPE_CHECKING
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import Operation, ResourceType
+from broker.sliced_work import Steps, in_slices, new_budget
 from coordinator.group.offset_requests import PartitionErrors
 from coordinator.runtime import Reply
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from protocol.records.record_walk import WorkBudget
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.server import Broker
+
+_OFFSETS_AT_ONCE: Final = 200
+_UNITS_PER_TOPIC: Final = 4
+_UNITS_PER_OFFSET: Final = 10
+_UNITS_PER_RESPONSE: Final = 2
 
 
 @handles(ApiKey.OFFSET_DELETE, versions="0")
 def handle_offset_delete(broker: "Broker", context: RequestContext, request: OffsetDeleteRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    refused: PartitionErrors = {}
+    if sum([len(topic.partitions) for topic in request.topics], len(request.topics)) > _OFFSETS_AT_ONCE:
+        return _delete_in_slices(broker, context, request)
+    errors: PartitionErrors = {}
     deletable: dict[TopicPartition, None] = {}
     """Each once: one that is named again would be deleted, in the log, as often."""
     for topic in request.topics:
-        allowed = broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic.name)
-        image = broker.metadata.image.topic(topic.name)
+        judged = _Topic(broker, context, topic)
         for asked in topic.partitions:
-            partition = TopicPartition(topic.name, asked.partition_index)
-            if not allowed:
-                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif image is None or asked.partition_index not in image.partitions:
-                refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                deletable[partition] = None
+            judged.sort(asked, deletable, errors)
     reply: Reply[OffsetDeleteResponse] = Reply()
     broker.group_coordinator.delete_offsets(
-        request.group_id, list(deletable), lambda errors: reply(_response(request, refused, errors))
+        request.group_id, list(deletable), lambda outcome: reply(_response(request, errors, outcome))
     )
     return reply.answer()
+
+
+async def _delete_in_slices(
+    broker: "Broker", context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse:
+    """Delete some offsets after the others: each is deleted, or not, by itself. An error of the group ends the rest."""
+    budget, work, connection = new_budget(), broker.sliced_work, context.connection
+    errors: PartitionErrors = {}
+    replies = await work.finish(_delete_some(broker, context, request, errors, budget), budget, connection)
+    for reply in replies:
+        answer = reply.answer()
+        outcome = await answer if isinstance(answer, asyncio.Future) else answer
+        if isinstance(outcome, ErrorCode):
+            return OffsetDeleteResponse(error_code=outcome)
+        errors |= outcome
+    response = _response_in_slices(request, errors, budget)
+    return await work.run(response, budget, connection, needs_place=False)
+
+
+def _delete_some(
+    broker: "Broker",
+    context: RequestContext,
+    request: OffsetDeleteRequest,
+    refused: PartitionErrors,
+    budget: WorkBudget,
+) -> Steps[list[Reply[PartitionErrors | ErrorCode]]]:
+    deletable: dict[TopicPartition, None] = {}
+    for topic in request.topics:
+        judged = _Topic(broker, context, topic)
+        budget.left -= _UNITS_PER_TOPIC
+        yield from in_slices(topic.partitions, partial(judged.sort, deletable=deletable, refused=refused), budget, 1)
+    partitions = list(deletable)
+    replies: list[Reply[PartitionErrors | ErrorCode]] = []
+    for first in range(0, max(len(partitions), 1), _OFFSETS_AT_ONCE):
+        some = partitions[first : first + _OFFSETS_AT_ONCE]
+        replies.append(Reply())
+        broker.group_coordinator.delete_offsets(request.group_id, some, replies[-1])
+        budget.left -= _UNITS_PER_OFFSET * len(some)
+        if budget.left <= 0:
+            yield None
+    return replies
+
+
+class _Topic:
+    """A topic of the request, as far as the client may delete offsets of it."""
+
+    __slots__ = ("_allowed", "_image", "_name")
+
+    def __init__(self, broker: "Broker", context: RequestContext, topic: OffsetDeleteRequestTopic) -> None:
+        self._name = topic.name
+        self._allowed = broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic.name)
+        self._image = broker.metadata.image.topic(topic.name)
+
+    def sort(
+        self, asked: OffsetDeleteRequestPartition, deletable: dict[TopicPartition, None], refused: PartitionErrors
+    ) -> None:
+        """Add a partition to those whose offset is deleted or to those that are refused."""
+        partition = TopicPartition(self._name, asked.partition_index)
+        if not self._allowed:
+            refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif self._image is None or asked.partition_index not in self._image.partitions:
+            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            deletable[partition] = None
 
 
 def _response(
@@ -56,14 +126,26 @@ def _response(
         topics=[
             OffsetDeleteResponseTopic(
                 name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=by_partition[TopicPartition(topic.name, partition.partition_index)],
-                    )
-                    for partition in topic.partitions
-                ],
+                partitions=[_partition_response(topic.name, by_partition, partition) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
+
+
+def _response_in_slices(
+    request: OffsetDeleteRequest, errors: PartitionErrors, budget: WorkBudget
+) -> Steps[OffsetDeleteResponse]:
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        answered, shape = OffsetDeleteResponseTopic(name=topic.name), partial(_partition_response, topic.name, errors)
+        answered.partitions = yield from in_slices(topic.partitions, shape, budget, _UNITS_PER_RESPONSE)
+        response.topics.append(answered)
+    return response
+
+
+def _partition_response(
+    topic: str, errors: PartitionErrors, partition: OffsetDeleteRequestPartition
+) -> OffsetDeleteResponsePartition:
+    index = partition.partition_index
+    return OffsetDeleteResponsePartition(partition_index=index, error_code=errors[TopicPartition(topic, index)])

@@ -59,6 +59,7 @@ ConfigListener: TypeAlias = Callable[[ConfigResource, Overrides], None]
 
 NO_OVERRIDES: Final[Overrides] = MappingProxyType({})
 _ATTEMPTS: Final = 10
+_ALTERATIONS_PER_TURN: Final = 50
 _KEPT_CHANGES: Final = 500
 _ALTERATION_SECONDS: Final = 10.0
 
@@ -244,7 +245,9 @@ class ConfigRepository:
         """
         until = asyncio.get_running_loop().time() + timeout_seconds
         errors: list[ApiError] = []
-        for alteration, malformed in zip(alterations, why_malformed(alterations), strict=True):
+        for number, (alteration, malformed) in enumerate(zip(alterations, why_malformed(alterations), strict=True)):
+            if number % _ALTERATIONS_PER_TURN == _ALTERATIONS_PER_TURN - 1:
+                await asyncio.sleep(0)  # Where nothing changes, nothing is waited for.
             try:
                 async with asyncio.timeout_at(until):
                     errors.append(malformed or await self._alter(alteration, validate_only=validate_only))

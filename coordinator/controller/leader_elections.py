@@ -7,13 +7,14 @@ by others (``leader.imbalance.per.broker.percentage``). An *unclean* election fi
 none, among replicas that may lack acknowledged records, and only when it is asked for.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
 
 from coordinator.controller.api_error import NO_ERROR, ApiError
 from coordinator.controller.election import next_state, preferred_state
-from coordinator.controller.leadership import Decide, change_states, tell
+from coordinator.controller.leadership import PARTITIONS_PER_PASS, Decide, change_states, chunks, tell
 from coordinator.controller.reign import Reign
 from coordinator.metadata_store.znodes import PartitionState
 from protocol.errors import ErrorCode
@@ -40,14 +41,25 @@ async def elect_leaders(
 ) -> dict[TopicPartition, ApiError]:
     """Hold elections for these partitions; for all (None), those that need none are left out of the result."""
     asked = list(reign.state.partitions()) if partitions is None else list(dict.fromkeys(partitions))
-    results = {partition: _why_not(reign, partition, election) for partition in asked}
-    needed = [partition for partition, error in results.items() if error == NO_ERROR]
-    decide = _preferred(reign) if election is ElectionType.PREFERRED else _unclean(reign)
-    elected = await change_states(reign, needed, decide)
-    await tell(reign, elected, elected)
-    results |= dict.fromkeys([p for p in needed if not _has_leader(reign, p, election)], _FAILURES[election])
+    results: dict[TopicPartition, ApiError] = {}
+    for portion in chunks(asked, PARTITIONS_PER_PASS):
+        results |= await _elect_portion(reign, portion, election)
+        await asyncio.sleep(0)  # Between portions the loop has its turn.
     if partitions is None:
         return {p: error for p, error in results.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
+    return results
+
+
+async def _elect_portion(
+    reign: Reign, partitions: Iterable[TopicPartition], election: ElectionType
+) -> dict[TopicPartition, ApiError]:
+    results = {partition: _why_not(reign, partition, election) for partition in partitions}
+    needed = [partition for partition, error in results.items() if error == NO_ERROR]
+    if needed:
+        decide = _preferred(reign) if election is ElectionType.PREFERRED else _unclean(reign)
+        elected = await change_states(reign, needed, decide)
+        await tell(reign, elected, elected)
+        results |= dict.fromkeys([p for p in needed if not _has_leader(reign, p, election)], _FAILURES[election])
     return results
 
 

@@ -291,10 +291,13 @@ class GroupCoordinator:
         state = group.state
         identities = [(leaver.member_id, leaver.group_instance_id) for leaver in leavers]
         errors, step = group.leave(identities, shard.now())
-        for leaver, error in zip(leavers, errors, strict=True):
-            if error is ErrorCode.NONE:
-                _log_rebalance(group, state, f"{leaver.member_id or leaver.group_instance_id} leaves", leaver.reason)
-        errors = [shard.verdict(error) for error in errors]
+        if group.state is not state:
+            for leaver, error in zip(leavers, errors, strict=True):
+                if error is ErrorCode.NONE:
+                    what = f"{leaver.member_id or leaver.group_instance_id} leaves"
+                    _log_rebalance(group, state, what, leaver.reason)
+        if shard.log.is_deserted:
+            errors = [shard.verdict(error) for error in errors]
         outcome = shard.carry_out(group, step)
         if isinstance(outcome, ErrorCode):
             reply(outcome)

@@ -58,17 +58,6 @@ NAME: Final = "t"
 ELEMENTS: Final = 3_000
 MOST_LINES: Final = 60_000
 """What a request may do at once for so many elements, or in a slice: 4 ms, and 15 ms for 10,000 elements."""
-LONGER: Final = {
-    ApiKey.LEAVE_GROUP: 140_000,
-    ApiKey.CREATE_TOPICS: 110_000,
-    ApiKey.DELETE_TOPICS: 70_000,
-    ApiKey.ALTER_CONFIGS: 190_000,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: 260_000,
-    ApiKey.DELETE_GROUPS: 120_000,
-    ApiKey.ELECT_LEADERS: 70_000,
-    ApiKey.OFFSET_DELETE: 160_000,
-}
-"""Those that are not divided, or only in part."""
 ELSEWHERE: Final = {ApiKey.PRODUCE, ApiKey.FETCH}
 """Their work is with records, and has tests of its own (``test_hostile_batches``, ``test_fetch_turns``)."""
 
@@ -186,7 +175,7 @@ async def test_turns_of_a_long_request_are_short(handler: ApiHandler[Any]) -> No
             compile_encoders(handler.request_type, version)
             for what, request in long_requests(handler.request_type, version):
                 _, lines = await longest_turn(partial(carried_out, broker, handler, request, version))
-                if lines > LONGER.get(handler.api_key, MOST_LINES):
+                if lines > MOST_LINES:
                     too_long[f"version {version}, {what}"] = lines
         assert too_long == {}
 
