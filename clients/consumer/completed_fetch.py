@@ -48,6 +48,7 @@ class CompletedFetch:
         "_positions",
         "blocks",
         "counts",
+        "current_leader_epoch",
         "error",
         "fetch_offset",
         "leader_epoch",
@@ -66,6 +67,7 @@ class CompletedFetch:
         aborted: Sequence[AbortedTransaction],
         response: FetchedResponse,
         *,
+        current_leader_epoch: int,
         error: ErrorCode = ErrorCode.NONE,
         check_crcs: bool = True,
         max_batch_bytes: int,
@@ -74,6 +76,8 @@ class CompletedFetch:
         self.topic_partition = topic_partition
         self.fetch_offset = fetch_offset
         """Where this answer was asked to begin."""
+        self.current_leader_epoch = current_leader_epoch
+        """That of the request: what came is from the log of this leader. -1 if it was not known."""
         self.error = error
         self.size = len(records)
         self.response = response

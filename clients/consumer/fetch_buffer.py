@@ -1,17 +1,21 @@
 """What has been fetched and not been polled yet. Pure.
 
 Responses of one partition form a chain: each begins where the one before it ends, and the first one where the
-partition's position is. That is checked when a response comes and again when it is taken, so a seek, a reset or a
-rebalance in between makes the chain worthless without anybody having to say so. A chain has two links at most: one that
-is being given out, and the one behind it.
+partition's position is. All are from the log of the leader that the position is to be read from, by its epoch. That is
+checked when a response comes and again when it is taken, so a seek, a reset, a rebalance or a new leader in between
+makes the chain worthless without anybody having to say so. A chain has two links at most: one that is being given out,
+and the one behind it.
+
+A new leader confirms a position, not what was fetched beyond it: its log may end there and go on with other records. So
+what waits of an earlier leader is dropped and fetched again, one chain at most for each change of the leader.
 
 ``take`` gives records out and moves positions. The partitions have turns: one ends with the first batch that reaches
 what a poll may return, or with the response. (A turn does not end within a batch, so that one partition at most has
 records that are decoded.) So a partition waits for one turn of each of the others, however much has come of them.
 
-Partitions that cannot be given out are *set aside*: those that are paused, those whose position is being validated, and
-those whose next batch cannot be read. They stay, but they do not count, so that they keep no others from being fetched;
-their records are copied, so that they do not keep whole responses in memory.
+Partitions that cannot be given out are *set aside*: those that are paused or about to be given up, and those whose next
+batch cannot be read. They stay, but they do not count, so that they keep no others from being fetched; their records
+are copied, so that they do not keep whole responses in memory.
 
 The rules are those of Kafka's ``FetchCollector.java``.
 """
@@ -51,20 +55,22 @@ class FetchBuffer:
 
     def next_offset(self, topic_partition: TopicPartition) -> int | None:
         """Where the next fetch of an assigned partition begins; None if what waits must be polled first."""
-        position = self._subscription[topic_partition].position.offset
+        partition = self._subscription[topic_partition]
         chain = self._chains.get(topic_partition)
-        if chain and chain[0].position != position:
+        if chain and not _continues(partition, chain[0]):
             self.drop([topic_partition])
             chain = None
         if not chain:
-            return position
+            return partition.position.offset
         return None if chain[-1].blocks or len(chain) >= MAX_UNREAD_RESPONSES else chain[-1].next_offset
 
     def add(self, fetch: CompletedFetch) -> bool:
-        """Keep what came of a partition, if that is still at the place that was asked for."""
+        """Keep what came of a partition, if that is still at the place that was asked for, under the same leader."""
         topic_partition = fetch.topic_partition
         partition = self._subscription.get(topic_partition)
         if partition is None or partition.phase is not Phase.FETCHING:
+            return False
+        if fetch.current_leader_epoch != partition.position.leader.epoch:
             return False
         if self.next_offset(topic_partition) != fetch.fetch_offset:
             return False
@@ -98,14 +104,12 @@ class FetchBuffer:
             chain = self._chains[topic_partition]
             fetch = chain[0]
             partition = self._subscription.get(topic_partition)
-            if partition is None or _has_no_position(partition):
+            if partition is None or _has_no_position(partition) or not _continues(partition, fetch):
                 self._remove_first()
             elif not self._subscription.is_fetchable(topic_partition):
                 self._set_aside(chain)
                 self._turns.rotate(-1)
                 passed_over += 1
-            elif partition.position.offset != fetch.position:
-                self._remove_first()
             elif fetch.error is not ErrorCode.NONE:
                 if records:
                     break
@@ -196,3 +200,9 @@ class FetchBuffer:
 
 def _has_no_position(partition: AssignedPartition) -> bool:
     return partition.phase in (Phase.INITIALIZING, Phase.AWAITING_RESET)
+
+
+def _continues(partition: AssignedPartition, fetch: CompletedFetch) -> bool:
+    """Return whether a response goes on at the position, with the log of the leader that it is to be read from."""
+    position = partition.position
+    return fetch.position == position.offset and fetch.current_leader_epoch == position.leader.epoch

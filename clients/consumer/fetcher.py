@@ -322,13 +322,13 @@ class Fetcher:
             if data.preferred_read_replica != NO_NODE:
                 self._prefer(topic_partition, data.preferred_read_replica)
         if data.records or error is not ErrorCode.NONE:
-            self._buffer.add(self._completed(topic_partition, asked.offset, data, error, fetched))
+            self._buffer.add(self._completed(topic_partition, asked, data, error, fetched))
         return error is ErrorCode.NONE
 
     def _completed(
         self,
         topic_partition: TopicPartition,
-        fetch_offset: int,
+        asked: Wanted,
         data: PartitionData,
         error: ErrorCode,
         fetched: FetchedResponse,
@@ -336,10 +336,11 @@ class Fetcher:
         assert not isinstance(data.records, list), "a list of buffers is for encoding only"
         return CompletedFetch(
             topic_partition,
-            fetch_offset,
+            asked.offset,
             data.records or b"",
             data.aborted_transactions or () if self._config.reads_committed else (),
             fetched,
+            current_leader_epoch=asked.leader_epoch,
             error=error,
             check_crcs=self._config.check_crcs,
             max_batch_bytes=self._config.max_batch_bytes,

@@ -332,6 +332,47 @@ def test_a_log_that_lost_its_end_is_noticed(policy: str) -> None:
     assert sum(loss > 0 for loss in losses) >= 3
 
 
+@pytest.mark.parametrize("policy", ["none", "earliest"])
+@pytest.mark.parametrize("count", [1, 6])
+def test_log_that_lost_its_end_while_records_waited_is_read_on_where_it_was_cut(policy: str, count: int) -> None:
+    """The position is still in the log. What waits to be polled is not, and new records have its offsets."""
+    losses = []
+
+    @scenario(seeds=range(1, 13))
+    async def play(stage: Stage) -> None:
+        (partition,) = await stage.create_topic("orders")
+        await produce(stage, [partition], 3)
+        await stage.restart()
+        await produce(stage, [partition], 4, begin=3)
+        seen: dict[int, int] = {}
+        async with reading(stage, partition, auto_offset_reset=policy) as consumer:
+
+            async def poll(seconds: float, limit: int) -> None:
+                try:
+                    records = await consumer.poll(seconds, limit)
+                except LogTruncated as truncated:
+                    consumer.seek(partition, truncated.diverging or 0)
+                else:
+                    seen.update((record.offset, int(record.value or b"")) for record in records)
+
+            consumer.seek(partition, 0)
+            await poll(5, 3)
+            await asyncio.sleep(1)  # The rest has come and waits.
+            await stage.restart("power")
+            end = (await consumer.end_offsets([partition]))[partition]
+            losses.append(end)
+            await produce(stage, [partition], count, begin=100)
+            for _ in range(20):
+                await poll(2, 500)
+        async with reading(stage, partition) as fresh:
+            fresh.seek(partition, 0)
+            log = dict(enumerate(await values(fresh, end + count)))
+        assert {offset: value for offset, value in seen.items() if offset in log} == log
+
+    play()
+    assert sum(3 < end < 7 for end in losses) >= 2
+
+
 @scenario()
 async def test_a_topic_that_was_deleted_and_created_anew_is_read_again(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")

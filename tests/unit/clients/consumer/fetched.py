@@ -25,11 +25,19 @@ def completed(
     fetch_offset: int,
     *batches: bytes,
     partition: TopicPartition = ORDERS,
+    current_leader_epoch: int = 3,
     error: ErrorCode = ErrorCode.NONE,
     aborted: Sequence[AbortedTransaction] = (),
     max_batch_bytes: int = 1 << 20,
 ) -> CompletedFetch:
     records = b"".join(batches)
     return CompletedFetch(
-        partition, fetch_offset, records, aborted, FetchedResponse(), error=error, max_batch_bytes=max_batch_bytes
+        partition,
+        fetch_offset,
+        records,
+        aborted,
+        FetchedResponse(),
+        current_leader_epoch=current_leader_epoch,
+        error=error,
+        max_batch_bytes=max_batch_bytes,
     )

@@ -101,7 +101,9 @@ def values_seen(data: bytes, aborted: list[AbortedTransaction] | None) -> list[i
 
 def fetched(data: bytes, aborted: list[AbortedTransaction] | None) -> CompletedFetch:
     start = read_header(data).base_offset if data else 0
-    return CompletedFetch(ORDERS, start, data, aborted or [], FetchedResponse(), max_batch_bytes=1 << 20)
+    return CompletedFetch(
+        ORDERS, start, data, aborted or [], FetchedResponse(), current_leader_epoch=3, max_batch_bytes=1 << 20
+    )
 
 
 @settings(max_examples=150)

@@ -102,7 +102,15 @@ def test_what_is_set_aside_does_not_keep_the_response_that_it_came_in() -> None:
     subscription, buffer = reading()
     frame = bytearray(batch(0) * 2)
     fetches = [
-        CompletedFetch(partition, 0, memoryview(frame)[: len(batch(0))], (), FetchedResponse(), max_batch_bytes=1 << 20)
+        CompletedFetch(
+            partition,
+            0,
+            memoryview(frame)[: len(batch(0))],
+            (),
+            FetchedResponse(),
+            current_leader_epoch=3,
+            max_batch_bytes=1 << 20,
+        )
         for partition in (ORDERS, CLICKS)
     ]
     subscription[ORDERS].paused = True
@@ -132,7 +140,7 @@ def test_a_seek_makes_what_waits_worthless() -> None:
     subscription, buffer = reading()
     buffer.add(completed(0, batch(0)))
     buffer.add(completed(2, batch(2)))
-    subscription[ORDERS].seek(FetchPosition(9))
+    subscription[ORDERS].seek(FetchPosition(9, leader=Leader(1, 3)))
     assert buffer.next_offset(ORDERS) == 9
     assert buffer.add(completed(9, batch(9)))
     assert seen(buffer) == [("orders", 9), ("orders", 10)]
@@ -185,15 +193,46 @@ def test_what_comes_of_a_partition_that_was_paused_meanwhile_keeps_nobody_waitin
     assert buffer.size == 0
 
 
-def test_what_waits_while_a_position_is_validated_is_kept() -> None:
+@pytest.mark.parametrize("offset_epoch", [2, -1])
+def test_what_waits_of_an_earlier_leader_is_dropped_with_or_without_validation(offset_epoch: int) -> None:
+    """The new leader confirms the position, which says nothing of what was fetched beyond it."""
     subscription, buffer = reading()
-    subscription[ORDERS].seek(FetchPosition(0, 2, Leader(1, 3)))
-    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 2, 50)
-    buffer.add(completed(0, batch(0)))
+    subscription[ORDERS].position = FetchPosition(0, offset_epoch, Leader(1, 3))
+    first, second = completed(0, batch(0)), completed(2, batch(2))
+    assert buffer.add(first)
+    assert buffer.add(second)
     subscription.follow_leaders(lambda _: Leader(2, 4))
     assert seen(buffer) == []
-    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 2, 50)
+    assert (len(buffer), buffer.size, first.response.unread, second.response.unread) == (0, 0, 0, 0)
+    if offset_epoch >= 0:
+        subscription.complete_validation(ORDERS, subscription[ORDERS].position, 2, 50)
+    assert buffer.next_offset(ORDERS) == 0
+    assert buffer.add(completed(0, batch(0), current_leader_epoch=4))
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
+
+
+def test_response_of_an_earlier_leader_that_comes_after_the_validation_is_not_kept() -> None:
+    subscription, buffer = reading()
+    assert buffer.add(completed(0, batch(0, epoch=3)))
+    assert seen(buffer) == [("orders", 0), ("orders", 1)]
+    late = completed(2, batch(2))
+    out_of_range = completed(2, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+    subscription.follow_leaders(lambda _: Leader(2, 4))
+    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 3, 50)
+    assert not buffer.add(late)
+    assert not buffer.add(out_of_range)
+    assert seen(buffer) == []
+    assert buffer.next_offset(ORDERS) == 2
+
+
+def test_what_waits_of_a_paused_partition_is_dropped_with_its_leader() -> None:
+    subscription, buffer = reading()
+    buffer.add(completed(0, batch(0)))
+    subscription[ORDERS].paused = True
+    buffer.recount()
+    subscription.follow_leaders(lambda _: Leader(2, 4))
+    assert seen(buffer) == []
+    assert len(buffer) == 0
 
 
 def test_a_truncation_makes_what_waits_worthless() -> None:
