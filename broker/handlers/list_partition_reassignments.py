@@ -21,7 +21,6 @@ from protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.server import Broker
@@ -42,20 +41,23 @@ async def _list(broker: "Broker", request: ListPartitionReassignmentsRequest) ->
     moving = await broker.controller.reassignments(timeout_seconds=request.timeout_ms / 1000)
     if isinstance(moving, ApiError):
         return _refused(moving)
+    wanted = _wanted(request)
     topics: dict[str, OngoingTopicReassignment] = {}
     for partition, assignment in moving.items():
-        if _is_asked_for(partition, request):
+        if wanted is None or partition.partition in wanted.get(partition.topic, ()):
             topic = topics.setdefault(partition.topic, OngoingTopicReassignment(name=partition.topic))
             topic.partitions.append(_ongoing(partition.partition, assignment))
     return ListPartitionReassignmentsResponse(topics=list(topics.values()))
 
 
-def _is_asked_for(partition: TopicPartition, request: ListPartitionReassignmentsRequest) -> bool:
+def _wanted(request: ListPartitionReassignmentsRequest) -> dict[str, set[int]] | None:
+    """The partitions that are asked for, by topic; None if all are."""
     if request.topics is None:
-        return True
-    return any(
-        topic.name == partition.topic and partition.partition in topic.partition_indexes for topic in request.topics
-    )
+        return None
+    wanted: dict[str, set[int]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, set()).update(topic.partition_indexes)
+    return wanted
 
 
 def _ongoing(index: int, assignment: ReplicaAssignment) -> OngoingPartitionReassignment:

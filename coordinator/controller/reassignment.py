@@ -36,12 +36,12 @@ def is_reordered(before: ReplicaAssignment, after: ReplicaAssignment) -> bool:
 
 def reassigned(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
     """The assignment on the way to the target."""
-    origin = origin_of(assignment)
+    origin, wanted = origin_of(assignment), frozenset(target)  # A client may name very many.
     replicas = tuple(dict.fromkeys((*target, *origin)))
     return ReplicaAssignment(
         replicas=replicas,
         adding=tuple(replica for replica in replicas if replica not in origin),
-        removing=tuple(replica for replica in replicas if replica not in target),
+        removing=tuple(replica for replica in replicas if replica not in wanted),
     )
 
 
