@@ -9,10 +9,10 @@ the others are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them 
 
 from typing import TYPE_CHECKING, Final
 
+from broker.description import Description
 from broker.dispatch import Outcome, RequestContext, handles
-from broker.response_room import ResponseRoom
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
-from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
+from broker.sliced_work import CHARACTERS_PER_UNIT, Steps
 from coordinator.group.member import MemberImage
 from coordinator.group.state import GroupState
 from protocol.api_keys import ApiKey
@@ -43,43 +43,36 @@ def refuse_describe_groups(request: DescribeGroupsRequest, version: int, error: 
 
 @handles(ApiKey.DESCRIBE_GROUPS, versions="0-6", error_response=refuse_describe_groups, in_turn=True)
 def handle_describe_groups(broker: "Broker", context: RequestContext, request: DescribeGroupsRequest) -> Outcome:
-    description = _Description(broker, context, request)
-    return broker.sliced_work.start(description.of_all(), description.budget, context.connection)
+    description = _Description(broker, context)
+    return description.start(description.of_all(request))
 
 
-class _Description:
+class _Description(Description):
     """The response to one request, while it is made."""
 
-    def __init__(self, broker: "Broker", context: RequestContext, request: DescribeGroupsRequest) -> None:
-        self._broker = broker
-        self._context = context
-        self._request = request
-        self._room = ResponseRoom(broker.response_memory)
-        self.budget = new_budget()
-
-    def of_all(self) -> Steps[DescribeGroupsResponse]:
+    def of_all(self, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
         response = DescribeGroupsResponse()
-        has_operations = self._context.api_version >= _FIRST_WITH_OPERATIONS
-        for group_id in dict.fromkeys(self._request.groups):
+        has_operations = self.context.api_version >= _FIRST_WITH_OPERATIONS
+        for group_id in dict.fromkeys(request.groups):
             self.budget.left -= _UNITS_PER_GROUP + len(group_id) // CHARACTERS_PER_UNIT
             if self.budget.left <= 0:
                 yield None
             group = yield from self._of_group(group_id)
-            if has_operations and self._request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+            if has_operations and request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = authorized_operations(
-                    self._broker.authorizer, self._context, ResourceType.GROUP, group_id
+                    self.broker.authorizer, self.context, ResourceType.GROUP, group_id
                 )
             response.groups.append(group)
         return response
 
     def _of_group(self, group_id: str) -> Steps[DescribedGroup]:
-        if not self._broker.authorizer.authorize(self._context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        if not self.authorize(Operation.DESCRIBE, ResourceType.GROUP, group_id):
             return _error(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        if self._room.is_used_up:
+        if self.room.is_used_up:
             return _error(group_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        description = self._broker.group_coordinator.describe_group(group_id)
+        description = self.broker.group_coordinator.describe_group(group_id)
         if description is ErrorCode.GROUP_ID_NOT_FOUND:
-            return _not_found(group_id, self._context.api_version)
+            return _not_found(group_id, self.context.api_version)
         if isinstance(description, ErrorCode):
             return _error(group_id, description)
         group = DescribedGroup(
@@ -89,7 +82,7 @@ class _Description:
             protocol_data=description.protocol_name,
         )
         for member in description.members:
-            self._room.take(_size(member))
+            self.room.take(_size(member))
             self.budget.left -= _UNITS_PER_MEMBER
             if self.budget.left <= 0:
                 yield None

@@ -7,10 +7,10 @@ described again, and no more than fits into a response (``broker.response_room``
 
 from typing import TYPE_CHECKING, Final
 
+from broker.description import Description
 from broker.dispatch import Outcome, RequestContext, handles
-from broker.response_room import ResponseRoom
 from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
+from broker.sliced_work import Steps
 from broker.storage.partition_log import PartitionLog
 from broker.storage.producer_state_entry import ProducerStateEntry
 from protocol.api_keys import ApiKey
@@ -37,17 +37,11 @@ _UNITS_PER_PRODUCER: Final = 2
 @handles(ApiKey.DESCRIBE_PRODUCERS, versions="0", in_turn=True)
 def handle_describe_producers(broker: "Broker", context: RequestContext, request: DescribeProducersRequest) -> Outcome:
     description = _Description(broker, context)
-    return broker.sliced_work.start(description.of_all(request), description.budget, context.connection)
+    return description.start(description.of_all(request))
 
 
-class _Description:
+class _Description(Description):
     """The response to one request, while it is made."""
-
-    def __init__(self, broker: "Broker", context: RequestContext) -> None:
-        self._broker = broker
-        self._context = context
-        self._room = ResponseRoom(broker.response_memory)
-        self.budget = new_budget()
 
     def of_all(self, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
         indexes: dict[str, dict[int, None]] = {}
@@ -68,7 +62,7 @@ class _Description:
         log = self._find_log(topic, index)
         if isinstance(log, ErrorCode):
             return PartitionResponse(partition_index=index, error_code=log)
-        if self._room.is_used_up:
+        if self.room.is_used_up:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # The one error that Java's admin client repeats everywhere.
             return PartitionResponse(partition_index=index, error_code=error, error_message=_NO_ROOM)
         response = PartitionResponse(partition_index=index)
@@ -76,16 +70,16 @@ class _Description:
         for first in range(0, len(producers), _PRODUCERS_AT_ONCE):
             some = producers[first : first + _PRODUCERS_AT_ONCE]
             response.active_producers += map(_state, some)
-            self._room.take(_BYTES_PER_PRODUCER * len(some))
+            self.room.take(_BYTES_PER_PRODUCER * len(some))
             self.budget.left -= _UNITS_PER_PRODUCER * len(some)
             if self.budget.left <= 0:
                 yield None
         return response
 
     def _find_log(self, topic: str, index: int) -> PartitionLog | ErrorCode:
-        if not self._broker.authorizer.authorize(self._context, Operation.READ, ResourceType.TOPIC, topic):
+        if not self.authorize(Operation.READ, ResourceType.TOPIC, topic):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        partition = self._broker.replica_manager.find((topic, index))
+        partition = self.broker.replica_manager.find((topic, index))
         if isinstance(partition, ErrorCode):
             return partition
         return partition.unavailable_error if partition.log is None else partition.log

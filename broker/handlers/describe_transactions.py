@@ -7,10 +7,10 @@ ask again for them alone.
 
 from typing import TYPE_CHECKING, Final
 
+from broker.description import Description
 from broker.dispatch import Outcome, RequestContext, handles
-from broker.response_room import ResponseRoom
 from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
+from broker.sliced_work import CHARACTERS_PER_UNIT, Steps
 from coordinator.transaction.state import TransactionMetadata
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -45,17 +45,11 @@ def handle_describe_transactions(
     broker: "Broker", context: RequestContext, request: DescribeTransactionsRequest
 ) -> Outcome:
     description = _Description(broker, context)
-    return broker.sliced_work.start(description.of_all(request), description.budget, context.connection)
+    return description.start(description.of_all(request))
 
 
-class _Description:
+class _Description(Description):
     """The response to one request, while it is made."""
-
-    def __init__(self, broker: "Broker", context: RequestContext) -> None:
-        self._broker = broker
-        self._context = context
-        self._room = ResponseRoom(broker.response_memory)
-        self.budget = new_budget()
 
     def of_all(self, request: DescribeTransactionsRequest) -> Steps[DescribeTransactionsResponse]:
         response = DescribeTransactionsResponse()
@@ -82,12 +76,11 @@ class _Description:
         return state
 
     def _find(self, transactional_id: str) -> TransactionMetadata | ErrorCode:
-        authorize = self._broker.authorizer.authorize
-        if not authorize(self._context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        if not self.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if self._room.is_used_up:
+        if self.room.is_used_up:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return self._broker.transaction_coordinator.describe(transactional_id)
+        return self.broker.transaction_coordinator.describe(transactional_id)
 
     def _topics(self, metadata: TransactionMetadata) -> Steps[list[TopicData]]:
         topics: dict[str, list[int]] = {}
@@ -96,10 +89,9 @@ class _Description:
             self.budget.left -= 1
             if self.budget.left <= 0:
                 yield None
-        self._room.take(_BYTES_PER_PARTITION * len(metadata.partitions) + sum(map(len, topics)))
-        authorize = self._broker.authorizer.authorize
+        self.room.take(_BYTES_PER_PARTITION * len(metadata.partitions) + sum(map(len, topics)))
         return [
             TopicData(topic=topic, partitions=sorted(topics[topic]))
             for topic in sorted(topics)
-            if authorize(self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+            if self.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         ]
