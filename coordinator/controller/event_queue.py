@@ -1,9 +1,10 @@
 """The controller's work, one piece at a time.
 
 Everything that a controller does runs in one task, in the order in which it was asked for, so that no piece of work
-sees the middle of another. There are two ways to ask: a *hint* says that something should be looked at and is kept once
-however often it is given; a *request* has an asker who waits for its result. Requests are bounded in number: beyond
-that their askers wait for a place.
+sees the middle of another. Between two pieces the loop has a turn, also when neither waits for anything: thousands of
+requests that are only judged would otherwise be one turn of the loop. There are two ways to ask: a *hint* says that
+something should be looked at and is kept once however often it is given; a *request* has an asker who waits for its
+result. Requests are bounded in number: beyond that their askers wait for a place.
 """
 
 import asyncio
@@ -66,6 +67,7 @@ class EventQueue:
                 while self._items:
                     item = self._items.pop(next(iter(self._items)))
                     await self._run(item, on_failure)
+                    await asyncio.sleep(0)
                 self._filled.clear()
         finally:
             for item in self._items.values():

@@ -7,7 +7,6 @@ which its successor completes.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 
 from coordinator.controller.api_error import NO_ERROR, ApiError
 from coordinator.controller.cluster_state import TopicState
@@ -34,9 +33,12 @@ from protocol.topic_partition import TopicPartition
 async def collect(plans: Iterator[TopicPlan | ApiError]) -> list[TopicPlan | ApiError]:
     """Make the plans of one request. Between portions the loop has its turn."""
     collected: list[TopicPlan | ApiError] = []
-    while portion := list(islice(plans, PARTITIONS_PER_PASS)):
-        collected += portion
-        if len(portion) == PARTITIONS_PER_PASS:
+    planned = 0
+    for plan in plans:
+        collected.append(plan)
+        planned += plan.partition_count if isinstance(plan, TopicPlan) else 1
+        if planned >= PARTITIONS_PER_PASS:
+            planned = 0
             await asyncio.sleep(0)
     return collected
 

@@ -30,6 +30,27 @@ async def test_requests_run_in_order_and_never_overlap() -> None:
     task.cancel()
 
 
+async def test_requests_that_wait_for_nothing_leave_the_loop_a_turn_between_them() -> None:
+    queue, loop = EventQueue(), asyncio.get_running_loop()
+    turns = [0]
+
+    def count() -> None:
+        turns[0] += 1
+        if turns[0] < 1_000:
+            loop.call_soon(count)
+
+    async def work() -> int:
+        return turns[0]
+
+    asked = [loop.create_task(queue.request(work)) for _ in range(50)]
+    await asyncio.sleep(0)
+    count()
+    task = loop.create_task(queue.run(fail))
+    seen = await asyncio.gather(*asked)
+    assert sorted(set(seen)) == seen, "two requests were served in one turn of the loop"
+    task.cancel()
+
+
 async def test_a_hint_is_kept_once() -> None:
     queue, ran = EventQueue(), []
 
