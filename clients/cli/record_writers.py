@@ -11,6 +11,7 @@ from typing import Any, Final
 from clients.cli.output import format_json_line
 from clients.consumer import ConsumerRecord
 from protocol.printable import one_line, without_controls
+from protocol.records.record_batch import CorruptRecord
 from protocol.topic_partition import TopicPartition
 
 Writer = Callable[[TopicPartition, ConsumerRecord], bytes]
@@ -49,6 +50,15 @@ def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
+def _json_headers(record: ConsumerRecord) -> dict[str, Any]:
+    """Return the headers; all of them as base64 if they cannot be decoded: brokers do not look inside records."""
+    try:
+        return {"headers": [{"name": name, **_json_bytes("value", value)} for name, value in record.headers]}
+    except CorruptRecord as error:
+        encoded = base64.b64encode(record.encoded_headers).decode()
+        return {"headers_base64": encoded, "headers_error": str(error)}
+
+
 def json_line(topic_partition: TopicPartition, record: ConsumerRecord) -> str:
     fields: dict[str, Any] = {
         "topic": topic_partition.topic,
@@ -57,7 +67,7 @@ def json_line(topic_partition: TopicPartition, record: ConsumerRecord) -> str:
         "timestamp": record.timestamp_ms,
         **_json_bytes("key", record.key),
         **_json_bytes("value", record.value),
-        "headers": [{"name": name, **_json_bytes("value", value)} for name, value in record.headers],
+        **_json_headers(record),
     }
     return format_json_line(fields) + "\n"
 

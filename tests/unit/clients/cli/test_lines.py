@@ -1,5 +1,6 @@
 """Between bytes of standard input and records, and between records and what is printed."""
 
+import base64
 import json
 import time
 import unicodedata
@@ -93,6 +94,38 @@ def test_json_shows_bytes_that_are_no_text_as_base64() -> None:
         "value": "grün",
         "headers": [{"name": "trace", "value": None}, {"name": "raw", "value_base64": "/g=="}],
     }
+
+
+@pytest.mark.parametrize(
+    ("encoded", "reason"),
+    [
+        (b"\x7e\x02h\x02x", "index out of range"),
+        (b"\x02\x02h\x7ex", "1 headers that end at byte 67 of 5"),
+        (b"\x02\x01\x02x", "a header without a name"),
+    ],
+)
+def test_json_shows_headers_that_cannot_be_decoded_as_base64_with_the_reason(encoded: bytes, reason: str) -> None:
+    fields = json.loads(json_line(ORDERS, record(7, NOW, b"k", b"v", encoded)))
+    assert (fields["key"], fields["value"]) == ("k", "v")
+    assert "headers" not in fields
+    assert base64.b64decode(fields["headers_base64"]) == encoded
+    assert fields["headers_error"] == f"the headers of orders-3 at offset 7: {reason}"
+
+
+@given(
+    st.sampled_from(["table", "json", "value"]),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.binary(),
+    st.none() | st.binary(),
+    st.binary(),
+)
+def test_any_record_is_printed(
+    output: str, raw: bool, timestamp: int, key: bytes | None, value: bytes | None, encoded_headers: bytes
+) -> None:
+    """A record is whatever a producer wrote: the records before it are not to be lost with it."""
+    write = choose_writer(output, raw=raw, encoding="utf-8", errors="strict")
+    assert write(ORDERS, record(7, timestamp, key, value, encoded_headers)).endswith(b"\n")
 
 
 def test_raw_values_are_printed_byte_for_byte() -> None:
