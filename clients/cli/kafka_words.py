@@ -5,7 +5,7 @@ orders``. A command line that is refused is translated by the tables below; the 
 one that can be run.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,6 +45,8 @@ _VERBS: Final = {
     "update": "alter",
     "reset": "seek",
     "reset-offsets": "seek",
+    "delete-offsets": "offset-delete",
+    "describe-producers": "producers",
 }
 _OURS: Final = frozenset({"list", "create", "delete", "describe", "alter", "seek"})
 _GROUPS: Final = frozenset({"topic", "group", "config", "txn", "feature"})
@@ -64,6 +66,7 @@ _RENAMED: Final = {
     "--to-offset": "--to",
     "--to-datetime": "--to",
     "--compression-codec": "--compression",
+    "--topic-list": "--topic",
 }
 _REPLACED: Final[dict[str, tuple[str, ...]]] = {
     "--from-beginning": ("--from", "beginning"),
@@ -71,19 +74,29 @@ _REPLACED: Final[dict[str, tuple[str, ...]]] = {
     "--to-latest": ("--to", "end"),
     "--execute": (),
     "--verbose": (),
+    "--all-topics": (),
+    "--deep-iteration": (),
 }
 """Options without a value, and what stands for them."""
+_IMPLIED: Final[dict[str, frozenset[str]]] = {
+    "log-dirs": frozenset({"--describe"}),
+    "group": frozenset({"--members", "--offsets"}),
+}
+"""Options without a value that our command does not need."""
 _POSITIONS: Final = {"earliest": "beginning", "latest": "end"}
 _KINDS: Final = {"topics": "topic", "brokers": "broker"}
 _NAMING: Final = {
-    "topic": {"--topic", "--name"},
-    "consume": {"--topic"},
-    "produce": {"--topic"},
-    "group": {"--group"},
+    "topic": {"--topic", "--name", "-t"},
+    "consume": {"--topic", "-t"},
+    "produce": {"--topic", "-t"},
+    "group": {"--group", "-g"},
     "config": {"--entity-type", "--entity-name"},
+    "dump-log": {"--files"},
 }
 """Options whose value our commands take without an option."""
 
+Verbs = Callable[[str], Collection[str]]
+"""The verbs of a command of ours; none for one without."""
 TakesValue = Callable[[str, str | None, str], bool]
 """Whether (command, verb, option) is an option of ours with a value; unknown ones are taken for such."""
 
@@ -102,7 +115,7 @@ class _Line:
         return [self.command, *verb, *self.arguments, *(word for option in self.options for word in option)]
 
 
-def translate(words: Sequence[str], commands: Iterable[str], takes_value: TakesValue) -> list[str] | None:
+def translate(words: Sequence[str], commands: Iterable[str], verbs: Verbs, takes_value: TakesValue) -> list[str] | None:
     """Return the words of our command line for what was typed; None if no command of ours is recognised."""
     typed = [part for word in words for part in _split(word)]
     known = frozenset(commands)
@@ -113,7 +126,7 @@ def translate(words: Sequence[str], commands: Iterable[str], takes_value: TakesV
     line = _Line(command=names[at] or "")
     rest = typed[:at] + typed[at + 1 :]
     if line.command in _GROUPS:
-        line.verb, rest = _take_verb(rest)
+        line.verb, rest = _take_verb(rest, _OURS.union(verbs(line.command)))
         if line.verb is None and not rest and line.command in _LISTABLE and typed[at] != line.command:
             line.verb = "list"
     _take_rest(line, rest, takes_value)
@@ -137,21 +150,29 @@ def _command(word: str, known: frozenset[str]) -> str | None:
     return name if name in known else _COMMANDS.get(name)
 
 
-def _take_verb(words: list[str]) -> tuple[str | None, list[str]]:
-    """The first verb, also one that is written as an option, and the other words."""
+def _take_verb(words: list[str], known: frozenset[str]) -> tuple[str | None, list[str]]:
+    """Return the verb, also one that is written as an option, and the other words.
+
+    An option of ours may be called like a verb (``--delete NAME``): a word without hyphens goes before it. A word
+    behind an option may be that option's value (``--group list``): it comes last.
+    """
+    is_bare = bool(words) and not words[0].startswith("-")
+    found: list[tuple[int, int, str]] = []
     for index, word in enumerate(words):
-        name = word.removeprefix("--")
+        name = word if is_bare else word.removeprefix("--")
         verb = _VERBS.get(name, name)
-        if verb in _OURS:
-            return verb, words[:index] + words[index + 1 :]
-        if not word.startswith("-"):
-            break
-    for index, word in enumerate(words):  # Options with values stand before it.
-        if _VERBS.get(word, word) in _OURS:
-            return _VERBS.get(word, word), words[:index] + words[index + 1 :]
-    if words and not words[0].startswith("-"):
-        return words[0], words[1:]
-    return None, words
+        if verb in known:
+            doubt = 1 if name != word else 2 * (index > 0 and _may_take_value(words[index - 1], known))
+            found.append((doubt, index, verb))
+    if found:
+        _, index, verb = min(found)
+        return verb, words[:index] + words[index + 1 :]
+    return (words[0], words[1:]) if is_bare else (None, words)
+
+
+def _may_take_value(word: str, verbs: frozenset[str]) -> bool:
+    name = word.removeprefix("--")
+    return word.startswith("-") and word not in _REPLACED and _VERBS.get(name, name) not in verbs
 
 
 def _take_rest(line: _Line, words: Sequence[str], takes_value: TakesValue) -> None:
@@ -162,8 +183,11 @@ def _take_rest(line: _Line, words: Sequence[str], takes_value: TakesValue) -> No
             line.arguments.append(word)
         elif word in _REPLACED:
             line.options += [_REPLACED[word]]
+        elif word in _IMPLIED.get(line.command, ()):
+            continue
         elif word in _NAMING.get(line.command, ()) and left:
-            line.arguments.append(left.pop(0))
+            named = left.pop(0)
+            line.arguments += named.split(",") if word == "--files" else [named]
         else:
             option = _RENAMED.get(word, word)
             has_value = bool(left) and not left[0].startswith("--") and takes_value(line.command, line.verb, option)
@@ -177,9 +201,12 @@ def _value(option: str, value: str) -> str:
 def _name_resource(line: _Line) -> None:
     """``topic`` or ``broker`` stands before its name."""
     arguments = [_KINDS.get(argument, argument) for argument in line.arguments]
-    if arguments and arguments[0] not in _KINDS.values():
-        arguments.insert(0, "broker" if arguments[0].isdecimal() else "topic")
-    line.arguments = arguments
+    kind = next((argument for argument in arguments if argument in _KINDS.values()), None)
+    if kind is not None:
+        arguments.remove(kind)
+    elif arguments:
+        kind = "broker" if arguments[0].isdecimal() else "topic"
+    line.arguments = arguments if kind is None else [kind, *arguments]
 
 
 def _set_assignments(line: _Line) -> None:

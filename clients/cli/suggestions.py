@@ -1,7 +1,7 @@
 """The command line that was probably meant, below the error of one that is refused."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -9,6 +9,7 @@ import click
 
 from clients.cli.kafka_words import translate
 
+_CHANGING: Final = frozenset({"alter", "alter-config", "add-partitions"})
 _MORE_PARTITIONS: Final = (
     "Partitions can only be added: `oncelog topic add-partitions TOPIC --num N` adds N to those that there are."
 )
@@ -30,16 +31,22 @@ def suggesting(root: click.Group, typed: Sequence[str]) -> Iterator[None]:
 def suggest(root: click.Group, typed: Sequence[str]) -> str | None:
     """Return a sentence with the command line that was probably meant; None if there is none that could be run."""
 
+    def verbs(command: str) -> Collection[str]:
+        found = _leaf(root, [command])
+        return found.list_commands(click.Context(found)) if isinstance(found, click.Group) else ()
+
     def takes_value(command: str, verb: str | None, option: str) -> bool:
         found = _leaf(root, [command] if verb is None else [command, verb])
         options = [] if found is None else [each for each in found.params if option in each.opts]
         return not any(isinstance(each, click.Option) and each.is_flag for each in options)
 
-    words = translate(typed, root.list_commands(click.Context(root)), takes_value)
-    if words is None or words == list(typed):
+    words = translate(typed, root.list_commands(click.Context(root)), verbs, takes_value)
+    if words is None:
         return None
-    if words[0] == "topic" and "--partitions" in words and words[1:2] != ["create"]:
+    if words[0] == "topic" and "--partitions" in words and not _CHANGING.isdisjoint(words[1:2]):
         return _MORE_PARTITIONS
+    if words == list(typed):
+        return None
     if _can_be_run(root, words):
         return f"Oncelog's command for this is:\n  oncelog {shlex.join(words)}"
     path = words[:2] if _leaf(root, words[:2]) is not None else words[:1]
@@ -67,5 +74,9 @@ def _can_be_run(root: click.Group, words: Sequence[str]) -> bool:
     try:
         with command.make_context("oncelog", left):
             return True
+    except click.BadParameter as error:
+        return error.param is not None and isinstance(
+            error.param.type, click.Path
+        )  # The words fit; the file is absent.
     except click.UsageError:
         return False

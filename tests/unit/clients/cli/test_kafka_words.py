@@ -1,6 +1,9 @@
 """Command lines in the words of Kafka's tools, and what ``oncelog`` suggests instead: always something that runs."""
 
 import shlex
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from pathlib import Path
 
 import click
 import pytest
@@ -12,44 +15,162 @@ from clients.cli.suggestions import suggest
 COMMAND = "Oncelog's command for this is:\n  oncelog "
 
 
-@pytest.mark.parametrize(
-    ("typed", "suggested"),
-    [
-        ("topics list", "topic list"),
-        ("topics", "topic list"),
-        ("topic ls", "topic list"),
-        ("groups", "group list"),
-        ("consumer-groups", "group list"),
-        ("consumer-groups --describe --group billing", "group describe billing"),
-        ("configs describe topic orders", "config describe topic orders"),
-        ("topic list --bootstrap-server here:9092", "topic list --bootstrap here:9092"),
-        ("topic list --bootstrap-server=here:9092", "topic list --bootstrap here:9092"),
-        ("consume orders --from-beginning", "consume orders --from beginning"),
-        ("consume --topic orders --from-beginning --max-messages 5", "consume orders --from beginning --number 5"),
-        ("consume orders --offset latest -e", "consume orders --from end -e"),
-        ("--partitions 3 topic create orders", "topic create orders --partitions 3"),
-        ("topic --partitions 3 create orders", "topic create orders --partitions 3"),
-        ("topic create --topic orders --partitions 3", "topic create orders --partitions 3"),
-        ("kafka-topics.sh --create --topic orders --bootstrap-server here:1", "topic create orders --bootstrap here:1"),
-        ("config alter topic orders retention.ms=5000", "config alter topic orders --set retention.ms=5000"),
-        ("config alter orders retention.ms=5", "config alter topic orders --set retention.ms=5"),
-        ("config describe orders", "config describe topic orders"),
-        ("config describe 1", "config describe broker 1"),
-        ("config describe topics orders", "config describe topic orders"),
-        (
-            "configs --alter --entity-type topics --entity-name orders --add-config a=1,b=2",
-            "config alter topic orders --set a=1 --set b=2",
-        ),
-        ("topic alter orders retention.ms=5", "topic alter-config orders --set retention.ms=5"),
-        ("group reset billing --to-earliest", "group seek billing --to beginning"),
-        ("console-producer --topic orders", "produce orders"),
-        ("transactions list", "txn list"),
-        ("brokers", "health"),
-        ("topics create 'two words'", "topic create 'two words'"),
-    ],
-)
+LINES = [
+    ("topics list", "topic list"),
+    ("topics", "topic list"),
+    ("topic ls", "topic list"),
+    ("groups", "group list"),
+    ("consumer-groups", "group list"),
+    ("consumer-groups --describe --group billing", "group describe billing"),
+    ("configs describe topic orders", "config describe topic orders"),
+    ("topic list --bootstrap-server here:9092", "topic list --bootstrap here:9092"),
+    ("topic list --bootstrap-server=here:9092", "topic list --bootstrap here:9092"),
+    ("consume orders --from-beginning", "consume orders --from beginning"),
+    ("consume --topic orders --from-beginning --max-messages 5", "consume orders --from beginning --number 5"),
+    ("consume orders --offset latest -e", "consume orders --from end -e"),
+    ("--partitions 3 topic create orders", "topic create orders --partitions 3"),
+    ("topic --partitions 3 create orders", "topic create orders --partitions 3"),
+    ("topic create --topic orders --partitions 3", "topic create orders --partitions 3"),
+    ("kafka-topics.sh --create --topic orders --bootstrap-server here:1", "topic create orders --bootstrap here:1"),
+    ("config alter topic orders retention.ms=5000", "config alter topic orders --set retention.ms=5000"),
+    ("config alter orders retention.ms=5", "config alter topic orders --set retention.ms=5"),
+    ("config describe orders", "config describe topic orders"),
+    ("config describe 1", "config describe broker 1"),
+    ("config describe topics orders", "config describe topic orders"),
+    (
+        "configs --alter --entity-type topics --entity-name orders --add-config a=1,b=2",
+        "config alter topic orders --set a=1 --set b=2",
+    ),
+    ("topic alter orders retention.ms=5", "topic alter-config orders --set retention.ms=5"),
+    ("group reset billing --to-earliest", "group seek billing --to beginning"),
+    ("console-producer --topic orders", "produce orders"),
+    ("transactions list", "txn list"),
+    ("brokers", "health"),
+    ("topics create 'two words'", "topic create 'two words'"),
+    ("consume -t orders", "consume orders"),
+    ("produce -t orders --acks 1", "produce orders --acks 1"),
+    ("dump-log --files a.log,b.log", "dump-log a.log b.log"),
+    (
+        "topic alter-config orders --delete retention.ms --bootstrap-server here:1",
+        "topic alter-config orders --delete retention.ms --bootstrap here:1",
+    ),
+    ("group describe -g billing", "group describe billing"),
+    ("consumer-groups --group list --describe", "group describe list"),
+]
+KAFKAS_LINES = [
+    (
+        "kafka-topics.sh --create --topic foo --partitions 3 --replication-factor 1",
+        "topic create foo --partitions 3 --replication-factor 1",
+    ),
+    (
+        "kafka-topics.sh --create --topic foo --config retention.ms=5 --if-not-exists",
+        "topic create foo --config retention.ms=5 --if-not-exists",
+    ),
+    ("kafka-topics.sh --list", "topic list"),
+    ("kafka-topics.sh --describe --topic orders", "topic describe orders"),
+    ("kafka-topics.sh --delete --topic orders", "topic delete orders"),
+    ("kafka-consumer-groups.sh --list", "group list"),
+    ("kafka-consumer-groups.sh --describe --group g --members --verbose", "group describe g"),
+    ("kafka-consumer-groups.sh --delete --group g", "group delete g"),
+    ("kafka-consumer-groups.sh --delete-offsets --group g --topic orders", "group offset-delete g --topic orders"),
+    (
+        "kafka-consumer-groups.sh --reset-offsets --group g --topic orders --to-latest --execute",
+        "group seek g --topic orders --to end",
+    ),
+    (
+        "kafka-consumer-groups.sh --reset-offsets --group g --to-offset 5 --all-topics --dry-run",
+        "group seek g --to 5 --dry-run",
+    ),
+    ("kafka-configs.sh --entity-type topics --entity-name orders --describe", "config describe topic orders"),
+    ("kafka-configs.sh --entity-type brokers --entity-name 1 --describe", "config describe broker 1"),
+    (
+        "kafka-configs.sh --entity-type topics --entity-name orders --alter --add-config a=1",
+        "config alter topic orders --set a=1",
+    ),
+    (
+        "kafka-configs.sh --entity-type topics --entity-name orders --alter --delete-config a",
+        "config alter topic orders --delete a",
+    ),
+    (
+        "kafka-console-consumer.sh --topic orders --from-beginning --max-messages 5 --group g",
+        "consume orders --from beginning --number 5 --group g",
+    ),
+    (
+        "kafka-console-consumer.sh --topic orders --partition 0 --offset latest --isolation-level read_committed",
+        "consume orders --partition 0 --from end --isolation read_committed",
+    ),
+    ("kafka-console-producer.sh --topic orders --compression-codec zstd", "produce orders --compression zstd"),
+    ("kafka-transactions.sh list", "txn list"),
+    ("kafka-transactions.sh describe --transactional-id t", "txn describe --transactional-id t"),
+    (
+        "kafka-transactions.sh describe-producers --topic orders --partition 0",
+        "txn producers --topic orders --partition 0",
+    ),
+    ("kafka-transactions.sh find-hanging --broker-id 1", "txn find-hanging --broker-id 1"),
+    (
+        "kafka-transactions.sh abort --topic orders --partition 0 --start-offset 4",
+        "txn abort --topic orders --partition 0 --start-offset 4",
+    ),
+    ("kafka-log-dirs.sh --describe --topic-list orders", "log-dirs --topic orders"),
+]
+"""Each as Kafka's documentation has it, but for ``--bootstrap-server here:1``."""
+
+
+@pytest.mark.parametrize(("typed", "suggested"), LINES)
 def test_line_in_kafkas_words_is_answered_with_ours(typed: str, suggested: str) -> None:
     assert suggest(cli, shlex.split(typed)) == COMMAND + suggested
+
+
+def in_all_orders(typed: str) -> Iterator[list[str]]:
+    """The words of a line with its options, each with its value, at every place; other words keep their order."""
+    first, *words = shlex.split(typed)
+    units: list[tuple[str, ...]] = []
+    for word in words:
+        before = units[-1] if units else ("",)
+        is_flag = before[0] in FLAGS or (before[0] == "--delete" and first.startswith("kafka"))
+        if before[0].startswith("-") and len(before) == 1 and not is_flag and not word.startswith("-"):
+            units[-1] = (before[0], word)
+        else:
+            units.append((word,))
+    bare = [unit for unit in units if not unit[0].startswith("-")]
+    for order in permutations(units):
+        if [unit for unit in order if not unit[0].startswith("-")] == bare:
+            yield [first, *(word for unit in order for word in unit)]
+
+
+FLAGS = {
+    *("--create", "--list", "--describe", "--alter", "--delete-offsets", "--reset-offsets"),
+    *("--from-beginning", "--if-not-exists", "--to-latest", "--to-earliest", "--execute", "--all-topics", "--dry-run"),
+    *("--members", "--verbose", "-e"),
+}
+
+
+def same_command(suggestion: str | None, expected: Sequence[str]) -> bool:
+    """Whether a suggestion is the expected line but for the order of its options."""
+    if suggestion is None or not suggestion.startswith(COMMAND):
+        return False
+    words = shlex.split(suggestion.removeprefix(COMMAND))
+    return words[0] == expected[0] and sorted(words) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("typed", "suggested"),
+    [*LINES, *((f"{typed} --bootstrap-server here:1", f"{ours} --bootstrap here:1") for typed, ours in KAFKAS_LINES)],
+)
+def test_order_of_the_options_does_not_matter(typed: str, suggested: str) -> None:
+    expected = shlex.split(suggested)
+    orders = [words for words in in_all_orders(typed) if words != expected]
+    wrong = [words for words in orders if not same_command(suggest(cli, words), expected)]
+    assert orders
+    assert wrong == []
+
+
+def test_files_of_kafkas_dump_tool_are_arguments_whether_they_exist_or_not(tmp_path: Path) -> None:
+    segment = tmp_path / "00000000000000000000.log"
+    for _ in range(2):
+        line = f"kafka-dump-log.sh --deep-iteration --files {segment} --print-data-log"
+        assert suggest(cli, line.split()) == f"{COMMAND}dump-log {segment} --print-data-log"
+        segment.touch()
 
 
 @pytest.mark.parametrize("typed", ["frobnicate", "topic frob", "topic list extra", "consume", "topic create"])
@@ -57,8 +178,16 @@ def test_line_that_means_nothing_known_is_answered_with_the_error_alone(typed: s
     assert suggest(cli, typed.split()) is None
 
 
-def test_partitions_of_a_topic_that_exists_are_added() -> None:
-    hint = suggest(cli, ["topic", "alter", "orders", "--partitions", "6"])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "topic alter orders --partitions 6",
+        "topic add-partitions orders --partitions 3",
+        "kafka-topics.sh --bootstrap-server here:1 --alter --topic orders --partitions 6",
+    ],
+)
+def test_partitions_of_a_topic_that_exists_are_added(typed: str) -> None:
+    hint = suggest(cli, typed.split())
     assert hint is not None
     assert "oncelog topic add-partitions TOPIC --num N" in hint
 
