@@ -2,12 +2,13 @@
 
 One task asks; whoever needs news requests them and is told by ``on_update``, or waits for ``fresh``. An answer that
 leaves questions open (a topic that is not there yet, a partition without a leader) is followed by the next question,
-after a growing pause.
+after a growing pause. A topic that is not there may be a mistyped name: the log says so once, before brokers get leave
+to create it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from clients.cluster import Cluster
@@ -19,6 +20,7 @@ from protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 
+_UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _LEAST_SECONDS: Final = 0.02
 """Between two questions: what is requested meanwhile is one."""
 
@@ -46,6 +48,10 @@ class MetadataRefresh:
         self._waiting: list[asyncio.Future[None]] = []
         self.errors: dict[str, ErrorCode] = {}
         """Of topics that no question will mend: they may not be read, or cannot have this name."""
+        self._missing: frozenset[str] = frozenset()
+        """Topics that the last answer did not have."""
+        self._met: set[str] = set()
+        """Topics that some answer had, and those that the log has named as missing."""
 
     def request(self) -> None:
         """Ask soon."""
@@ -79,13 +85,22 @@ class MetadataRefresh:
         except TimeoutError:
             pass
 
+    def _note_missing(self, names: Iterable[str]) -> None:
+        self._missing = frozenset(names)
+        then = "; brokers are asked to create it (allow_auto_create_topics)" if self._creates_topics else ""
+        for name in sorted(self._missing - self._met):
+            _log.warning("topic %s does not exist%s", name, then)
+        self._met |= self._missing
+
     async def _ask(self) -> bool:
         """Whether all that was asked for is known."""
         self._requested.clear()
         asked = len(self._waiting)
         names = self._topics()
+        self._met |= self._cluster.metadata.topics.keys()
+        creates = self._creates_topics and names is not None and not self._missing.isdisjoint(names)
         try:
-            response = await self._cluster.refresh(names, create=self._creates_topics and names is not None)
+            response = await self._cluster.refresh(names, create=creates)
         except Exception as error:
             if isinstance(error, ClientError):
                 _log.info("no metadata: %s", error)
@@ -94,6 +109,7 @@ class MetadataRefresh:
             return False
         errors = {topic.name: error_code(topic.error_code) for topic in response.topics if topic.error_code}
         self.errors = {name: error for name, error in errors.items() if name and error not in RETRIABLE}
+        self._note_missing(name for name, error in errors.items() if name and error is _UNKNOWN_TOPIC)
         self._on_update(response)
         waiting, self._waiting = self._waiting[:asked], self._waiting[asked:]
         for answered in waiting:

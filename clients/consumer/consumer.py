@@ -577,7 +577,7 @@ class Consumer:
         if self._is_closed:
             raise ConsumerClosed("the consumer has been closed")
         if not self._is_started:
-            raise IllegalState("the consumer has not been started")
+            raise IllegalState("the consumer is not started: use `async with Consumer(...)`, or await start() first")
 
     def _seconds(self, timeout_seconds: float | None) -> float:
         seconds = self._config.default_api_timeout_ms / 1000 if timeout_seconds is None else timeout_seconds

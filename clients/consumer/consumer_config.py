@@ -9,6 +9,7 @@ from clients.bootstrap import parse_bootstrap
 from clients.consumer.assignors import ASSIGNORS
 from clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 from clients.durations import checked_milliseconds
+from clients.unknown_settings import naming_unknown
 
 _MEBIBYTE: Final = 1024 * 1024
 _IN_REQUESTS: Final = ("session_timeout_ms", "max_poll_interval_ms")
@@ -23,6 +24,7 @@ _POSITIVE: Final = (
 )
 
 
+@naming_unknown(bootstrap_servers="bootstrap", partition_assignment_strategy="assignors")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
     """The settings of a consumer. Wrong ones are a ``ValueError`` that names the setting.

@@ -461,7 +461,7 @@ class Producer:
         if self._is_closing:
             raise ProducerClosed("the producer is closed")
         if self._task is None:
-            raise IllegalState("the producer is not started")
+            raise IllegalState("the producer is not started: use `async with Producer(...)`, or await start() first")
 
     # Transactions
 

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from clients.arguments import checked_text, checked_timeout
 from clients.bootstrap import parse_bootstrap
 from clients.durations import checked_milliseconds
+from clients.unknown_settings import naming_unknown
 from protocol.records.compression import Compression
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
@@ -19,7 +20,11 @@ Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 Acks: TypeAlias = Literal["all", "1", "0"]
 TransactionProtocol: TypeAlias = Literal["auto", "1", "2"]
 
-ACKS: Final = {"all": -1, "1": 1, "0": 0}
+ACKS: Final[dict[str | int, int]] = {"all": -1, "1": 1, "0": 0}
+_SPELT: Final[dict[object, Acks]] = {"-1": "all", -1: "all", 1: "1", 0: "0"}
+"""Acks as other clients write them."""
+_CODECS: Final = tuple(codec.name.lower() for codec in Compression)
+_ANY_CODEC: Final = f"{', '.join(_CODECS[:-1])} or {_CODECS[-1]}"
 MOST_IN_FLIGHT: Final = 5
 """Brokers remember the last five batches of a producer in a partition; of more they cannot tell a retry."""
 _LEAST_BATCH_BYTES: Final = 512
@@ -36,6 +41,15 @@ _TIMES: Final = (
 )
 
 
+@naming_unknown(
+    bootstrap_servers="bootstrap",
+    compression_type="compression",
+    batch_size="batch_bytes",
+    buffer_memory="buffer_bytes",
+    max_request_size="max_request_bytes",
+    max_in_flight_requests_per_connection="max_in_flight",
+    partitioner_class="partitioner",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
     """Settings of one producer. Raises ``ValueError``, with the name of the setting, for what cannot be."""
@@ -51,7 +65,8 @@ class ProducerConfig:
     """``auto``: version 2 (KIP-890) while the cluster has finalised it. ``2`` fails on a cluster that has not."""
     enable_idempotence: bool = True
     """No duplicates by retries. Needs ``acks="all"`` and ``max_in_flight`` of at most 5."""
-    acks: Acks = "all"
+    acks: Acks | Literal["-1", -1, 0, 1] = "all"
+    """Which acknowledgements a batch needs: of all in-sync replicas, of the leader (1), or none (0); read as text."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     linger_ms: float = 5
     """How long a batch that is not full waits for more records."""
@@ -87,8 +102,9 @@ class ProducerConfig:
             if (text := getattr(self, name)) is not None:
                 checked_text(text, name)
         checked_milliseconds(self.linger_ms, "linger_ms", least=0)
-        _require(self.acks in ACKS, "acks", "must be all, 1 or 0")
-        _require(self.compression.upper() in Compression.__members__, "compression", "is no codec of Kafka's")
+        object.__setattr__(self, "acks", _SPELT.get(self.acks, self.acks))
+        _require(self.acks in ACKS, "acks", f"must be all, 1 or 0, not {self.acks!r}")
+        _require(self.compression.lower() in _CODECS, "compression", f"must be {_ANY_CODEC}, not {self.compression!r}")
         _require(self.transaction_protocol in ("auto", "1", "2"), "transaction_protocol", "must be auto, 1 or 2")
         _require(self.batch_bytes >= _LEAST_BATCH_BYTES, "batch_bytes", f"must be at least {_LEAST_BATCH_BYTES}")
         _require(self.buffer_bytes >= self.max_request_bytes, "buffer_bytes", "must hold at least one request")
@@ -104,7 +120,7 @@ class ProducerConfig:
             _require(self.transactional_id != "", "transactional_id", "must not be empty")
             _require(self.enable_idempotence, "enable_idempotence", "cannot be off for a transactional producer")
         if self.enable_idempotence:
-            _require(self.acks == "all", "acks", "must be all unless enable_idempotence is off")
+            _require(self.acks == "all", "acks", f"is {self.acks}: it must be all unless enable_idempotence=False")
             _require(self.max_in_flight <= MOST_IN_FLIGHT, "max_in_flight", "must be at most 5 with idempotence")
 
     @property

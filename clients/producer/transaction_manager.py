@@ -68,6 +68,18 @@ class State(Enum):
     FATAL_ERROR = "the producer is of no more use"
 
 
+_WHAT_TO_CALL: Final[Mapping[State, str]] = {
+    State.UNINITIALIZED: "call init_transactions first",
+    State.INITIALIZING: "init_transactions has not ended",
+    State.READY: "call begin_transaction first",
+    State.IN_TRANSACTION: "commit or abort the transaction first",
+    State.COMMITTING_TRANSACTION: "commit_transaction has not ended",
+    State.ABORTING_TRANSACTION: "abort_transaction has not ended",
+    State.ABORTABLE_ERROR: "call abort_transaction first",
+    State.FATAL_ERROR: "begin anew with another producer",
+}
+"""What a caller does whose call is not possible in a state."""
+
 NEXT_STATES: Final[Mapping[State, frozenset[State]]] = {
     State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FATAL_ERROR}),
     State.INITIALIZING: frozenset({State.READY, State.UNINITIALIZED, State.FATAL_ERROR}),
@@ -175,7 +187,7 @@ class TransactionManager:
         self._require_nothing_pending("send_offsets_to_transaction")
         self.require_no_error()
         if self.state is not State.IN_TRANSACTION:
-            raise IllegalState(f"there is no transaction to send offsets to: {self.state.value}")
+            raise IllegalState(f"there is no transaction to send offsets to: {_WHAT_TO_CALL[self.state]}")
         result = TransactionalResult("send_offsets_to_transaction")
         if self.protocol == 2:
             self._is_started = True
@@ -200,7 +212,7 @@ class TransactionManager:
         """Raises why no record may be sent now."""
         self.require_no_error()
         if not self.accepts_records:
-            raise IllegalState(f"no record can be sent outside of a transaction: {self.state.value}")
+            raise IllegalState(f"no record can be sent outside of a transaction: {_WHAT_TO_CALL[self.state]}")
 
     def require_no_error(self) -> None:
         """Raises the error of an error state: fatal ones as such, others as ``TransactionAbortable``."""
@@ -476,7 +488,9 @@ class TransactionManager:
 
     def _move(self, state: State, cause: str) -> None:
         if state not in NEXT_STATES[self.state]:
-            raise IllegalState(f"{cause} does not lead from {self.state.name} to {state.name}")
+            has_begun = state is State.INITIALIZING and self.state is State.READY
+            what = "it is called once, before the first transaction" if has_begun else _WHAT_TO_CALL[self.state]
+            raise IllegalState(f"{cause} is not possible now: {what} ({self.state.name} to {state.name})")
         self.state = state
         self.error = None
         self.accepts_records = state is State.IN_TRANSACTION or (

@@ -3,12 +3,14 @@
 import asyncio
 import math
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
 
-from clients.consumer import Consumer
+from clients.consumer import Consumer, ConsumerConfig
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
+from clients.errors import IllegalState
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
@@ -138,3 +140,12 @@ def test_commit_holds_offsets_as_they_were_at_the_call() -> None:
             assert [request.topics[0].partitions[0].committed_offset for request in requests] == [1, 7]
 
     play()
+
+
+@in_virtual_time
+async def test_poll_before_start_is_refused_with_what_to_do() -> None:
+    consumer = Consumer(ConsumerConfig(bootstrap="here", group_id="group"), rng=Random(1), wall_clock=lambda: 0)
+    consumer.subscribe(["orders"])
+    with pytest.raises(IllegalState, match=r"async with Consumer.* await start\(\)"):
+        await consumer.poll(1.0)
+    await consumer.close()

@@ -2,12 +2,14 @@
 
 import asyncio
 import math
+import re
 from array import array
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from clients.consumer import ConsumerConfig
 from clients.consumer.group_metadata import ConsumerGroupMetadata
 from clients.consumer.offset_and_metadata import OffsetAndMetadata
 from clients.producer import ProducerConfig
@@ -199,6 +201,50 @@ async def test_partitioner_that_names_no_partition_fails_its_call_only(chosen: A
 def test_settings_that_no_request_can_hold_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         ProducerConfig(bootstrap="x", **settings)
+
+
+@pytest.mark.parametrize(
+    ("acks", "meant"), [("all", "all"), ("-1", "all"), (-1, "all"), ("1", "1"), (1, "1"), ("0", "0"), (0, "0")]
+)
+def test_acks_are_spelt_as_in_any_client(acks: Any, meant: str) -> None:
+    assert ProducerConfig(bootstrap="x", acks=acks, enable_idempotence=False).acks == meant
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"acks": 2}, "acks must be all, 1 or 0, not 2"),
+        ({"acks": "2"}, "acks must be all, 1 or 0, not '2'"),
+        ({"acks": 1}, "acks is 1: it must be all unless enable_idempotence=False"),
+        ({"compression": "zip"}, "compression must be none, gzip, snappy, lz4 or zstd, not 'zip'"),
+    ],
+)
+def test_wrong_choice_is_refused_with_its_value_and_those_that_there_are(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        ProducerConfig(bootstrap="x", **settings)
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "meant"),
+    [
+        (ProducerConfig, "bootstrap_servers", "bootstrap"),
+        (ProducerConfig, "bootstrap.servers", "bootstrap"),
+        (ProducerConfig, "compression_type", "compression"),
+        (ProducerConfig, "max_in_flight_requests_per_connection", "max_in_flight"),
+        (ProducerConfig, "transaction_id", "transactional_id"),
+        (ConsumerConfig, "bootstrap_servers", "bootstrap"),
+        (ConsumerConfig, "group.id", "group_id"),
+        (ConsumerConfig, "auto_offset_rest", "auto_offset_reset"),
+    ],
+)
+def test_unknown_setting_is_refused_with_the_one_that_was_meant(config: type[Any], name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"has no setting {name}: did you mean {meant}?")):
+        config(**{name: "x"})
+
+
+def test_unknown_setting_that_is_like_no_other_is_refused_with_the_list() -> None:
+    with pytest.raises(TypeError, match=r"has no setting zzz; there are acks, .*transactional_id"):
+        ProducerConfig(bootstrap="x", zzz=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -0.5, "1"], ids=str)

@@ -635,7 +635,7 @@ async def test_a_producer_is_started_before_and_closed_after() -> None:
     stage = Stage()
     async with stage.playing():
         producer = stage.producer()
-        with pytest.raises(IllegalState):
+        with pytest.raises(IllegalState, match=r"async with Producer.* await start\(\)"):
             await producer.send(TOPIC, b"value")
         await producer.start()
         with pytest.raises(IllegalState):

@@ -194,6 +194,25 @@ def test_every_call_in_every_state(state: State, call: str) -> None:
     assert manager.accepts_records == (state is State.IN_TRANSACTION)
 
 
+@pytest.mark.parametrize(
+    ("state", "call", "says"),
+    [
+        (State.UNINITIALIZED, "begin", "begin_transaction is not possible now: call init_transactions first"),
+        (State.UNINITIALIZED, "commit", "commit_transaction is not possible now: call init_transactions first"),
+        (State.UNINITIALIZED, "send", "call init_transactions first"),
+        (State.UNINITIALIZED, "send_offsets", "call init_transactions first"),
+        (State.READY, "initialize", "init_transactions is not possible now: it is called once"),
+        (State.READY, "commit", "commit_transaction is not possible now: call begin_transaction first"),
+        (State.READY, "send", "call begin_transaction first"),
+        (State.IN_TRANSACTION, "begin", "begin_transaction is not possible now: commit or abort the transaction first"),
+    ],
+    ids=lambda value: value.name if isinstance(value, State) else value,
+)
+def test_call_out_of_turn_is_refused_with_the_call_that_comes_first(state: State, call: str, says: str) -> None:
+    with pytest.raises(IllegalState, match=says):
+        CALLS[call](in_state(state).manager)
+
+
 def test_transactions_are_for_transactional_producers() -> None:
     manager = Driver(transactional=False).manager
     for call in ("initialize", "begin", "commit", "abort", "send_offsets"):
@@ -521,7 +540,7 @@ def test_a_call_that_timed_out_is_called_again_and_no_other(end: str) -> None:
     first = CALLS[end](driver.manager)
     assert CALLS[end](driver.manager) is first
     for other in {"begin", "commit", "abort", "send_offsets"} - {end}:
-        with pytest.raises(IllegalState, match=r"timed out|does not lead|no transaction"):
+        with pytest.raises(IllegalState, match=r"timed out|not possible|no transaction"):
             CALLS[other](driver.manager)
     request = driver.next()
     driver.succeed(request)
