@@ -38,7 +38,7 @@ from broker.security.authorizer import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
 from protocol.compiler import Decoder, decoder
 from protocol.errors import ErrorCode
-from protocol.framing import encode_response, parse_request_header
+from protocol.framing import parse_request_header, response_encoder
 from protocol.primitives import DecodeError
 from protocol.schema import Buffer, Message, MessageType, Versions, parse_versions
 
@@ -193,19 +193,23 @@ def _request_type(function: Callable[..., Any]) -> type[Any]:
 
 def generic_error_response(request: Message, version: int, error: ErrorCode) -> Message:
     """The response whose top-level ``error_code`` is the error; CloseConnection if this version has no such field."""
-    response_name = type(request).__name__.removesuffix("Request") + "Response"
-    response_type: MessageType = getattr(sys.modules[type(request).__module__], response_name)
+    response_type = _response_type(type(request))
     for field in response_type.fields:
         if field.name == "error_code" and version in field.versions:
-            response: Message = response_type(error_code=error)
-            return response
-    raise CloseConnection(f"{response_name} v{version} cannot carry {error.name}")
+            return response_type(error_code=error)
+    raise CloseConnection(f"{response_type.__name__} v{version} cannot carry {error.name}")
+
+
+def _response_type(request_type: type[Message]) -> type[Message]:
+    name = request_type.__name__.removesuffix("Request") + "Response"
+    response_type: type[Message] = getattr(sys.modules[request_type.__module__], name)
+    return response_type
 
 
 class _Route:
     """One served (API, version): what is looked up once per request."""
 
-    __slots__ = ("answer_version", "decode", "failures", "handler", "max_elements", "requests", "version")
+    __slots__ = ("answer_version", "decode", "encode", "failures", "handler", "max_elements", "requests", "version")
 
     def __init__(self, handler: ApiHandler[Any], version: int, max_elements: int) -> None:
         self.handler = handler
@@ -219,6 +223,7 @@ class _Route:
         else:
             self.decode = _decode_nothing(handler.request_type)
             self.answer_version = 0
+        self.encode = response_encoder(_response_type(handler.request_type), self.answer_version)
 
 
 def _decode_nothing(request_type: type[R]) -> Decoder[R]:
@@ -323,7 +328,7 @@ class Dispatcher:
         try:
             if self.on_answer is not None:
                 self.on_answer(route.handler.name, message)
-            return encode_response(context.correlation_id, message, route.answer_version)
+            return route.encode(context.correlation_id, message)
         except Exception as error:
             return self.fail(route, context, request, error)
 
@@ -356,7 +361,7 @@ class Dispatcher:
         )
         try:
             response = route.handler.error_response(request, route.answer_version, ErrorCode.UNKNOWN_SERVER_ERROR)
-            return encode_response(context.correlation_id, response, route.answer_version)
+            return route.encode(context.correlation_id, response)
         except CloseConnection:
             raise
         except Exception as another:

@@ -41,12 +41,14 @@ def newer_features(known: FinalizedFeatures, told: FinalizedFeatures) -> Finaliz
 class BrokerVersions:
     """What a broker said about itself: versions of APIs, and the features that its cluster has finalised."""
 
-    __slots__ = ("_ranges", "features")
+    __slots__ = ("_chosen", "_ranges", "features")
 
     def __init__(self, response: ApiVersionsResponse) -> None:
         self._ranges: Mapping[int, Versions] = {
             served.api_key: Versions(served.min_version, served.max_version) for served in response.api_keys
         }
+        self._chosen: dict[tuple[MessageType, int | None], int | None] = {}
+        """What was answered before; there are as many entries as kinds of requests."""
         self.features = FinalizedFeatures(
             response.finalized_features_epoch,
             {feature.name: feature.max_version_level for feature in response.finalized_features},
@@ -58,6 +60,12 @@ class BrokerVersions:
 
     def choose(self, cls: MessageType, at_most: int | None = None) -> int | None:
         """The newest version of a request that both sides know; None if there is none."""
+        try:
+            return self._chosen[cls, at_most]
+        except KeyError:
+            return self._chosen.setdefault((cls, at_most), self._choose(cls, at_most))
+
+    def _choose(self, cls: MessageType, at_most: int | None) -> int | None:
         assert cls.api_key is not None, f"{cls.__name__} is not a request"
         theirs = self._ranges.get(cls.api_key)
         if theirs is None:

@@ -185,7 +185,7 @@ RETRIABLE: Final = frozenset(
 
 def error_of(number: int) -> ErrorCode:
     """The code that a response's number stands for; numbers of a future Kafka count as UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+_BY_NUMBER: Final[dict[int, ErrorCode]] = {code.value: code for code in ErrorCode}

@@ -10,10 +10,10 @@ to be told so (KIP-511). Reading the body is then the dispatcher's decision. A c
 with replacement characters, as in Kafka: it is only a name in logs and quotas.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from struct import Struct
 from struct import error as StructError
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey
 from protocol.compiler import decoder, encoder
@@ -27,6 +27,8 @@ _REQUEST_HEADER: Final = Struct(">hhih")
 _CLIENT_ID_AT: Final = 8
 _SIZE: Final = Struct(">i")
 _SIZE_AND_RESPONSE_HEADER: Final = Struct(">ii")
+_SIZE_AND_FLEXIBLE_RESPONSE_HEADER: Final = Struct(">iix")
+"""With the number of tagged fields, which is 0."""
 _SIZE_AND_REQUEST_HEADER: Final = Struct(">ihhih")
 _NEVER_FLEXIBLE: Final = 32_768
 _new_tuple: Final = tuple.__new__
@@ -75,20 +77,34 @@ def encode_request(correlation_id: int, client_id: str | None, request: Message,
     length = -1 if client_id is None else len(name)
     if length > MAX_STRING_BYTES:
         raise EncodeError(f"a client id of {length} bytes")
-    start = bytearray(_SIZE_AND_REQUEST_HEADER.pack(0, cls.api_key, version, correlation_id, length))
-    if cls.api_key == _CONTROLLED_SHUTDOWN and version == 0:
+    api_key, flexible = cls._api_key, cls._flexible  # Not by the properties, which cost as much as all the rest.
+    start = bytearray(_SIZE_AND_REQUEST_HEADER.pack(0, api_key, version, correlation_id, length))
+    if api_key == _CONTROLLED_SHUTDOWN and version == 0:
         del start[_SIZE.size + _CLIENT_ID_AT :]
     else:
         start += name
-    if version in cls.flexible:
+    if flexible.first <= version <= flexible.last:
         start.append(0)
     return _with_size(encoder(cls, version)(request, start))
 
 
+ResponseEncoder: TypeAlias = Callable[[int, Message], list[Buffer]]
+"""(correlation id, response) to a frame with its size, in as many buffers as its records need."""
+
+
+def response_encoder(cls: type[Message], version: int) -> ResponseEncoder:
+    """Return the function that encodes responses of one class in one version."""
+    encode_message, start = encoder(cls, version), _response_header(cls, version).pack
+
+    def encode(correlation_id: int, response: Message) -> list[Buffer]:
+        return _with_size(encode_message(response, bytearray(start(0, correlation_id))))
+
+    return encode
+
+
 def encode_response(correlation_id: int, response: Message, version: int) -> list[Buffer]:
-    """A response as a frame with its size, in as many buffers as its records need."""
-    cls = type(response)
-    return _with_size(encoder(cls, version)(response, _response_start(cls, correlation_id, version)))
+    """A response as a frame with its size; see ``response_encoder`` for many of them."""
+    return response_encoder(type(response), version)(correlation_id, response)
 
 
 def encode_response_in_slices(
@@ -96,16 +112,13 @@ def encode_response_in_slices(
 ) -> Generator[None, object, list[Buffer]]:
     """Return what ``encode_response`` returns; yield whenever the budget is used up."""
     cls = type(response)
-    start = _response_start(cls, correlation_id, version)
+    start = bytearray(_response_header(cls, version).pack(0, correlation_id))
     return _with_size((yield from sliced_encoder(cls, version)(response, start, budget)))
 
 
-def _response_start(cls: type[Message], correlation_id: int, version: int) -> bytearray:
-    start = bytearray(_SIZE_AND_RESPONSE_HEADER.pack(0, correlation_id))
-    flexible = cls.flexible
-    if flexible.first <= version <= flexible.last and cls.api_key != _API_VERSIONS:
-        start.append(0)
-    return start
+def _response_header(cls: type[Message], version: int) -> Struct:
+    is_flexible = version in cls.flexible and cls.api_key != _API_VERSIONS
+    return _SIZE_AND_FLEXIBLE_RESPONSE_HEADER if is_flexible else _SIZE_AND_RESPONSE_HEADER
 
 
 def parse_response(cls: type[M], version: int, frame: memoryview) -> tuple[int, M]:
@@ -113,9 +126,12 @@ def parse_response(cls: type[M], version: int, frame: memoryview) -> tuple[int, 
     try:
         (correlation_id,) = _SIZE.unpack_from(frame)
         position = _SIZE.size
-        if version in cls.flexible and cls.api_key != _API_VERSIONS:
+        flexible = cls._flexible
+        if flexible.first <= version <= flexible.last and cls._api_key != _API_VERSIONS:
             count = frame[position]
-            position = skip_tags(frame, position + 1, count, len(frame))
+            position += 1
+            if count:
+                position = skip_tags(frame, position, count, len(frame))
     except (StructError, IndexError):
         raise DecodeError("a response that ends inside its header") from None
     message, _ = decoder(cls, version)(frame, position)

@@ -24,7 +24,7 @@ from typing import Final
 from coordinator.controller.cluster_image import INTERNAL_TOPICS
 from coordinator.ports import BrokerChannel, TopicMetadata
 from coordinator.runtime import Backoff
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, error_of
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -39,9 +39,6 @@ logger = logging.getLogger(__name__)
 MOST_PARTITIONS: Final = 2_000
 """In one request. Each is three array elements at most, and a broker that is set to the least accepts 7,000."""
 
-_ERRORS: Final = {int(error): error for error in ErrorCode}
-_UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
-"""What a code of a newer broker that is not known here counts as."""
 ATTEMPTS_FOR_INTERNAL_TOPICS: Final = 12
 """Some seconds with the default backoff; far longer than metadata takes to arrive."""
 
@@ -333,7 +330,7 @@ def _marker(markers: PendingMarkers, partitions: list[TopicPartition]) -> Writab
 def _errors_by_partition(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
     """{(producer id, topic, partition): error}"""
     return {
-        (marker.producer_id, topic.name, partition.partition_index): _ERRORS.get(partition.error_code, _UNKNOWN)
+        (marker.producer_id, topic.name, partition.partition_index): error_of(partition.error_code)
         for marker in response.markers
         for topic in marker.topics
         for partition in topic.partitions

@@ -174,7 +174,7 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
     end = len(buffer)
     while end - position >= HEADER_SIZE:
         header = read_header(buffer, position)
-        following = position + header.size
+        following = position + LOG_OVERHEAD + header.batch_length
         if following > end:
             return
         yield position, header
@@ -183,7 +183,7 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 
 def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:
     """False as well if the buffer ends before the batch does."""
-    end = position + header.size
+    end = position + LOG_OVERHEAD + header.batch_length
     return end <= len(buffer) and header.crc == crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
 
 

@@ -166,7 +166,7 @@ def _unreadable_header_error(records: memoryview) -> ErrorCode:
 
 
 def _frame_error(records: memoryview, header: BatchHeader, max_message_bytes: int, allow_zstd: bool) -> ErrorCode:
-    size = header.size
+    size = header.batch_length + LOG_OVERHEAD
     if size != len(records):
         return ErrorCode.INVALID_RECORD
     codec = header.attributes & COMPRESSION_MASK
@@ -185,7 +185,8 @@ def _header_error(header: BatchHeader) -> ErrorCode:
     count, attributes = header.records_count, header.attributes
     if count < 1 or header.last_offset_delta != count - 1:
         return ErrorCode.INVALID_RECORD
-    if count * _LEAST_RECORD_SIZE > header.size - HEADER_SIZE and not attributes & COMPRESSION_MASK:
+    size = header.batch_length - (HEADER_SIZE - LOG_OVERHEAD)
+    if count * _LEAST_RECORD_SIZE > size and not attributes & COMPRESSION_MASK:
         return ErrorCode.INVALID_RECORD
     if attributes & _BROKER_ONLY_BITS:
         return ErrorCode.INVALID_RECORD
