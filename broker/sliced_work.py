@@ -19,6 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from broker.dispatch import CloseConnection, ConnectionInfo
@@ -44,9 +45,8 @@ It is counted over several turns, which costs nothing: now and then a request wa
 _PLACES: Final = 3
 
 
-def new_budget() -> WorkBudget:
-    """The budget of work that begins in this turn of the loop."""
-    return WorkBudget(SLICE_UNITS)
+new_budget: Final = partial(WorkBudget, SLICE_UNITS)
+"""Returns the budget of work that begins in this turn of the loop. Nearly every request has one."""
 
 
 def in_slices(

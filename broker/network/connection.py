@@ -271,7 +271,10 @@ class Connection(asyncio.BufferedProtocol):
         out: Answer = []
         unsent = 0
         frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
-        left = allowed = self._turn_share.limit(self._slice) if frames else self._slice
+        share, allowed = self._turn_share, self._slice
+        if frames and allowed > share.left:
+            allowed = share.limit(allowed)
+        left = allowed
         while frames and left > 0 and not (self._blocked or self._writing_paused or self._closing):
             frame = frames[0]
             if slots and self._must_wait(frame):
@@ -300,8 +303,12 @@ class Connection(asyncio.BufferedProtocol):
         if out:
             self._send(out, unsent)
         if left != allowed:
-            self._turn_share.spend(allowed - left)
-            self._slice -= allowed - left
+            begun = allowed - left
+            self._slice -= begun
+            if begun < share.left:
+                share.left -= begun
+            else:
+                share.spend(begun)
         if left <= 0 and not self._resting:
             self._rest()
         if frames or slots or self._reading_paused or self._reader.refusal:
@@ -369,7 +376,8 @@ class Connection(asyncio.BufferedProtocol):
             self._ready_bytes += slot.ready_bytes
             self.last_activity = self._loop.time()
             self._send_ready()
-            self._process()
+            if self._frames or self._reading_paused or self._reader.refusal or self.info.carries_heartbeats:
+                self._process()
 
     def _send_ready(self) -> None:
         out: Answer = []

@@ -132,7 +132,12 @@ class ResponseMemory:
 
     def grant(self, wanted: int) -> int:
         """Bytes that a response may have which would like to have ``wanted``."""
-        share = (self._max_bytes - self.held) // max(_SHARE, len(self._readers) + len(self._newcomers))
+        if wanted <= SMALLEST_GRANT:
+            return wanted
+        waiting = len(self._readers) + len(self._newcomers)
+        share = (self._max_bytes - self.held) // (waiting if waiting > _SHARE else _SHARE)
+        if share >= wanted and wanted <= LARGEST_GRANT:
+            return wanted
         return min(wanted, LARGEST_GRANT, max(SMALLEST_GRANT, share))
 
     def hold(self, size: int) -> None:

@@ -18,25 +18,26 @@ TURN_REQUESTS: Final = 512
 class TurnShare:
     """What connections may still begin."""
 
-    __slots__ = ("_is_spent", "_left")
+    __slots__ = ("_is_spent", "left")
 
     def __init__(self) -> None:
-        self._left = TURN_REQUESTS
+        self.left = TURN_REQUESTS
+        """What connections may still begin. One that wants less, and has begun less, need not call the methods."""
         self._is_spent = False
 
     def limit(self, wanted: int) -> int:
         """Return how much of its slice a connection may begin now: one request at least, if it has any of it left."""
-        if wanted <= self._left:
+        if wanted <= self.left:
             return wanted
-        return min(wanted, max(self._left, 1))
+        return min(wanted, max(self.left, 1))
 
     def spend(self, count: int) -> None:
         """Count what a connection has begun."""
-        self._left -= count
-        if self._left <= 0 and not self._is_spent:
+        self.left -= count
+        if self.left <= 0 and not self._is_spent:
             self._is_spent = True
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        self._left = TURN_REQUESTS
+        self.left = TURN_REQUESTS
         self._is_spent = False
