@@ -11,7 +11,6 @@ a whole batch and may end with an incomplete one, as in Kafka.
 
 import errno
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker.storage.batch_scan import EXTENT_SIZE, ScannedBatch, Walk, find_base, find_batch, scan_batches
@@ -52,8 +51,7 @@ class ReadRequest(NamedTuple):
     position: int
 
 
-@dataclass(slots=True, frozen=True)
-class SegmentRead:
+class SegmentRead(NamedTuple):
     """What was found in a segment."""
 
     records: Buffer

@@ -238,7 +238,7 @@ class PartitionLog(ReadableLog):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.high_watermark < self.log_start_offset:
             self.update_high_watermark(self.log_start_offset)
-        max_timestamp = max((batch.header.max_timestamp for batch in accepted), default=_NO_TIMESTAMP)
+        max_timestamp = max([batch.header.max_timestamp for batch in accepted], default=_NO_TIMESTAMP)
         return AppendInfo(base_offset, self.log_end_offset - 1, max_timestamp, -1, self.log_start_offset, False)
 
     def _check_replicated(self, batches: Buffer, leader_epoch: int | None) -> list[ScannedBatch] | ErrorCode:
@@ -262,22 +262,22 @@ class PartitionLog(ReadableLog):
 
     def _append_replicated(self, batches: memoryview, accepted: list[ScannedBatch]) -> int:
         """Write as many batches as one segment takes; returns how many that were."""
-        first = accepted[0]
-        header = first.header
+        first, header = accepted[0], accepted[0].header
         segment = self._segment_for(header.size, header.base_offset, header.last_offset, header.max_timestamp)
         room, count, size = self.config.segment_bytes - segment.size, 0, 0
         for batch in accepted:
-            if count and (size + batch.header.size > room or batch.header.last_offset > segment.max_offset):
+            length = batch.header.batch_length + LOG_OVERHEAD
+            if count and (size + length > room or batch.header.last_offset > segment.max_offset):
                 break
-            count += 1
-            size += batch.header.size
+            count, size = count + 1, size + length
         position = segment.size
         segment.append((batches[first.position : first.position + size],), size)
         for batch in accepted[:count]:
             header = batch.header
-            segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
-            position += header.size
-            self.log_end_offset = header.next_offset
+            length, last_offset = header.batch_length + LOG_OVERHEAD, header.last_offset
+            segment.note_batch(position, length, last_offset, header.max_timestamp)
+            position += length
+            self.log_end_offset = last_offset + 1
             if header.partition_leader_epoch > self._latest_epoch:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
             self.producer_state.replay(batch, segment.transaction_index)
