@@ -18,6 +18,7 @@ NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.config import RACK_AWARE_SELECTOR
@@ -63,41 +64,32 @@ def handle_fetch(broker: "Broker", context: RequestContext, request: FetchReques
         params,
         reader=FetchReader(replicas, params),
         sessions=replicas.fetch_sessions,
-        shape=lambda fetch: _shape(broker, context, fetch),
+        shape=partial(_shape, broker, context),
         spawn=replicas.spawn,
         memory=broker.response_memory,
         client=context.connection,
     ).start()
 
 
-def _find_place(broker: "Broker", context: RequestContext, request: FetchRequest) -> None:
-    """Decide whether the connection is treated as that of a follower, which a broker says that it is."""
-    follower = replica_id(request)
-    known = broker.metadata.image.broker(follower)
-    if known is None:
-        context.connection.is_replica_fetcher = False
-        return
-    broker.replica_manager.follower_connections.admit(
-        follower, context.connection, named_epoch=replica_epoch(request), registered_epoch=known.epoch
-    )
-
-
 def _params(broker: "Broker", context: RequestContext, request: FetchRequest) -> FetchParams:
     follower = replica_id(request)
     if follower >= 0:
+        epoch, known = replica_epoch(request), broker.metadata.image.brokers.get(follower)
         is_broker = broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        if is_broker:
-            _find_place(broker, context, request)
+        if is_broker and known is not None:
+            broker.replica_manager.follower_connections.admit(
+                follower, context.connection, named_epoch=epoch, registered_epoch=known.epoch
+            )
         else:
             context.connection.is_replica_fetcher = False
         return FetchParams(
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
-            max_bytes=max(request.max_bytes, 0),
+            max_bytes=request.max_bytes if request.max_bytes > 0 else 0,
             isolation=FetchIsolation.LOG_END,
-            may_read=lambda topic: is_broker,
+            may_read=None if is_broker else lambda topic: False,
             replica_id=follower,
-            replica_epoch=replica_epoch(request),
+            replica_epoch=epoch,
         )
     max_bytes = max(min(request.max_bytes, broker.config.fetch_max_bytes), 0)
     knows_racks = context.api_version >= _FIRST_VERSION_WITH_RACKS

@@ -104,24 +104,23 @@ class DelayedFetch:
     def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         """Return the response, or a future of it."""
         self._context.session.waiting = self
-        if self._is_postponed(self._begin_late):
+        if self._memory.is_busy and self._is_postponed(self._begin_late):
             return self._promise()
         try:
             attempt = self._read()
-            if self._must_await_room(attempt):
+            if attempt.left_large and self._must_await_room(attempt):
                 self._await_room()
                 return self._promise()
             if not attempt.cold and self._is_enough(attempt):
-                self._unpark()
+                self._context.session.waiting = None
                 return self._answer()
         except Exception:
             self._unpark()
             self._give_up()
             raise
-        self._promise()
+        future = self._promise()
         self._go_on(attempt)
-        assert self._future is not None
-        return self._future
+        return future
 
     def _promise(self) -> "asyncio.Future[FetchResponse]":
         self._future = self._loop.create_future()
@@ -129,15 +128,11 @@ class DelayedFetch:
         return self._future
 
     def _is_postponed(self, read: Callable[[], None]) -> bool:
-        memory = self._memory
-        return memory.is_busy and memory.postpone(read, for_follower=self._client.is_replica_fetcher)
+        return self._memory.postpone(read, for_follower=self._client.is_replica_fetcher)
 
     def _must_await_room(self, attempt: Attempt) -> bool:
         """Whether to wait for room, as there is nothing, or has been nothing for some time, but too large batches."""
         client = self._client
-        if not attempt.left_large:
-            client.large_left_since = None
-            return False
         if attempt.needs_room:
             return True
         now = self._loop.time()
@@ -174,7 +169,7 @@ class DelayedFetch:
             return
         try:
             attempt = self._read()
-            if self._must_await_room(attempt):
+            if attempt.left_large and self._must_await_room(attempt):
                 self._await_room()
             elif attempt.cold or not self._is_enough(attempt):
                 self._go_on(attempt)
@@ -196,12 +191,14 @@ class DelayedFetch:
             self._park(attempt)
 
     def _read(self) -> Attempt:
-        memory, wanted = self._memory, self._params.max_bytes
-        if memory.is_full and not self._client.is_replica_fetcher:
+        memory, client, wanted = self._memory, self._client, self._params.max_bytes
+        if not client.is_replica_fetcher and memory.is_full:
             attempt = self._reader.read(self._context, min(wanted, FRUGAL_BYTES), small_batches_only=True)
         else:
             attempt = self._reader.read(self._context, memory.grant(wanted))
         memory.spend(attempt.size)
+        if not attempt.left_large:
+            client.large_left_since = None
         return attempt
 
     def _hold(self, size: int) -> None:
@@ -281,7 +278,7 @@ class DelayedFetch:
 
     def _wake(self) -> None:
         """Answer with what is there now, or in a later turn if others have read much in this one."""
-        if self._is_postponed(self._read_again):
+        if self._memory.is_busy and self._is_postponed(self._read_again):
             self._unpark()
         else:
             self._read_again()
@@ -294,7 +291,7 @@ class DelayedFetch:
             return
         try:
             attempt = Attempt() if self._context.overtaken else self._read()
-            if self._must_await_room(attempt):
+            if attempt.left_large and self._must_await_room(attempt):
                 self._await_room()
                 return
             if attempt.cold:

@@ -45,8 +45,8 @@ class FetchParams(NamedTuple):
     min_bytes: int
     max_bytes: int
     isolation: FetchIsolation
-    may_read: Callable[[str], bool]
-    """Whether the client is authorized to read a topic."""
+    may_read: Callable[[str], bool] | None
+    """Whether the client is authorized to read a topic; None: it may read all of them."""
     replica_id: int = -1
     """The broker id of a follower; negative for a consumer."""
     replica_epoch: int = -1
@@ -171,12 +171,17 @@ class FetchReader:
         if isinstance(partition, ErrorCode):
             return _refuse(context, position, partition, attempt)
         if context.kind is not FetchKind.SESSIONLESS:
-            position.watch(partition)
+            if position.watched is not partition:
+                position.watch(partition)
         log = partition.led_log or self._followed_log(partition)
-        error = partition.check_leader_epoch(position.current_leader_epoch)
+        epoch = position.current_leader_epoch
+        error = ErrorCode.NONE if epoch in (NO_EPOCH, partition.leader_epoch) else partition.check_leader_epoch(epoch)
         if error or log is None:
             return _refuse(context, position, error or partition.unavailable_error, attempt)
-        if position.last_fetched_epoch != NO_EPOCH:
+        is_in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
+        if position.last_fetched_epoch != NO_EPOCH and not (
+            is_in_range and position.last_fetched_epoch == log.epochs.latest_epoch  # Then they cannot have parted.
+        ):
             diverging = _divergence(position, log)
             if isinstance(diverging, ErrorCode):
                 return _refuse(context, position, diverging, attempt)
@@ -185,10 +190,16 @@ class FetchReader:
                 context.replies[position] = self._reply(position, log)
                 context.replies[position].diverging_epoch = diverging
                 return 0
-        if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
+        if not is_in_range:
             return _refuse(context, position, _out_of_range(partition, log, position.fetch_offset), attempt)
         if self._notes_follower:
-            error = self._note_follower(partition, position)
+            error = partition.follower_fetched(
+                self._params.replica_id,
+                end=position.fetch_offset,
+                log_start_offset=position.log_start_offset,
+                broker_epoch=self._params.replica_epoch,
+                knows_epoch=epoch != NO_EPOCH,
+            )
             if error:
                 return _refuse(context, position, error, attempt)
         return self._read(context, position, partition, log, max_bytes, attempt)
@@ -265,26 +276,19 @@ class FetchReader:
         """The log of a follower, for a fetch that may read it."""
         return partition.readable_log if self._params.reads_followers else None
 
-    def _note_follower(self, partition: Partition, position: FetchPosition) -> ErrorCode:
-        return partition.follower_fetched(
-            self._params.replica_id,
-            end=position.fetch_offset,
-            log_start_offset=position.log_start_offset,
-            broker_epoch=self._params.replica_epoch,
-            knows_epoch=position.current_leader_epoch != NO_EPOCH,
-        )
-
     def _find(self, position: FetchPosition) -> Partition | ErrorCode:
         topic = position.topic
         if topic is None:
             topic = position.topic = self._replicas.topic_name(position.topic_id)
             if topic is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
-        authorized = self._authorized.get(topic)
-        if authorized is None:
-            authorized = self._authorized[topic] = self._params.may_read(topic)
-        if not authorized:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        may_read = self._params.may_read
+        if may_read is not None:
+            authorized = self._authorized.get(topic)
+            if authorized is None:
+                authorized = self._authorized[topic] = may_read(topic)
+            if not authorized:
+                return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition = self._replicas.find((topic, position.partition_index))
         if isinstance(partition, Partition) and partition.topic_id != position.topic_id:
             if ZERO_UUID not in (partition.topic_id, position.topic_id):

@@ -138,7 +138,8 @@ class FetchPosition:
 
     def update(self, requested: FetchPartition) -> None:
         self.fetch_offset = requested.fetch_offset
-        self.max_bytes = max(requested.partition_max_bytes, 0)
+        max_bytes = requested.partition_max_bytes
+        self.max_bytes = max_bytes if max_bytes > 0 else 0
         self.current_leader_epoch = requested.current_leader_epoch
         self.last_fetched_epoch = requested.last_fetched_epoch
         self.log_start_offset = requested.log_start_offset

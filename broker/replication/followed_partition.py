@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.storage.leader_epoch_cache import UNDEFINED_EPOCH_OFFSET
+from broker.storage.log_config import NO_LIMIT
 from broker.storage.partition_log import PartitionLog
 from protocol.errors import ErrorCode, error_of
 from protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
@@ -68,9 +69,10 @@ class FollowedPartition:
 
     def position(self) -> Position:
         """Where the log is now."""
-        latest = self.log.latest_epoch
+        log = self.log
+        latest = log.epochs.latest_epoch
         last_fetched_epoch = NO_EPOCH if latest is None else latest
-        return Position(self.leader_epoch, self.log.log_end_offset, last_fetched_epoch, self.log.log_start_offset)
+        return Position(self.leader_epoch, log.log_end_offset, last_fetched_epoch, log.log_start_offset)
 
     def tell(self, request_number: int, max_bytes: int) -> FetchPartition:
         """Its part of a request."""
@@ -148,7 +150,8 @@ class FollowedPartition:
     def needs_flush(self) -> bool:
         """Whether its policy asks for an fsync before the leader is told of what was appended."""
         log = self.log
-        return not log.failed and log.log_end_offset - log.flushed_offset >= log.config.flush_interval_messages
+        interval = log.config.flush_interval_messages
+        return interval != NO_LIMIT and not log.failed and log.log_end_offset - log.flushed_offset >= interval
 
 
 def _common_end(log: PartitionLog, leaders: EpochEndOffset) -> int:

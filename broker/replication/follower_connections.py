@@ -38,6 +38,8 @@ class FollowerConnections:
     def admit(self, replica_id: int, connection: Connected, *, named_epoch: int, registered_epoch: int) -> None:
         """Give a connection that fetches a place of the follower, or none. Call it for known brokers only."""
         places = self._places.setdefault(replica_id, {})
+        if places.get(connection) == named_epoch == registered_epoch:
+            return  # As in nearly every fetch.
         if places.get(connection) != named_epoch or not may_have_place(named_epoch, registered_epoch):
             _vacate(places, connection)
             if may_have_place(named_epoch, registered_epoch) and _has_room(places, named_epoch, registered_epoch):

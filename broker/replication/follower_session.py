@@ -193,8 +193,8 @@ class FollowerSession:
             self._epoch = next_epoch(INITIAL_EPOCH)
 
     def note(self, followed: FollowedPartition) -> None:
-        """A log may have changed."""
-        if self.is_followed(followed) and followed.has_news:
+        """The log of a partition that is followed may have changed."""
+        if followed.has_news:
             self._changed[followed] = None
 
     def begin_anew(self) -> None:

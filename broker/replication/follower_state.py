@@ -53,8 +53,10 @@ class FollowerState:
         self.last_fetch_ms = self.last_caught_up_ms = now_ms if in_sync else NEVER
         self.is_close = in_sync
 
-    def fetched(self, *, end: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int) -> None:
-        """It fetches from ``end`` on while the leader's log ends at ``leader_end``."""
+    def fetched(
+        self, *, end: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int, lag_ms: int
+    ) -> None:
+        """It fetches from ``end`` on while the leader's log ends at ``leader_end``. See ``look`` for ``lag_ms``."""
         if end >= leader_end:
             self.caught_up_at(now_ms)
         elif end >= self._last_leader_end:
@@ -64,11 +66,14 @@ class FollowerState:
         if broker_epoch != self.broker_epoch:
             self.is_refused = False  # It has registered again.
         self.broker_epoch = broker_epoch
-        self._last_leader_end = max(leader_end, self._last_leader_end)
+        if leader_end > self._last_leader_end:
+            self._last_leader_end = leader_end
         self.last_fetch_ms = now_ms
+        self.is_close = end == leader_end or now_ms - self.last_caught_up_ms <= lag_ms
 
     def caught_up_at(self, time_ms: int) -> None:
-        self.last_caught_up_ms = max(self.last_caught_up_ms, time_ms)
+        if time_ms > self.last_caught_up_ms:
+            self.last_caught_up_ms = time_ms
 
     def look(self, leader_end: int, now_ms: int, lag_ms: int) -> bool:
         """Whether it is caught up, or was ``lag_ms`` ago; remembers the answer."""

@@ -34,13 +34,13 @@ class InSyncReplicas:
         return min(min_insync_replicas, len(self.replicas))
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
-        return len(self.isr) < self.effective_min_isr(min_insync_replicas)
+        return len(self.isr) < min_insync_replicas and len(self.isr) < len(self.replicas)
 
     def replicated_end(
         self, leader_id: int, leader_end: int, followers: Mapping[int, FollowerState], is_alive: Callable[[int], bool]
     ) -> int:
         """The offset below which every member of the maximal ISR has the log, and who is about to become one."""
-        end, maximal = leader_end, self.maximal_isr
+        end, maximal = leader_end, self.isr if self.proposed is None else self.maximal_isr
         for broker in maximal:
             if broker != leader_id:
                 follower = followers.get(broker)

@@ -53,7 +53,7 @@ class LeaderTerm:
         if self.is_over:
             return self._partition.unavailable_error
         header = read_header(batch)
-        if header.size > self._log.config.max_message_bytes:
+        if len(batch) > self._log.config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE
         info = self._partition.append(batch, header, origin=AppendOrigin.COORDINATOR, required_acks=_ACKS_ALL)
         return info if isinstance(info, ErrorCode) else info.last_offset + 1

@@ -28,8 +28,9 @@ Invariants:
 
 import logging
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker.replication.deletion import Deletion
 from broker.replication.fetch_session import FetchIsolation, FetchPosition
 from broker.replication.follower_state import NEVER, FollowerState
 from broker.replication.isr import InSyncReplicas
@@ -59,13 +60,6 @@ _NOT_DONE: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELI
 _NOBODY: Final = InSyncReplicas(replicas=(), isr=frozenset())
 
 
-class Deletion(NamedTuple):
-    """What was asked to be deleted, and how far all replicas are."""
-
-    up_to: int
-    low_watermark: int
-
-
 class Partition:
     """One partition that has a replica here. `ReplicaManager` is the only one that changes its leadership."""
 
@@ -77,7 +71,7 @@ class Partition:
         "_follower_watchers",
         "_following",
         "_host",
-        "_led_log",
+        "_is_present",
         "_proposal",
         "_replication_waiters",
         "_watchers",
@@ -88,6 +82,7 @@ class Partition:
         "in_sync",
         "leader_epoch",
         "leader_id",
+        "led_log",
         "log",
         "messages_in",
         "partition_epoch",
@@ -111,11 +106,12 @@ class Partition:
         self.term: LeaderTerm | None = None
         self.messages_in = self.bytes_in = self.bytes_out = 0
         """Appended here as leader, and answered to fetches, since this broker has the replica."""
-        self._led_log: PartitionLog | None = None
-        """The log while this broker leads, else None: one look answers both questions on the hot path."""
+        self.led_log: PartitionLog | None = None
+        """The log, if this broker leads and may write to it; for reading only."""
         self._alone = False
         self._following = False
         self._host = host
+        self._is_present = partial(host.is_present, topic_partition)
         self._proposal: IsrProposal | None = None
         self._flushing = False
         self._replication_waiters = OffsetWaiters()
@@ -129,12 +125,7 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        return self._led_log is not None
-
-    @property
-    def led_log(self) -> PartitionLog | None:
-        """The log, if this broker leads and may write to it."""
-        return self._led_log
+        return self.led_log is not None
 
     @property
     def failed(self) -> bool:
@@ -151,7 +142,7 @@ class Partition:
     @property
     def readable_log(self) -> PartitionLog | None:
         """The log, if this broker leads or follows: consumers may read it up to the high watermark (KIP-392)."""
-        return self.log if self._following else self._led_log
+        return self.log if self._following else self.led_log
 
     @property
     def unavailable_error(self) -> ErrorCode:
@@ -160,7 +151,7 @@ class Partition:
 
     def become_leader(self, state: LeaderAndIsrPartitionState, log: PartitionLog) -> bool:
         """Lead at the epoch of ``state``. Returns whether a new term began."""
-        begins, epoch_begins = self._led_log is None, state.leader_epoch > self.leader_epoch
+        begins, epoch_begins = self.led_log is None, state.leader_epoch > self.leader_epoch
         if epoch_begins:
             # Followers that have records of a later epoch than ours must find this epoch's start to truncate to.
             log.assign_epoch(state.leader_epoch)
@@ -169,7 +160,7 @@ class Partition:
         if log.failed:
             return False
         self._following = False
-        self._led_log = log
+        self.led_log = log
         self._take_followers(log, elected=epoch_begins)
         if begins:
             self.term = LeaderTerm(self, log, state.leader_epoch)
@@ -212,9 +203,9 @@ class Partition:
                 follower.elected(leader_end=end, now_ms=now_ms, in_sync=broker in self.isr)
 
     def _end_term(self, error: ErrorCode) -> None:
-        if self._led_log is not None:
-            self._led_log.producer_state.forget_undecided()
-        self._led_log = None
+        if self.led_log is not None:
+            self.led_log.producer_state.forget_undecided()
+        self.led_log = None
         self.term = None
         self.followers.clear()
         self._replication_waiters.fail(error)
@@ -231,12 +222,12 @@ class Partition:
         """Note that a follower, which is not diverged, has the log up to ``end``, where it fetches.
 
         ``knows_epoch``: whether it named this leader's epoch; then it may know of an assignment that is newer."""
-        log, follower = self._led_log, self.followers.get(replica_id)
+        log, follower = self.led_log, self.followers.get(replica_id)
         if log is None:
             return self.unavailable_error
         if follower is None:
             return ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if follower.is_stale(broker_epoch):
+        if broker_epoch != follower.broker_epoch and follower.is_stale(broker_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         now_ms, leader_end = self._host.now_ms(), log.log_end_offset
         has_moved, has_deleted = end != follower.end, log_start_offset > follower.log_start_offset
@@ -246,9 +237,10 @@ class Partition:
             leader_end=leader_end,
             now_ms=now_ms,
             broker_epoch=broker_epoch,
+            lag_ms=self._host.replica_lag_time_max_ms,
         )
-        follower.look(leader_end, now_ms, self._host.replica_lag_time_max_ms)
-        self.propose_expansion()
+        if len(self.in_sync.isr) != len(self.in_sync.replicas):
+            self.propose_expansion()
         if has_moved:
             self.advance_high_watermark()
         if has_deleted and self._deletion_waiters:
@@ -260,19 +252,22 @@ class Partition:
         """Whether this leader has heard none of the others in the ISR lately, so that one of them may lead by now."""
         if self._alone:
             return False
-        now_ms = self._host.now_ms()
-        return max(self.heard_in_sync().values(), default=now_ms) < now_ms - self._host.desertion_ms
+        limit_ms = self._host.now_ms() - self._host.desertion_ms
+        return max(self.heard_in_sync().values(), default=limit_ms) < limit_ms
 
     def heard_in_sync(self) -> dict[int, int]:
         """When the other members of the ISR were last heard, by the loop's clock; of none if this broker leads not."""
-        others = self.isr - {self._host.broker_id} if self._led_log is not None else ()
-        sessions = [position.session for position in self._follower_watchers]
-        heard = {session.replica_id: session.attended_ms for session in sessions if session.attended_ms != NEVER}
-        return {other: heard.get(other, self.followers[other].last_fetch_ms) for other in others}
+        isr = self.in_sync.isr if self.led_log is not None else ()
+        heard = {broker: follower.last_fetch_ms for broker, follower in self.followers.items() if broker in isr}
+        for position in self._follower_watchers:
+            session = position.session
+            if session.replica_id in heard and session.attended_ms != NEVER:
+                heard[session.replica_id] = session.attended_ms
+        return heard
 
     def check_followers(self) -> None:
         """Look who has fallen behind, or is gone; for a task that does so now and then."""
-        log = self._led_log
+        log = self.led_log
         if log is None or self._alone:
             return
         for position in self._follower_watchers:
@@ -289,7 +284,7 @@ class Partition:
 
     def silence_changed(self) -> None:
         """Some brokers have fallen silent, or are heard again: the former are waited for no more."""
-        log = self._led_log
+        log = self.led_log
         if log is None or self._alone:
             return
         silent, minimum = self._host.contacts.silent, log.config.min_insync_replicas
@@ -309,14 +304,14 @@ class Partition:
 
     def propose_expansion(self) -> None:
         """Ask for those to be taken into the ISR who are ready for it."""
-        log = self._led_log
+        log = self.led_log
         if log is None or self._proposal is not None or len(self.isr) == len(self.replicas):
             return
         joining = self.in_sync.joining(
             self.followers,
             high_watermark=log.high_watermark,
             epoch_start_offset=self.epoch_start_offset,
-            is_alive=partial(self._host.is_present, self.topic_partition),
+            is_alive=self._is_present,
         )
         if joining:
             self._propose(self.isr | joining)
@@ -357,7 +352,7 @@ class Partition:
 
     def brokers_left(self) -> None:
         """Some brokers, or their replicas of this partition, are gone or offline, and may have been waited for."""
-        if self._led_log is not None and not self._alone:
+        if self.led_log is not None and not self._alone:
             self.advance_high_watermark()
 
     def _withdraw_proposal(self) -> None:
@@ -382,7 +377,7 @@ class Partition:
 
         ``marker``: what a control batch says, if it was built here; ``transaction_version``: of what it ends.
         """
-        log = self._led_log
+        log = self.led_log
         if log is None:
             return self.unavailable_error
         if required_acks == ACKS_ALL and not self._alone:
@@ -391,7 +386,7 @@ class Partition:
                 return ErrorCode.NOT_ENOUGH_REPLICAS
         info = log.append_as_leader(batch, header, self.leader_epoch, origin, marker, transaction_version)
         if not isinstance(info, ErrorCode) and not info.duplicate:
-            size = header.size
+            size = len(batch)
             self.messages_in += header.records_count
             self.bytes_in += size
             if not self._alone:
@@ -405,14 +400,13 @@ class Partition:
 
     def advance_high_watermark(self, base_offset: int = -1, size: int = 0) -> None:
         """Let the high watermark go as far as it may; an append that caused this says what it wrote."""
-        log = self._led_log
+        log = self.led_log
         assert log is not None
         end = _own_end(log)
         if not self._alone:
             if self.in_sync.is_under_min_isr(log.config.min_insync_replicas):
                 return
-            is_present = partial(self._host.is_present, self.topic_partition)
-            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, is_present)
+            end = self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._is_present)
         if end <= log.high_watermark:
             return
         log.update_high_watermark(end)
@@ -425,14 +419,14 @@ class Partition:
 
     def is_acknowledged(self, end_offset: int, required_acks: int) -> bool:
         """Whether what ends at ``end_offset`` is as durable as ``required_acks`` asks."""
-        log = self._led_log
+        log = self.led_log
         if log is None:
             return False
         return (log.high_watermark if required_acks == ACKS_ALL else _own_end(log)) >= end_offset
 
     def when_acknowledged(self, end_offset: int, required_acks: int, callback: OnReached) -> None:
         """Call back once: with NONE as soon as ``is_acknowledged`` (at once if it is), or with why it never will be."""
-        if self._led_log is None:
+        if self.led_log is None:
             callback(self.unavailable_error)
         elif self.is_acknowledged(end_offset, required_acks):
             callback(self._shortage if required_acks == ACKS_ALL else ErrorCode.NONE)
@@ -443,7 +437,7 @@ class Partition:
         """``when_acknowledged`` for coordinators: what is replicated has happened, however few replicas are left then.
 
         A producer may be told of that, but a decision cannot be half made."""
-        log = self._led_log
+        log = self.led_log
         if log is None:
             callback(self.unavailable_error)
         elif log.high_watermark >= end_offset:
@@ -454,7 +448,7 @@ class Partition:
     @property
     def _shortage(self) -> ErrorCode:
         """Whether what is replicated is on fewer replicas than the topic asks for: the ISR shrank after the append."""
-        log = self._led_log
+        log = self.led_log
         if log is None or self._alone:
             return ErrorCode.NONE
         minimum = self.in_sync.effective_min_isr(log.config.min_insync_replicas)
@@ -475,13 +469,11 @@ class Partition:
     async def _flush(self, log: PartitionLog) -> None:
         """Starts in the next turn of the loop, so that all appends of this one share the fsync."""
         try:
-            while (
-                self._led_log is log and log.log_end_offset - log.flushed_offset >= log.config.flush_interval_messages
-            ):
+            while self.led_log is log and log.log_end_offset - log.flushed_offset >= log.config.flush_interval_messages:
                 await log.flush_off_loop()
-                if self._led_log is log:
+                if self.led_log is log:
                     self._flush_waiters.release(_own_end(log))
-                if self._led_log is log:  # A waiter's callback may have ended the term.
+                if self.led_log is log:  # A waiter's callback may have ended the term.
                     self.advance_high_watermark()
         finally:
             self._flushing = False
@@ -490,7 +482,7 @@ class Partition:
 
     def delete_records(self, offset: int) -> Deletion | ErrorCode:
         """Move the log's start to ``offset`` (-1: to the high watermark)."""
-        log = self._led_log
+        log = self.led_log
         if log is None:
             return self.unavailable_error
         if log.config.compacts and not log.config.deletes:
@@ -509,15 +501,15 @@ class Partition:
     @property
     def low_watermark(self) -> int:
         """The lowest start of the logs of all live replicas; -1 while one has not told."""
-        assert self._led_log is not None
+        assert self.led_log is not None
         starts = (
             follower.log_start_offset for broker, follower in self.followers.items() if self._host.is_alive(broker)
         )
-        return min([self._led_log.log_start_offset, *starts])
+        return min([self.led_log.log_start_offset, *starts])
 
     def when_deleted(self, offset: int, callback: OnReached) -> None:
         """Call back once: when no live replica has records below ``offset`` any more, or with why not."""
-        if self._led_log is None:
+        if self.led_log is None:
             callback(self.unavailable_error)
         elif self.low_watermark >= offset:
             callback(ErrorCode.NONE)

@@ -177,7 +177,7 @@ class ReplicaFetcher:
                 out_of_range.append(followed)
             elif error:
                 self._rest(followed, error)
-            else:
+            elif self._session.is_followed(followed):
                 self._changed(followed)
                 self._throttle(followed)
             if reply.diverging_epoch is not None:
@@ -188,7 +188,7 @@ class ReplicaFetcher:
     def _take_reply(self, followed: FollowedPartition, reply: PartitionData) -> ErrorCode:
         try:
             error = followed.take(reply)
-            if not error and reply.records and self._quota.is_throttled(followed.partition.topic_partition):
+            if reply.records and not error and self._quota.is_throttled(followed.partition.topic_partition):
                 self._quota.record(len(reply.records), asyncio.get_running_loop().time())
             return error
         except Exception:
@@ -197,9 +197,8 @@ class ReplicaFetcher:
             return ErrorCode.NONE
 
     def _changed(self, followed: FollowedPartition) -> None:
-        if self._session.is_followed(followed):
-            self._unflushed[followed] = None
-            self._session.note(followed)
+        self._unflushed[followed] = None
+        self._session.note(followed)
 
     async def _flush(self) -> None:
         """Sync what was appended where that is asked for, before the leader is told of it."""
@@ -239,8 +238,8 @@ class ReplicaFetcher:
     # Throttled partitions
 
     def _throttle(self, followed: FollowedPartition) -> None:
-        """Leave a partition out of fetches for as long as it must wait."""
-        if self._session.is_followed(followed) and self._must_wait(followed):
+        """Leave a partition that is followed out of fetches for as long as it must wait."""
+        if self._must_wait(followed):
             self._session.rest(followed)
             self._try_later(followed)
 

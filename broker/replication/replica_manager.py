@@ -183,7 +183,7 @@ class ReplicaManager:
         if partition is None:
             known = self._metadata.image.partition(TopicPartition(*topic_partition))
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.KAFKA_STORAGE_ERROR if partition.failed else partition
+        return ErrorCode.KAFKA_STORAGE_ERROR if (log := partition.log) is not None and log.failed else partition
 
     def led_partition(self, topic_partition: tuple[str, int]) -> Partition | ErrorCode:
         """The partition, if this broker leads it."""
@@ -488,7 +488,7 @@ class ReplicaManager:
         One that is close behind is not held back, either: the high watermark waits for it.
         """
         quota = self._quota
-        if quota is None or replica_id in partition.isr or not quota.is_throttled(partition.topic_partition):
+        if quota is None or replica_id in partition.in_sync.isr or not quota.is_throttled(partition.topic_partition):
             return False
         follower = partition.followers.get(replica_id)
         if follower is not None and follower.is_close:

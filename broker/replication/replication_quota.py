@@ -45,6 +45,8 @@ class ReplicationQuota:
         self._partitions.pop(topic, None)
 
     def is_throttled(self, partition: tuple[str, int]) -> bool:
+        if not (self._partitions or self._everything_of):
+            return False
         topic, index = partition
         return index in self._partitions.get(topic, ()) or topic in self._everything_of
 

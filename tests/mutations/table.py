@@ -195,7 +195,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B04", _PARTITION,
-        "            self._led_log.producer_state.forget_undecided()\n",
+        "            self.led_log.producer_state.forget_undecided()\n",
         "            pass\n",
         f"{_TEST_ELSEWHERE}::test_leadership_lost_while_the_coordinator_is_asked_keeps_the_batch_out",
     ),
@@ -804,7 +804,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B56", _PARTITION,
-        "        if follower.is_stale(broker_epoch):\n            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n",
+        "        if broker_epoch != follower.broker_epoch and follower.is_stale(broker_epoch):\n"
+        "            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n",
         "",
         f"{_TEST_PARTITION}::test_a_fetch_of_a_former_life_is_refused_and_says_nothing",
     ),
@@ -860,14 +861,17 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B60", _READER,
-        "        if position.last_fetched_epoch != NO_EPOCH:\n            diverging",
-        "        if self._notes_follower:\n            self._note_follower(partition, position)\n"
-        "        if position.last_fetched_epoch != NO_EPOCH:\n            diverging",
+        "        is_in_range = ",
+        "        if self._notes_follower:\n"
+        "            end, start = position.fetch_offset, position.log_start_offset\n"
+        "            partition.follower_fetched(\n"
+        "                self._params.replica_id, end=end, log_start_offset=start, broker_epoch=-1, knows_epoch=True)\n"
+        "        is_in_range = ",
         f"{_TEST_FOLLOWER}::test_a_follower_that_diverged_has_not_what_it_fetches_from",
     ),
     Mutation(
         "B60", _PARTITION,
-        "self.in_sync.replicated_end(self._host.broker_id, end, self.followers, is_present)",
+        "self.in_sync.replicated_end(self._host.broker_id, end, self.followers, self._is_present)",
         "end",
         f"{_TEST_PARTITION}::test_the_high_watermark_is_what_all_in_sync_replicas_have",
     ),
@@ -1030,8 +1034,8 @@ MUTATIONS: Final = (
         "test_append_that_wakes_many_fetches_has_them_read_over_several_turns",
     ),
     Mutation(
-        "B77", "broker/network/turn_share.py",
-        "if wanted <= self._left:", "if True:",
+        "B77", _CONNECTION,
+        "        if frames and allowed > share.left:\n", "        if False:\n",
         "tests/unit/broker/network/test_connection_bounds.py::"
         "test_pipelined_requests_of_many_connections_begin_in_slices_of_all_of_them",
     ),
@@ -1050,7 +1054,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B77", "broker/replication/delayed_fetch.py",
-        "        if memory.is_full and not self._client.is_replica_fetcher:\n",
+        "        if not client.is_replica_fetcher and memory.is_full:\n",
         "        if False:\n",
         "tests/unit/broker/handlers/test_fetch_room.py::test_large_batch_waits_for_room_and_comes_whole",
     ),
@@ -1116,7 +1120,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B77", "broker/replication/fetch_session.py",
-        "max(requested.partition_max_bytes, 0)", "requested.partition_max_bytes",
+        "max_bytes if max_bytes > 0 else 0", "max_bytes",
         "tests/unit/broker/handlers/test_fetch_room.py::test_negative_sizes_count_as_none_at_all",
     ),
     Mutation(
@@ -1326,7 +1330,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B98", _PARTITION,
-        "        return max(self.heard_in_sync().values(), default=now_ms) < now_ms - self._host.desertion_ms\n",
+        "        return max(self.heard_in_sync().values(), default=limit_ms) < limit_ms\n",
         "        return False\n",
         f"{_TEST_PARTITION}::TestDesertion",
     ),

@@ -15,8 +15,10 @@ def elected(*, in_sync: bool = True, leader_end: int = 100) -> FollowerState:
 
 def fetched(follower: FollowerState, end: int, leader_end: int, now_ms: int, *, epoch: int = 1) -> bool:
     """Whether it counts as caught up after the fetch."""
-    follower.fetched(end=end, log_start_offset=0, leader_end=leader_end, now_ms=now_ms, broker_epoch=epoch)
-    return follower.look(leader_end, now_ms, LAG_MS)
+    follower.fetched(
+        end=end, log_start_offset=0, leader_end=leader_end, now_ms=now_ms, broker_epoch=epoch, lag_ms=LAG_MS
+    )
+    return follower.is_close
 
 
 def test_a_member_has_the_time_of_its_leaders_election_to_come() -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from broker.replication.deletion import Deletion
 from broker.replication.fetch_session import FetchIsolation
 from broker.replication.isr_changes import IsrProposal
-from broker.replication.partition import ACKS_ALL, Deletion, Partition
+from broker.replication.partition import ACKS_ALL, Partition
 from broker.replication.replica_host import ReplicaHost
 from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
