@@ -25,11 +25,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from crc32c import crc32c
-
 from broker.storage.disk import Disk, File
 from broker.storage.disk_errors import is_out_of_space, is_passing
 from coordinator.metadata_store.local import JournalFull
+from protocol.records.checksum import crc32c
 
 logger = logging.getLogger(__name__)
 

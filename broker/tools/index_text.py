@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from construct import Construct, ConstructError, Int16sb, Int32sb, Int32ub, Int64sb, Struct
-from crc32c import crc32c
 
 from broker.storage.checkpoints import decode_checkpoint
 from broker.tools.segment_text import Complaint, Lines
 from protocol.internal.producer_snapshot import ProducerEntry, ProducerSnapshot
+from protocol.records.checksum import crc32c
 from protocol.reference import parse
 
 _OFFSET_ENTRY: Final = Struct("relative_offset" / Int32sb, "position" / Int32sb)

@@ -31,8 +31,7 @@ import struct
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from protocol.records.checksum import crc32c
 from protocol.records.compression import Compression, compress, decompress, decompress_in_steps
 from protocol.records.compression import CorruptRecord as CorruptRecord
 from protocol.records.varint import Buffer, decode_varint, encode_varint
