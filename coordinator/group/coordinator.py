@@ -70,6 +70,10 @@ what cannot be encoded there would be the whole group's failure."""
 
 CLASSIC_GROUP_TYPE: Final = "classic"
 
+_SWEEP_UNITS: Final = 10_000
+"""Offsets and subscribed topics that one slice of a sweep looks at, a single group's apart."""
+_IS_DONE: Final = object()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoiningMember:
@@ -140,13 +144,14 @@ class GroupCoordinator:
         self._loading: set[GroupShard] = set()
         """Those that are being read. One that could not be read is not among them until the next attempt."""
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_budget = WorkBudget(_SWEEP_UNITS)
         self._load_turn = asyncio.Lock()
 
     # Life
 
     def start(self) -> None:
         """Begin to look for expired offsets now and then."""
-        self._sweep_after(self._settings.offsets_retention_check_interval_ms / 1000, [])
+        self._sweep_after(self._settings.offsets_retention_check_interval_ms / 1000, None)
 
     def stop(self) -> None:
         """Answer whoever is parked, and run no more timers."""
@@ -527,18 +532,22 @@ class GroupCoordinator:
             supports_skipping_assignment=joining.supports_skipping_assignment,
         )
 
-    def _sweep_after(self, seconds: float, remaining: list[GroupShard]) -> None:
-        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._sweep, remaining)
+    def _sweep_after(self, seconds: float, begun: Generator[None] | None) -> None:
+        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._sweep, begun)
 
-    def _sweep(self, remaining: list[GroupShard]) -> None:
-        """Look through one shard, then let the loop run before the next."""
-        shards = remaining or self._open_shards()
-        if shards:
-            shard = shards.pop()
-            if shard.is_open:
-                offset_requests.expire(shard, self._settings.offsets_retention_ms)
-        pause_ms = 0 if shards else self._settings.offsets_retention_check_interval_ms
-        self._sweep_after(pause_ms / 1000, shards)
+    def _sweep(self, begun: Generator[None] | None) -> None:
+        """Do one slice of a sweep, then let the loop run before the next."""
+        self._sweep_budget.left = _SWEEP_UNITS
+        sweep = begun or self._look_through_shards()
+        if next(sweep, _IS_DONE) is _IS_DONE:
+            self._sweep_after(self._settings.offsets_retention_check_interval_ms / 1000, None)
+        else:
+            self._sweep_after(0, sweep)
+
+    def _look_through_shards(self) -> Generator[None]:
+        for shard in self._open_shards():
+            yield from offset_requests.expire(shard, self._settings.offsets_retention_ms, self._sweep_budget)
+            yield
 
 
 def _is_another(before: TopicImage, after: TopicImage) -> bool:

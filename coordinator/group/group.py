@@ -27,7 +27,6 @@ from dataclasses import replace
 from typing import Final
 
 from coordinator.group.member import (
-    CONSUMER_PROTOCOL_TYPE,
     UNKNOWN_MEMBER_ID,
     GroupImage,
     Instant,
@@ -50,6 +49,7 @@ from coordinator.group.state import (
     Transition,
     TransitionKind,
 )
+from coordinator.group.subscription import SubscribedTopics, Subscription
 from protocol.errors import ErrorCode
 
 APPEND_RETRY_MS: Final = 500
@@ -67,6 +67,7 @@ class Group:
         "_join_deadline",
         "_pending_sync",
         "_rules",
+        "_subscription",
         "_sync_deadline",
         "generation",
         "group_id",
@@ -76,7 +77,6 @@ class Group:
         "protocol_type",
         "roster",
         "state",
-        "subscribed_topics",
     )
 
     def __init__(self, group_id: str, rules: GroupRules) -> None:
@@ -95,8 +95,8 @@ class Group:
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
         self._initial_delay: InitialDelay | None = None
-        self.subscribed_topics: frozenset[str] | None = None
-        """What a consumer group's members want; None where it cannot be known."""
+        self._subscription = Subscription()
+        """That of this generation's members."""
 
     @staticmethod
     def from_image(group_id: str, image: GroupImage, rules: GroupRules) -> "Group":
@@ -110,7 +110,7 @@ class Group:
         group.protocol_type = image.protocol_type
         group.protocol_name = image.protocol_name
         group.state = GroupState.STABLE if image.members else GroupState.EMPTY
-        group.subscribed_topics = group.roster.subscribed_topics(image.protocol_type, image.protocol_name)
+        group._subscription = group.roster.subscription(image.protocol_type, image.protocol_name)
         group.persisted = image
         return group
 
@@ -262,11 +262,9 @@ class Group:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """To be safe, a consumer group whose subscriptions cannot be read is subscribed to everything."""
-        if self.subscribed_topics is not None:
-            return topic in self.subscribed_topics
-        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+    def subscribed_topics(self) -> SubscribedTopics:
+        """Read what the members of this generation subscribe to: bounded work, but work."""
+        return self._subscription.read(self.protocol_type)
 
     def keep_alive(self, member_id: str, at: Instant) -> None:
         """The member has been heard of."""
@@ -452,7 +450,7 @@ class Group:
     def _begin_generation(self, step: Step, at: Instant) -> None:
         self.generation += 1
         self.protocol_name = self.roster.select_protocol()
-        self.subscribed_topics = self.roster.subscribed_topics(self.protocol_type, self.protocol_name)
+        self._subscription = self.roster.subscription(self.protocol_type, self.protocol_name)
         self._become(GroupState.COMPLETING_REBALANCE)
         for member in self.roster:
             step.answer_join(member, self._joined(member.member_id))
@@ -526,7 +524,7 @@ class Group:
     def _apply_emptied(self, image: GroupImage) -> None:
         self.generation = image.generation
         self.protocol_name = None
-        self.subscribed_topics = self.roster.subscribed_topics(self.protocol_type, None)
+        self._subscription = self.roster.subscription(self.protocol_type, None)
         self._become(GroupState.EMPTY)
 
     def _apply_replacement(self, step: Step, transition: Transition, at: Instant) -> None:

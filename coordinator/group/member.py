@@ -2,8 +2,8 @@
 
 A member is *dynamic* (its id dies with its session) or *static* (KIP-345: it carries a ``group.instance.id``, and the
 process that comes back under that name takes over its place). Metadata and assignments are opaque bytes: which
-assignor the members use is their affair. The one thing read out of them is the list of topics of ``consumer`` groups,
-because offsets of subscribed topics neither expire nor may be deleted.
+assignor the members use is their affair. The one thing read out of them is the list of topics of ``consumer`` groups
+(``subscription``), because offsets of subscribed topics neither expire nor may be deleted.
 
 ``GroupImage`` is what a group metadata record holds, no more: a group that is loaded from the log equals its image.
 """
@@ -12,14 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from protocol.compiler import decoder
 from protocol.errors import ErrorCode
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
-from protocol.primitives import DecodeError
 
 UNKNOWN_MEMBER_ID: Final = ""
 UNKNOWN_GENERATION: Final = -1
-CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class Instant(NamedTuple):
@@ -184,19 +180,3 @@ def select_protocol(members: Iterable[Member]) -> str:
         choice = member.vote(candidates)
         votes[choice] = votes.get(choice, 0) + 1
     return max(votes, key=lambda name: votes[name])
-
-
-def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics that consumer members subscribe to, or None if one of them says it in a way we cannot read.
-
-    Version 0 of the subscription is a prefix of every later one, so it is read whatever the version says.
-    """
-    read = decoder(ConsumerProtocolSubscription, 0)
-    topics: set[str] = set()
-    for subscription in metadata:
-        try:
-            message, _ = read(subscription, 2)
-        except DecodeError:
-            return None
-        topics.update(message.topics)
-    return frozenset(topics)

@@ -12,15 +12,15 @@ Positions after an abort: the group's committed offset is what it was before the
 took part in it has in memory is its own affair; it must go back to the committed offset itself.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from typing import Final, NamedTuple
 
 from coordinator.group.group import Group
 from coordinator.group.log_records import OffsetCommitted
-from coordinator.group.member import CONSUMER_PROTOCOL_TYPE
 from coordinator.group.offsets import CommittedOffset, StoredOffset
 from coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, OnOutcome, Producer
 from coordinator.group.state import GroupState
+from coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from coordinator.ports import TopicMetadata
 from coordinator.runtime import coordinator_error
 from protocol.errors import ErrorCode
@@ -255,7 +255,8 @@ def delete(
     if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         reply(ErrorCode.NON_EMPTY_GROUP)
         return
-    errors = {p: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for p in partitions if group.is_subscribed_to(p.topic)}
+    subscribed = group.subscribed_topics()
+    errors = {p: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for p in partitions if p.topic in subscribed}
     known = frozenset(shard.offsets.known_partitions(group_id))
     doomed = [partition for partition in partitions if partition not in errors]
     changes = [OffsetCommitted(group_id, partition, None) for partition in doomed if partition in known]
@@ -291,15 +292,25 @@ def _deletable(group: Group | None) -> ErrorCode:
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def expire(shard: GroupShard, retention_ms: int) -> None:
-    """Forget what nobody has used for so long, and groups of which nothing is left."""
+def expire(shard: GroupShard, retention_ms: int, budget: WorkBudget) -> Generator[None]:
+    """Forget what nobody has used for so long, and groups of which nothing is left.
+
+    Yields between two groups when the budget is used up.
+    """
     now_ms = shard.now().wall_ms
     for group in list(shard.groups.values()):
-        expired = expired_partitions(shard, group, now_ms, retention_ms)
+        if not shard.is_open:
+            return
+        if shard.groups.get(group.group_id) is not group:
+            continue  # It was deleted in a pause.
+        expired = expired_partitions(shard, group, now_ms, retention_ms, budget)
         changes = [OffsetCommitted(group.group_id, partition, None) for partition in expired]
         doomed = [group.group_id] if _is_dead(shard, group, expired) else []
-        if isinstance(_write_in_batches(shard, changes, doomed), ErrorCode):
+        budget.left -= 1 + len(changes)
+        if (changes or doomed) and isinstance(_write_in_batches(shard, changes, doomed), ErrorCode):
             return  # The next sweep finds the same.
+        if budget.left <= 0:
+            yield
     shard.forget_replicated()
 
 
@@ -319,21 +330,31 @@ def _is_dead(shard: GroupShard, group: Group, expired: Sequence[TopicPartition])
     return shard.offsets.committed(group.group_id).keys() <= set(expired)
 
 
-def expired_partitions(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """The group's offsets whose time is up.
+def expired_partitions(
+    shard: GroupShard, group: Group, now_ms: int, retention_ms: int, budget: WorkBudget
+) -> list[TopicPartition]:
+    """Return the group's offsets whose time is up, and charge the budget for the search.
 
     While a group rebalances nothing expires, and while it is stable nothing that its members subscribe to: they may
     just have nothing new to commit. For an empty group the time runs from its last member's leaving or from the commit,
     whichever is later. A partition with an unfinished transaction is left alone.
     """
-    since = _retained_since(group)
-    if since is None:
+    committed_offsets = shard.offsets.committed(group.group_id)
+    if not committed_offsets or group.state not in (GroupState.EMPTY, GroupState.STABLE):
         return []
+    subscribed: Container[str] = ()
+    since = 0
+    if group.state is GroupState.STABLE:
+        subscribed = topics = group.subscribed_topics()
+        budget.left -= len(topics)
+        if not topics.are_known:
+            return []
+    elif group.persisted is not None:
+        since = group.persisted.state_timestamp_ms or 0
+    budget.left -= len(committed_offsets)
     expired = []
-    for partition, (committed, _) in shard.offsets.committed(group.group_id).items():
-        if group.state is GroupState.STABLE and group.is_subscribed_to(partition.topic):
-            continue
-        if shard.offsets.is_unstable(group.group_id, partition):
+    for partition, (committed, _) in committed_offsets.items():
+        if partition.topic in subscribed or shard.offsets.is_unstable(group.group_id, partition):
             continue
         if committed.expire_timestamp_ms is not None:
             is_expired = now_ms >= committed.expire_timestamp_ms
@@ -342,16 +363,3 @@ def expired_partitions(shard: GroupShard, group: Group, now_ms: int, retention_m
         if is_expired:
             expired.append(partition)
     return expired
-
-
-def _retained_since(group: Group) -> int | None:
-    """From when on a group as such no longer holds on to its offsets; None: it still does."""
-    match group.state:
-        case GroupState.EMPTY if group.persisted is not None:
-            return group.persisted.state_timestamp_ms or 0
-        case GroupState.EMPTY:
-            return 0
-        case GroupState.STABLE if group.subscribed_topics is not None:
-            return 0
-        case _:
-            return None

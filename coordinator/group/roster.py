@@ -7,14 +7,13 @@ nowhere else, so that none of them can name a member that is gone.
 from collections.abc import Iterable, Iterator
 
 from coordinator.group.member import (
-    CONSUMER_PROTOCOL_TYPE,
     GroupProtocol,
     Member,
     MemberImage,
     MemberInfo,
     select_protocol,
-    subscribed_topics,
 )
+from coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, Subscription
 from protocol.errors import ErrorCode
 
 
@@ -126,15 +125,11 @@ class Roster:
             MemberInfo(member.member_id, member.group_instance_id, member.metadata(protocol_name)) for member in self
         )
 
-    def subscribed_topics(self, protocol_type: str | None, protocol_name: str | None) -> frozenset[str] | None:
-        """What a consumer group subscribes to; None for other groups, and where it cannot be known."""
-        if protocol_type != CONSUMER_PROTOCOL_TYPE:
-            return None
-        if not self._by_id:
-            return frozenset()
-        if protocol_name is None:
-            return None
-        return subscribed_topics(member.metadata(protocol_name) for member in self)
+    def subscription(self, protocol_type: str | None, protocol_name: str | None) -> Subscription:
+        """Return what the members of a consumer group subscribe to under a protocol; of other groups it is unknown."""
+        if protocol_type != CONSUMER_PROTOCOL_TYPE or (protocol_name is None and self._by_id):
+            return Subscription()
+        return Subscription(member.metadata(protocol_name or "") for member in self)
 
     def _count_support(self, member: Member, by: int) -> None:
         for protocol in member.protocols:

@@ -968,9 +968,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B69", _OFFSET_REQUESTS,
-        "        if group.state is GroupState.STABLE and group.is_subscribed_to(partition.topic):\n"
-        "            continue\n",
-        "",
+        "        if partition.topic in subscribed or ",
+        "        if ",
         f"{_TEST_OFFSET_REQUESTS}::test_offsets_that_are_subscribed_to_do_not_expire",
     ),
     Mutation(

@@ -13,6 +13,7 @@ from coordinator.runtime import LOAD_SLICE_BYTES
 from protocol.compiler import encode
 from protocol.errors import ErrorCode
 from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from protocol.records.record_walk import WorkBudget
 from protocol.schema import ZERO_UUID
 from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.group.group_world import GROUP, P0, P1, PRODUCER, TOPIC_ID, GroupWorld, group_world
@@ -534,7 +535,7 @@ def test_what_may_expire_depends_on_the_groups_state(state: GroupState, expired:
                 w.join(member, protocols=[("range", subscribed("t"))])
         assert w.group.state is state
         later = w.wall_clock() + 30 * DAY * 1000
-        assert expired_partitions(w.shard, w.group, later, RETENTION.offsets_retention_ms) == expired
+        assert expired_partitions(w.shard, w.group, later, RETENTION.offsets_retention_ms, WorkBudget(0)) == expired
 
 
 def test_an_offset_with_an_open_transaction_does_not_expire() -> None:
