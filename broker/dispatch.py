@@ -17,6 +17,8 @@ all. What a handler returns, its ``Outcome``, says how the connection goes on:
   verified, and may then leave a future). It costs a task, so it is for what really waits, and for long work
   (``broker.sliced_work``). Its response may be large, and is encoded in slices.
 
+A large request is decoded in slices before its handler is called; the connection's next request waits for that, too.
+
 Expected errors are fields of answers. Raising ``CloseConnection`` ends the connection. Any other exception is a bug of
 ours and ends here: it is logged and counted, and answered with UNKNOWN_SERVER_ERROR in whatever form the API has for
 it (``error_response``); an API without such a form loses the connection, as in Kafka.
@@ -61,6 +63,10 @@ ErrorResponse: TypeAlias = Callable[[R, int, ErrorCode], Message]
 
 DEFAULT_MAX_ELEMENTS: Final = 10_000
 """The default of ``oncelog.request.max.elements``."""
+_LARGE_FRAME: Final = 256 * 1024
+"""Bytes of a request above which it is decoded in slices: less takes some milliseconds, 30 at most."""
+_NEVER: Final = 1 << 62
+"""A produce is large by its records, which are not decoded."""
 _NO_ANSWER: Final[Answer] = []
 _new_tuple: Final = tuple.__new__
 """Makes a named tuple without the detour of its constructor."""
@@ -209,7 +215,17 @@ def _response_type(request_type: type[Message]) -> type[Message]:
 class _Route:
     """One served (API, version): what is looked up once per request."""
 
-    __slots__ = ("answer_version", "decode", "encode", "failures", "handler", "max_elements", "requests", "version")
+    __slots__ = (
+        "answer_version",
+        "decode",
+        "divided_above",
+        "encode",
+        "failures",
+        "handler",
+        "max_elements",
+        "requests",
+        "version",
+    )
 
     def __init__(self, handler: ApiHandler[Any], version: int, max_elements: int) -> None:
         self.handler = handler
@@ -219,9 +235,11 @@ class _Route:
         self.max_elements = max_elements
         if version in handler.versions:
             self.decode: Decoder[Any] = decoder(handler.request_type, version)
+            self.divided_above = _NEVER if handler.api_key == ApiKey.PRODUCE else _LARGE_FRAME
             self.answer_version = version
         else:
             self.decode = _decode_nothing(handler.request_type)
+            self.divided_above = _NEVER
             self.answer_version = 0
         self.encode = response_encoder(_response_type(handler.request_type), self.answer_version)
 
@@ -244,7 +262,7 @@ class _Encoded(NamedTuple):
 class Unfinished:
     """A request whose answer comes later: from a future, or from a coroutine that the connection must run."""
 
-    __slots__ = ("_context", "_dispatcher", "_request", "_route", "awaitable")
+    __slots__ = ("_context", "_dispatcher", "_route", "awaitable", "request")
 
     def __init__(
         self,
@@ -252,12 +270,13 @@ class Unfinished:
         route: _Route,
         context: RequestContext,
         request: Message,
-        awaitable: Later | Coroutine[Any, Any, _Encoded | None | Later],
+        awaitable: Later | Coroutine[Any, Any, Message | _Encoded | None | Later],
     ) -> None:
         self._dispatcher = dispatcher
         self._route = route
         self._context = context
-        self._request = request
+        self.request = request
+        """Without what was received, until a large request is decoded."""
         self.awaitable = awaitable
 
     @property
@@ -270,8 +289,13 @@ class Unfinished:
             raise CloseConnection(f"{self.name} was cancelled")
         error = done.exception()
         if error is None:
-            return self._dispatcher.encode(self._route, self._context, self._request, done.result())
-        return self._dispatcher.fail(self._route, self._context, self._request, error)
+            return self._dispatcher.encode(self._route, self._context, self.request, done.result())
+        return self._dispatcher.fail(self._route, self._context, self.request, error)
+
+
+def _log_request(route: _Route, context: RequestContext, frame: memoryview) -> None:
+    what = (route.handler.name, *context, len(frame))
+    request_log.debug("%s v%d, correlation id %d, of client %r at %s: %d bytes", *what)
 
 
 class Dispatcher:
@@ -294,14 +318,16 @@ class Dispatcher:
             header, position = parse_request_header(frame)
             api_key, version, correlation_id, client_id = header
             route = self._routes.get((api_key, version)) or self._add_route(api_key, version)
+            if len(frame) > route.divided_above:
+                context = RequestContext(version, correlation_id, client_id, connection)
+                return self._begin_large(route, context, frame, position)
             request, _ = route.decode(frame, position, route.max_elements)
         except DecodeError as error:
             raise CloseConnection(f"a malformed request: {error}") from None
+        context = _new_tuple(RequestContext, (version, correlation_id, client_id, connection))
         route.requests += 1
         if request_log.isEnabledFor(logging.DEBUG):
-            what = (route.handler.name, version, correlation_id, client_id, connection, len(frame))
-            request_log.debug("%s v%d, correlation id %d, of client %r at %s: %d bytes", *what)
-        context = _new_tuple(RequestContext, (version, correlation_id, client_id, connection))
+            _log_request(route, context, frame)
         try:
             outcome = route.handler.function(self._broker, context, request)
         except Exception as error:
@@ -312,6 +338,27 @@ class Dispatcher:
             unfinished = Unfinished(self, route, context, request, outcome)
             return unfinished.finish(outcome) if outcome.done() else unfinished
         return Unfinished(self, route, context, request, self._encode_in_slices(route, context, outcome))
+
+    def _begin_large(self, route: _Route, context: RequestContext, frame: memoryview, position: int) -> Unfinished:
+        """Decode a large request in slices, then do with it what is done with others."""
+
+        async def decode_and_handle() -> Message | _Encoded | None | Later:
+            decoding = self._broker.sliced_work.decode(
+                route.handler.request_type, route.version, frame, position, route.max_elements, context.connection
+            )
+            try:
+                request = unfinished.request = await decoding
+            except DecodeError as error:
+                raise CloseConnection(f"a malformed request: {error}") from None
+            route.requests += 1
+            _log_request(route, context, frame)
+            outcome = route.handler.function(self._broker, context, request)
+            if outcome is None or isinstance(outcome, Message | asyncio.Future):
+                return outcome
+            return await self._encode_in_slices(route, context, outcome)
+
+        unfinished = Unfinished(self, route, context, route.handler.request_type(), decode_and_handle())
+        return unfinished
 
     def is_in_turn(self, frame: memoryview) -> bool:
         """Whether this request begins only when all before it are answered."""

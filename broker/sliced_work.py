@@ -27,8 +27,10 @@ from broker.storage.log_segment import ReadRequest
 from protocol.framing import encode_response_in_slices
 from protocol.records.record_walk import WorkBudget
 from protocol.schema import Buffer, Message
+from protocol.sliced_decoder import sliced_decoder
 
 A = TypeVar("A")
+M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[ReadRequest | None, Buffer | None, T]
@@ -107,6 +109,21 @@ class SlicedWork:
         """Do what the budget allows now, the rest in later turns, and return the result. It holds no decompressor."""
         outcome = self.start(steps, budget, connection, needs_place=False)
         return await outcome if asyncio.iscoroutine(outcome) else outcome
+
+    async def decode(
+        self,
+        request_type: type[M],
+        version: int,
+        frame: memoryview,
+        position: int,
+        max_elements: int,
+        connection: ConnectionInfo,
+    ) -> M:
+        """Decode a large request: what the budget allows now, the rest in later turns. Raises DecodeError."""
+        budget = new_budget()
+        steps = sliced_decoder(request_type, version)(frame, position, max_elements, budget)
+        request, _ = await self.finish(steps, budget, connection)
+        return request
 
     async def encode(
         self, correlation_id: int, response: Message, version: int, connection: ConnectionInfo

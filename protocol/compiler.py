@@ -80,7 +80,7 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
     try:
         return cls._decoders[version]
     except KeyError:
-        return cls._decoders.setdefault(version, _DecoderSource(cls, version).compile())
+        return cls._decoders.setdefault(version, DecoderSource(cls, version).compile())
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
@@ -179,13 +179,15 @@ class _Source:
         return self.names[name]
 
 
-class _DecoderSource(_Source):
+class DecoderSource(_Source):
     """Variables of the generated function.
 
     b buffer, p position, end; e elements still allowed; n length or count; q end of a value; t tags.
     """
 
-    def compile(self) -> Decoder[Any]:
+    parameters = f"b, p, e={UNLIMITED_ELEMENTS}"
+
+    def compile(self) -> Any:
         self.names |= {
             "new": object.__new__,
             "unpack_from": unpack_from,
@@ -210,8 +212,10 @@ class _DecoderSource(_Source):
         self.line(f"    raise DecodeError({f'{title} ends before its last field'!r}) from None")
         self.line("except UnicodeDecodeError:")
         self.line(f"    raise DecodeError({f'{title} holds a string that is not UTF-8'!r}) from None")
-        function: Decoder[Any] = self.compile_function("decode", f"b, p, e={UNLIMITED_ELEMENTS}")
-        return function
+        return self.compile_function("decode", self.parameters)
+
+    def pause(self) -> None:
+        """Count an element, and pause when enough is done, where that is done (``protocol.sliced_decoder``)."""
 
     def emit_run(self, codes: str, expressions: list[str]) -> None:
         if codes == "B":
@@ -319,15 +323,19 @@ class _DecoderSource(_Source):
         with self.unless_null(field, target, f"n * {size} > end - p" if size > 1 else "n > end - p", path):
             self.charge("n", path)
             if element.kind in _BATCHED:
-                self.line(f"{target} = list(unpack_from(f'>{{n}}{FIXED[element.kind]}', b, p)); p += n * {size}")
+                self.numbers(FIXED[element.kind], target, size)
             else:
                 self.elements(element, target, path)
+
+    def numbers(self, code: str, target: str, size: int) -> None:
+        self.line(f"{target} = list(unpack_from(f'>{{n}}{code}', b, p)); p += n * {size}")
 
     def elements(self, element: Field, target: str, path: str) -> None:
         add = self.fresh("add")
         self.line(f"{target} = values = []")
         self.line(f"{add} = values.append")
         with self.block("for _ in range(n):"):
+            self.pause()
             if element.struct is not None:
                 self.line(f"{add}({self.structure(element.struct)})")
             else:

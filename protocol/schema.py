@@ -298,6 +298,7 @@ class MessageType(type):
     _flexible: Versions
     _decoders: dict[int, Callable[..., Any]]
     _encoders: dict[int, Callable[..., Any]]
+    _sliced_decoders: dict[int, Callable[..., Any]]
     _sliced_encoders: dict[int, Callable[..., Any]]
 
     def __new__(
@@ -324,6 +325,7 @@ class MessageType(type):
         cls._flexible = parse_versions(flexible)
         cls._decoders = {}
         cls._encoders = {}
+        cls._sliced_decoders = {}
         cls._sliced_encoders = {}
         return cls
 
