@@ -7,6 +7,8 @@ coroutine:
 
 * In one turn of the loop one slice is done, of one request; requests take turns. So however many do long work, the loop
   is back after some milliseconds.
+* A request that could not begin at once has its first slice before those that go on, every second time: a small one
+  waits for few of those that are long, and has no need of a place.
 * What begins in one turn of the loop is bounded together: a client may send many requests at once.
 * At most ``_PLACES`` requests are under way that may hold a decompressor's window. Others wait for a place.
 * Work for a connection that is lost ends before its next slice.
@@ -69,8 +71,12 @@ class SlicedWork:
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(_PLACES)
+        self._beginning: deque[asyncio.Future[None]] = deque()
+        """Requests whose first slice is due, in order."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Requests whose next slice is due, in order."""
+        self._one_began = False
+        """Whether the last turn was that of a request that began."""
         self._has_turns = False
         self._begun = 0
         """Units that were used up by what was done at once, in this turn of the loop and those before."""
@@ -85,7 +91,7 @@ class SlicedWork:
         """
         if self._begun >= _TURN_UNITS:
             self._end_turn_soon()
-            return self.run(steps, budget, connection, needs_place=needs_place)
+            return self._begin_later(steps, budget, connection, needs_place)
         before = budget.left
         try:
             request = _advance(steps, None, budget)
@@ -142,6 +148,22 @@ class SlicedWork:
         self._turn_ends = False
         self._begun = 0
 
+    async def _begin_later(
+        self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, needs_place: bool
+    ) -> T:
+        try:
+            await self._turn(self._beginning)
+            _check_open(connection)
+            budget.left = SLICE_UNITS
+            request = _advance(steps, None, budget)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        except BaseException:
+            steps.close()
+            raise
+        return await self._go_on(steps, budget, connection, request, self._places if needs_place else nullcontext())
+
     async def _go_on(
         self,
         steps: Steps[T],
@@ -154,9 +176,8 @@ class SlicedWork:
             try:
                 while True:
                     data = None if request is None else await _read_off_loop(request)
-                    await self._turn()
-                    if connection is not None and not connection.is_open:
-                        raise CloseConnection("its client has gone")
+                    await self._turn(self._waiting)
+                    _check_open(connection)
                     budget.left = SLICE_UNITS
                     request = _advance(steps, data, budget)
             except StopIteration as stop:
@@ -165,24 +186,37 @@ class SlicedWork:
             finally:
                 steps.close()
 
-    async def _turn(self) -> None:
+    async def _turn(self, queue: "deque[asyncio.Future[None]]") -> None:
         """Wait until it is this request's turn: one request has its turn in one turn of the loop."""
         loop = asyncio.get_running_loop()
         turn = loop.create_future()
-        self._waiting.append(turn)
+        queue.append(turn)
         if not self._has_turns:
             self._has_turns = True
             loop.call_soon(self._give_turn)
         await turn
 
     def _give_turn(self) -> None:
-        while self._waiting and (turn := self._waiting.popleft()).done():
-            pass  # Its request was cancelled.
-        if not turn.done():
+        turn = self._next_turn()
+        if turn is not None:
             turn.set_result(None)
-        self._has_turns = bool(self._waiting)
+        self._has_turns = bool(self._waiting or self._beginning)
         if self._has_turns:
             asyncio.get_running_loop().call_soon(self._give_turn)
+
+    def _next_turn(self) -> asyncio.Future[None] | None:
+        """Return the request whose turn it is, if any is left that was not cancelled."""
+        while self._beginning or self._waiting:
+            self._one_began = bool(self._beginning) and not (self._one_began and self._waiting)
+            turn = (self._beginning if self._one_began else self._waiting).popleft()
+            if not turn.done():
+                return turn
+        return None
+
+
+def _check_open(connection: ConnectionInfo | None) -> None:
+    if connection is not None and not connection.is_open:
+        raise CloseConnection("its client has gone")
 
 
 def _advance(steps: Steps[T], data: Buffer | OSError | None, budget: WorkBudget) -> ReadRequest | None:

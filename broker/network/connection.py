@@ -36,7 +36,7 @@ from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher,
 from broker.network.frames import FrameReader
 from broker.network.response_memory import Reading, ResponseMemory
 from broker.network.send_queue import unacknowledged_bytes
-from broker.network.turn_share import TurnShare
+from broker.network.turn_share import SMALL, TurnShare, units_of
 from broker.supervisor import Supervisor
 from protocol.schema import Message
 
@@ -46,8 +46,7 @@ _WRITE_HIGH_WATER: Final = 128 * 1024
 _MOST_REPLICA_FETCHES: Final = 2
 _MAX_READY_BYTES: Final = 1 << 20
 _SLICE: Final = 64
-"""Begun in one turn of the loop: so many requests of up to 4 KiB, or fewer larger ones."""
-_SLICE_SHIFT: Final = 12
+"""Begun in one turn of the loop: so many small requests, or fewer larger ones (``units_of``)."""
 _SEND_ABOVE: Final = 256 * 1024
 _JOIN_BELOW: Final = 16 * 1024
 """Copying so little together costs less than handing over many buffers."""
@@ -273,14 +272,18 @@ class Connection(asyncio.BufferedProtocol):
         frames, slots, dispatch, info = self._frames, self._slots, self._dispatcher.dispatch, self.info
         share, allowed = self._turn_share, self._slice
         if frames and allowed > share.left:
-            allowed = share.limit(allowed)
+            if share.left <= 0 < allowed and units_of(frames[0]) > 1:
+                self._await_turn()
+                allowed = 0
+            else:
+                allowed = share.limit(allowed)
         left = allowed
         while frames and left > 0 and not (self._blocked or self._writing_paused or self._closing):
             frame = frames[0]
             if slots and self._must_wait(frame):
                 break
             del frames[0]
-            left -= 1 + (len(frame) >> _SLICE_SHIFT)
+            left -= 1 if len(frame) < SMALL else units_of(frame)
             try:
                 answer = dispatch(frame, info)
             except CloseConnection as error:
@@ -333,6 +336,12 @@ class Connection(asyncio.BufferedProtocol):
         self._resting = True
         self._slice = 0
         self._loop.call_soon(self._next_slice)
+
+    def _await_turn(self) -> None:
+        """Begin no more until all connections together have units for it."""
+        self._resting = True
+        self._slice = 0
+        self._turn_share.await_turn(self._next_slice)
 
     def _next_slice(self) -> None:
         self._resting = False

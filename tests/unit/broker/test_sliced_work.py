@@ -105,6 +105,31 @@ async def test_what_begins_in_one_turn_of_the_loop_is_bounded_together() -> None
 
 
 @in_virtual_time
+async def test_small_request_among_many_long_ones_waits_for_few_slices() -> None:
+    work, done = SlicedWork(), list[str]()
+    loop = asyncio.get_running_loop()
+    budgets = [new_budget() for _ in range(40)]
+    long = [loop.create_task(carried_out(work, slices("long", 50, budget, done), budget)) for budget in budgets]
+    await asyncio.sleep(0)
+    while len(done) < 60:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    budget = new_budget()
+    for _ in range(5):  # Others use up what may begin at once.
+        other = new_budget()
+        begun = work.start(slices("long", 50, other, done), other, connection())
+        assert asyncio.iscoroutine(begun)
+        long.append(loop.create_task(begun))
+    before = len(done)
+    small = work.start(slices("small", 0, budget, done), budget, connection())
+    assert asyncio.iscoroutine(small), "it was done at once: the test does not show what it shall"
+    assert await small == "small"
+    assert len(done) - before <= 20
+    for task in long:
+        task.cancel()
+    await asyncio.gather(*long, return_exceptions=True)
+
+
+@in_virtual_time
 async def test_work_for_a_lost_connection_ends_before_its_next_slice() -> None:
     work, done, budget, client = SlicedWork(), list[str](), new_budget(), connection()
     rest = work.start(slices("x", 9, budget, done), budget, client)

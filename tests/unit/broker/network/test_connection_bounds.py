@@ -10,7 +10,7 @@ from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, Outcome, RequestContext, handles
 from broker.network.response_memory import LARGEST_GRANT, SMALLEST_GRANT, ResponseMemory
 from broker.network.socket_server import first_descriptor_kept_back
-from broker.network.turn_share import TURN_REQUESTS
+from broker.network.turn_share import TURN_UNITS
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -74,8 +74,27 @@ def test_pipelined_requests_of_many_connections_begin_in_slices_of_all_of_them(l
             for client in clients:
                 assert await client.correlation_ids(64 * slices) == list(range(1, 64 * slices + 1))
         assert sum(map(len, turns.begun)) == count * 64 * slices + 1
-        assert max(map(len, turns.begun)) <= TURN_REQUESTS + count + 1
+        assert max(map(len, turns.begun)) <= TURN_UNITS + count + 1
         assert any(port in turn for turn in turns.begun[:3])
+
+    run(loop_name, scenario)
+
+
+@pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
+def test_long_requests_of_many_connections_begin_in_turns_of_their_own(loop_name: str) -> None:
+    """One unit at least for each connection would be all of them in one turn."""
+    count = 60
+
+    async def scenario() -> None:
+        turns = Turns()
+        async with serve([turns.handler()]) as served:
+            clients = [await served.connect() for _ in range(count)]
+            for client in clients:
+                client.send(*heartbeats(*["x" * 30_000] * 8))
+            for client in clients:
+                assert await client.correlation_ids(8) == list(range(1, 9))
+        assert sum(map(len, turns.begun)) == count * 8
+        assert max(map(len, turns.begun)) <= TURN_UNITS * 256 // 30_000 + 1
 
     run(loop_name, scenario)
 
