@@ -295,6 +295,9 @@ class BrokerConfig:
     oncelog_transaction_version: int = integer(
         2, "The level of transaction.version that a new cluster begins with (KIP-890).", low=0, high=2
     )
+    oncelog_transactional_id_max_length: int = integer(
+        1_024, "Characters of a new transactional id; a longer one is refused with INVALID_REQUEST.", low=1
+    )
     oncelog_end_txn_answer_ms: int = integer(
         5, "How long EndTxn waits for the markers before it answers; they are written in any case.", low=0
     )

@@ -39,6 +39,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 def transaction_config(config: BrokerConfig) -> TransactionConfig:
     return TransactionConfig(
         max_timeout_ms=config.transaction_max_timeout_ms,
+        max_id_length=config.oncelog_transactional_id_max_length,
         transactional_id_expiration_ms=config.transactional_id_expiration_ms,
         abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,

@@ -68,6 +68,8 @@ class TransactionConfig:
     """The settings of the coordinator, with Kafka's defaults where Kafka has them."""
 
     max_timeout_ms: int = 900_000
+    max_id_length: int = 1_024
+    """Characters of a transactional id that is not in the log yet."""
     transactional_id_expiration_ms: int = 604_800_000
     abort_timed_out_interval_ms: int = 10_000
     remove_expired_interval_ms: int = 3_600_000
@@ -256,6 +258,13 @@ class TransactionCoordinator:
         now_ms = self._wall_clock()
         txn = partition.transactions.get(request.transactional_id)
         if txn is None:
+            if len(request.transactional_id) > self._config.max_id_length:
+                logger.warning(
+                    "Refused a transactional id of %d characters: oncelog.transactional.id.max.length is %d",
+                    len(request.transactional_id),
+                    self._config.max_id_length,
+                )
+                return ErrorCode.INVALID_REQUEST
             producer_id = self._producer_ids.next_nowait() if new_producer_id == NO_PRODUCER_ID else new_producer_id
             if producer_id is None:
                 return Missing.PRODUCER_ID

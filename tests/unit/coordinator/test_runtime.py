@@ -5,6 +5,8 @@ import random
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator.runtime import (
     Backoff,
@@ -53,6 +55,14 @@ def run(scenario: Callable[[], object]) -> None:
 )
 def test_the_hash_is_javas(text: str, expected: int) -> None:
     assert java_hash(text) == expected
+
+
+@given(st.text(st.characters(), min_size=250, max_size=300))
+def test_the_hash_of_long_text_is_that_of_its_units(text: str) -> None:
+    expected = 0
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
+        expected = (31 * expected + unit) & 0xFFFF_FFFF
+    assert java_hash(text) & 0xFFFF_FFFF == expected
 
 
 def test_the_one_hash_without_an_absolute_value_goes_to_partition_0() -> None:

@@ -146,6 +146,21 @@ def test_an_empty_transactional_id_is_no_id() -> None:
         assert w.coordinator.describe("") is ErrorCode.INVALID_REQUEST
 
 
+def test_a_new_transactional_id_beyond_the_limit_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    with world(config=TransactionConfig(max_id_length=3)) as w:
+        assert w.init("four").answer == InitProducerIdResult(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
+        assert "oncelog.transactional.id.max.length is 3" in caplog.text
+        assert w.init("ids").answer.error is ErrorCode.NONE
+
+
+def test_a_transactional_id_beyond_the_limit_that_is_in_the_log_goes_on() -> None:
+    with world(config=TransactionConfig(max_id_length=3)) as w:
+        w.coordinator._config = TransactionConfig()
+        first = w.init("four").answer.producer
+        w.coordinator._config = TransactionConfig(max_id_length=3)
+        assert w.init("four").answer.producer == ProducerIdAndEpoch(first.id, first.epoch + 1)
+
+
 def test_an_unknown_transactional_id_has_no_producer() -> None:
     with world() as w:
         producer = ProducerIdAndEpoch(1, 0)
