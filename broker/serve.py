@@ -25,8 +25,9 @@ from typing import IO, Final, NoReturn
 import click
 import uvloop
 
+from broker.config import BrokerConfig
 from broker.config_sources import LoadedConfig, load_config
-from broker.listeners import Listeners, told_only_here
+from broker.listeners import Listeners, parse_http_listener, parse_listeners, told_only_here
 from broker.log_output import LogHandler
 from broker.network.side_loop import ThreadSideLoop
 from broker.server import Broker, start_broker
@@ -93,13 +94,16 @@ def command(
         loaded = load_config(
             properties=properties.read() if properties is not None else "", environment=os.environ, overrides=given
         )
+        loaded = replace(loaded, config=_with_absolute_data_dir(loaded.config))
         _tell(loaded)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             reason = runner.run(_serve(loaded, ready_file))
     except ConfigError as error:
         _refuse(str(error), EXIT_CONFIG)
     except AlreadyLocked as error:
-        _refuse(f"the data directory is in use by another broker: {error} is locked", EXIT_FAILED)
+        holder = "" if error.holder is None else f" (process {error.holder})"
+        reason = f"the data directory is in use by another broker{holder}: {error} is locked"
+        _refuse(f"{reason}; choose another directory with log.dirs (--data-dir)", EXIT_FAILED)
     except InvalidMetaProperties as error:
         _refuse(f"the data directory is not this broker's: {error}", EXIT_FAILED)
     except (IncompatibleFeatures, StoreUnavailable, BrokerIdTaken) as error:
@@ -107,9 +111,15 @@ def command(
     except Stopped as error:
         _refuse(str(error), EXIT_FAILED)
     except OSError as error:
-        _refuse(f"the broker cannot start: {error}{_remedy(error)}", EXIT_FAILED)
+        _refuse(f"the broker cannot start: {_text(error)}{_remedy(error)}", EXIT_FAILED)
     if reason is not None:
         sys.exit(EXIT_FAILED)
+
+
+def _text(error: OSError) -> str:
+    """Return what went wrong, without the number of the error."""
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{error.filename}: {what}"
 
 
 def _remedy(error: OSError) -> str:
@@ -141,9 +151,31 @@ def _shorthands(
         yield f"zookeeper.connect={zookeeper}"
 
 
+def _with_absolute_data_dir(config: BrokerConfig) -> BrokerConfig:
+    """Return the configuration with a data directory that clients can be told: they know no directory of ours."""
+    data_dir = os.path.abspath(config.data_dir)
+    if config.log_dirs:
+        return replace(config, log_dirs=data_dir, given={**config.given, "log.dirs": data_dir})
+    given = {**config.given, "log.dir": data_dir} if "log.dir" in config.given else config.given
+    return replace(config, log_dir=data_dir, given=given)
+
+
+async def _check_hosts(config: BrokerConfig) -> None:
+    """Raise ``ConfigError``, before anything is written, for a host to listen on that this machine does not know."""
+    listens = [("listeners (--host)", each.host, each.port) for each in parse_listeners(config).bound]
+    if config.oncelog_http_listener is not None:
+        listens.append(("oncelog.http.listener", *parse_http_listener(config.oncelog_http_listener)))
+    for setting, host, port in listens:
+        try:
+            await asyncio.get_running_loop().getaddrinfo(host or None, port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise ConfigError(f"{setting}: this machine does not know the host {host} ({error.strerror})") from None
+
+
 async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
     """Run until a signal, or until the broker cannot go on: then the reason is returned."""
     started = time.perf_counter()
+    await _check_hosts(loaded.config)
     side_loop = ThreadSideLoop()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     try:

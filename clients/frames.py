@@ -14,6 +14,12 @@ MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 """Far above what any fetch of ours asks for; what a web server's bytes say as a size is above it."""
 
 
+_OTHER_PROTOCOLS: Final = {b"HTTP": "HTTP", b"<!DO": "HTTP", b"<htm": "HTTP", b"<HTM": "HTTP", b"SSH-": "SSH"}
+"""What servers of other protocols begin with, also web servers that take the request for one of HTTP 0.9."""
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
+"""An alert and a handshake."""
+
+
 class BadFrame(ValueError):
     """A size that no frame may have."""
 
@@ -68,5 +74,13 @@ class FrameSplitter:
         """Of a frame and the size in front of it."""
         size: int = _SIZE.unpack_from(buffer, position)[0]
         if not 0 <= size <= self._max_bytes:
-            raise BadFrame(f"a frame of {size} bytes")
+            raise BadFrame(_why_no_frame(bytes(buffer[position : position + _SIZE.size]), size))
         return _SIZE.size + size
+
+
+def _why_no_frame(first: bytes, size: int) -> str:
+    """Return what the bytes are that no frame begins with."""
+    if first[:2] in _TLS_RECORDS:
+        return "it speaks TLS, which this connection does not use"
+    protocol = _OTHER_PROTOCOLS.get(first)
+    return f"a frame of {size} bytes" if protocol is None else f"it speaks {protocol}"

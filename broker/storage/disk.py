@@ -37,7 +37,11 @@ Directories: TypeAlias = Mapping[str, Mapping[str, bytes]]
 
 
 class AlreadyLocked(Exception):
-    """Another process, or another broker of this process, holds the lock."""
+    """Another process, or another broker of this process, holds the lock. ``holder`` is its id, if that is known."""
+
+    def __init__(self, path: str, holder: int | None = None) -> None:
+        super().__init__(path)
+        self.holder = holder
 
 
 class File(Protocol):
@@ -232,11 +236,25 @@ class _LocalLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            holder = _holder(self._fd)
             os.close(self._fd)
-            raise AlreadyLocked(path) from None
+            raise AlreadyLocked(path, holder) from None
 
     def release(self) -> None:
         os.close(self._fd)
+
+
+def _holder(descriptor: int) -> int | None:
+    """Return the id of the process that has locked a file, from Linux's table of locks; None if that does not say."""
+    status = os.fstat(descriptor)
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii") as table:
+            rows = [line.split() for line in table]
+    except OSError:
+        return None
+    holders = [int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == file]
+    return holders[0] if len(holders) == 1 and holders[0] > 0 else None
 
 
 class _Spares:

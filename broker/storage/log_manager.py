@@ -18,6 +18,7 @@ is, of a checkpoint, is ``on_directory_failure``. A full disk is neither (``spac
 """
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -149,6 +150,8 @@ class LogManager:
 
     def _make_log_dir(self) -> None:
         """Make the directory, so that its name too outlives a loss of power; who syncs files in it relies on that."""
+        if self._disk.exists(self.log_dir) and not self._disk.is_dir(self.log_dir):
+            raise NotADirectoryError(errno.ENOTDIR, "it is not a directory", self.log_dir)
         missing = [self.log_dir]
         while not self._disk.exists(missing[-1]) and (parent := _parent(missing[-1])) != missing[-1]:
             missing.append(parent)

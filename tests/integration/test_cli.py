@@ -361,7 +361,7 @@ def test_a_listener_that_is_no_broker(oncelog: Oncelog, tmp_path: Path) -> None:
         assert server.stdout is not None
         port = int(server.stdout.readline())
         said = oncelog.fails(f"topic list --bootstrap 127.0.0.1:{port}", exit_code=3)
-    assert "does not answer as a Kafka broker does" in said
+    assert f"127.0.0.1:{port} does not answer as a Kafka broker does: it speaks HTTP" in said
 
 
 def heeds_interrupts() -> None:

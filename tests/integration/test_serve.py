@@ -15,6 +15,7 @@ import pytest
 
 from protocol.framing import encode_request, parse_response
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.command import Oncelog
 
 READY = re.compile(r"\[KafkaServer id=(\d+)\] started \(oncelog\) at PLAINTEXT://localhost:(\d+)")
 
@@ -128,11 +129,49 @@ def test_it_may_open_as_many_files_as_the_machine_allows(tmp_path: Path) -> None
 
 
 def test_a_second_start_on_the_same_directory_is_refused(tmp_path: Path) -> None:
-    with serving(["--port", 0, "--data-dir", tmp_path]):
+    with serving(["--port", 0, "--data-dir", tmp_path]) as first:
         code, log = refused("--port", 0, "--data-dir", tmp_path)
+        holder = first.process.pid
     assert code == 1
-    assert f"oncelog: the data directory is in use by another broker: {tmp_path}/.lock is locked" in log
+    assert f"oncelog: the data directory is in use by another broker (process {holder}): {tmp_path}/.lock is" in log
+    assert "choose another directory with log.dirs (--data-dir)" in log
     assert "Traceback" not in log
+
+
+def test_data_directory_that_is_a_file_is_named_with_its_setting(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, file / "below"):
+        code, log = refused("--port", 0, "--data-dir", path)
+        assert code == 1
+        assert re.search(rf"cannot start: {path}: (it is n|N)ot a directory; log.dirs \(--data-dir\) must be", log)
+        assert "Errno" not in log
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--host", "host.invalid"], "listeners (--host)"),
+        (["--set", "listeners=A://localhost:0,B://host.invalid:0"], "listeners (--host)"),
+        (["--port", 0, "--set", "oncelog.http.listener=host.invalid:0"], "oncelog.http.listener"),
+    ],
+)
+def test_unknown_host_is_refused_before_anything_is_written(tmp_path: Path, options: list[object], named: str) -> None:
+    protocols = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT"
+    code, log = refused(*options, "--set", protocols, "--data-dir", tmp_path / "data")
+    assert code == 2
+    assert f"{named}: this machine does not know the host host.invalid (" in log
+    assert "Traceback" not in log
+    assert not (tmp_path / "data").exists()
+
+
+def test_data_directory_is_told_to_clients_as_an_absolute_path(tmp_path: Path) -> None:
+    directory = Path(os.path.relpath(tmp_path)) / "data"
+    with serving(["--port", 0, "--data-dir", directory]) as broker:
+        oncelog = Oncelog(f"localhost:{broker.port}")
+        assert [each["path"] for each in oncelog.json("log-dirs")] == [str(tmp_path / "data")]
+        settings = {each["name"]: each["value"] for each in oncelog.json("config describe broker 1")}
+        assert settings["log.dirs"] == str(tmp_path / "data")
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

@@ -175,7 +175,12 @@ async def test_closing_tells_those_who_wait() -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n", "a frame of 1213486160 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "does not answer as a Kafka broker does: it speaks HTTP$"),
+        (b"<!DOCTYPE HTML>", "it speaks HTTP$"),
+        (b"SSH-2.0-OpenSSH_9.2", "it speaks SSH$"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "it speaks TLS, which this connection does not use$"),
+        (b"\x16\x03\x01\x00\xff", "it speaks TLS, which this connection does not use$"),
+        (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
         (b"\x00\x00\x00\x04\x7f\x00\x00\x00", "an answer to request|ends"),
         (b"\x00\x00\x00\x05\x00\x00\x00\x01\x00", "ends"),
     ],

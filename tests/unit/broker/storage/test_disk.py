@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -101,6 +102,15 @@ def test_a_lock_has_one_holder(place: tuple[Disk, str]) -> None:
         disk.lock(f"{root}/.lock")
     lock.release()
     disk.lock(f"{root}/.lock").release()
+
+
+def test_lock_that_is_taken_names_the_process_that_holds_it(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    lock = LocalDisk().lock(path)
+    with pytest.raises(AlreadyLocked) as raised:
+        LocalDisk().lock(path)
+    assert (str(raised.value), raised.value.holder) == (path, os.getpid())
+    lock.release()
 
 
 async def test_a_file_closed_during_a_call_off_the_loop(tmp_path: Path) -> None:
