@@ -1,4 +1,4 @@
-# Every target sets up what it needs in .venv by itself; `make run` and `make test` are the two to know.
+# Every target sets up what it needs in .venv by itself; `make run` and `make test` are the two to know, `make help` lists all.
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,11 +16,18 @@ SPARK_KILLS := sink_processes replaced_targets sink_kills sink_speculation check
   transaction_timeouts changing_topics coordinator_failover
 KILLS ?= 200
 SEED ?= 1
-INSTALLING = @echo "Installing Oncelog$(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
+INSTALLING = echo "Installing $(1) into $(VENV), once; this takes about $(2) and prints nothing meanwhile."
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What an extra needs, without Oncelog itself: to install that anew takes it from programs that run from $(VENV).
+INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
+  > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: run cluster cluster-test compose-test demo test check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark peers format clean
+.PHONY: help run cluster cluster-test compose-test demo test check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers format clean
 
-run: $(RUNTIME)  ## One broker on port 9092, data in ./oncelog-data
+help:  ## These texts
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: $(RUNTIME)  ## One broker: make run [PORT=9092] [DATA_DIR=oncelog-data]
 	$(BIN)/oncelog serve --port $(PORT) --data-dir $(DATA_DIR)
 
 cluster: $(RUNTIME)  ## Three brokers from port 9092 on and a ZooKeeper, data in ./oncelog-cluster (needs Java)
@@ -104,26 +111,28 @@ bench-reload: $(DEV)  ## How long a coordinator reads the history of a million t
 mutations: $(DEV)  ## Take each safeguard away in a copy, and see its test fail
 	$(BIN)/python -m tests.mutations
 
-spark-test: $(SPARK) .peers/kafka-4/.installed .peers/spark-kafka/.installed  ## Spark itself, reading and writing (needs Java 17 or later)
+spark-test: $(DEV) $(SPARK) .peers/kafka-4/.installed .peers/spark-kafka/.installed  ## Spark itself, reading and writing (needs Java 17 or later)
 	$(BIN)/python -m pytest -q tests/spark -m "not kills and not comparisons"
 
-spark-comparison: $(SPARK) .peers/spark-kafka/.installed .peers/kafka-4/.installed  ## 500 drawn topics and option sets, read by our source and by Spark's own (an hour; needs Java 17 or later)
+spark-comparison: $(DEV) $(SPARK) .peers/spark-kafka/.installed .peers/kafka-4/.installed  ## 500 drawn topics and option sets, read by our source and by Spark's own (an hour; needs Java 17 or later)
 	$(BIN)/python -m pytest -q tests/spark/test_random_reads.py tests/spark/test_random_streams.py
 
-spark-kills: $(SPARK) .peers/kafka-4/.installed .peers/kafka-3.9/.installed  ## kill -9 of Spark between every two steps of the exactly-once sink, and KILLS times at random (needs Java 17 or later)
+spark-kills: $(DEV) $(SPARK) .peers/kafka-4/.installed .peers/kafka-3.9/.installed  ## kill -9 of Spark between every two steps of the exactly-once sink, and KILLS times at random (needs Java 17 or later)
 	$(BIN)/python -m pytest -q $(SPARK_KILLS:%=tests/spark/test_%.py)
 	$(BIN)/python -m tests.spark.random_kills --kills $(KILLS) --seed $(SEED)
 
-spark-smoke: $(SPARK)  ## The short part of it
+spark-smoke: $(DEV) $(SPARK)  ## The short part of it
 	$(BIN)/python -m pytest -q tests/spark -m smoke
 
-bench-spark: $(SPARK) .peers/spark-kafka/.installed  ## Our connector beside Spark's own, on one broker of ours
+bench-spark: $(DEV) $(SPARK) .peers/spark-kafka/.installed  ## Our connector beside Spark's own, on one broker of ours
 	$(BIN)/python -m tests.benchmarks.spark_side_by_side
 
-demo-spark: $(SPARK)  ## A stream of purchases to invoices, exactly once, through kill -9 (needs Java 17 or later)
+demo-spark: $(DEV) $(SPARK)  ## A stream of purchases to invoices, exactly once, through kill -9 (needs Java 17 or later)
 	$(BIN)/python -m tests.spark_demo
 
-peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kcat
+spark: $(SPARK)  ## PySpark and what the connector needs, into .venv
+
+peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kcat  ## Other clients and Apache Kafka, into .peers
 
 .peers/%/.installed: tests/peers/%/pom.xml
 	@command -v mvn >/dev/null || { echo "Maven is missing: apt-get install maven openjdk-17-jdk-headless"; exit 1; }
@@ -143,27 +152,24 @@ peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kca
 	  command -v kcat >/dev/null || { echo "kcat is missing: apt-get install kcat"; exit 1; }; }
 	mkdir -p .peers && touch $@
 
-format: $(DEV)
+format: $(DEV)  ## Format the code, and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 $(RUNTIME): pyproject.toml
-	$(call INSTALLING,,half a minute)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@cmp -s $< $@ || { $(call INSTALLING,Oncelog,half a minute) && \
+	  { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } && $(PIP_INSTALL) --editable .; }
+	@cp $< $@
+
+$(DEV): pyproject.toml | $(RUNTIME)
+	@$(call INSTALLING,what the tests of Oncelog need,half a minute)
+	@$(call INSTALL_EXTRA,dev)
 	@touch $@
 
-$(DEV): pyproject.toml
-	$(call INSTALLING, and what its tests need,a minute)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $(RUNTIME) $@
+$(SPARK): pyproject.toml | $(RUNTIME)
+	@$(call INSTALLING,PySpark,a minute)
+	@$(call INSTALL_EXTRA,spark)
+	@touch $@
 
-$(SPARK): pyproject.toml
-	$(call INSTALLING, with PySpark and what its tests need,two minutes)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	@touch $(RUNTIME) $(DEV) $@
-
-clean:
-	rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean:  ## Remove .venv, .peers, build and all caches; data stays
+	rm -rf $(VENV) .peers build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

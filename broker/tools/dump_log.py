@@ -104,7 +104,8 @@ def _segments(path: Path) -> list[Path]:
         return [path]
     if segments := _segments_in(path):
         return segments
-    partitions = sorted(each.name for each in path.iterdir() if each.is_dir() and _segments_in(each))
+    names = [each.name for each in path.iterdir() if each.is_dir() and _segments_in(each)]
+    partitions = sorted(names, key=lambda name: (name.startswith("__"), name))  # Internal topics come last.
     if not partitions:
         raise click.UsageError(f"{path} has no segments (*{LOG_SUFFIX}): name the directory of a partition, or files")
     shown = ", ".join(partitions[:_SHOWN_PARTITIONS]) + (", …" if len(partitions) > _SHOWN_PARTITIONS else "")

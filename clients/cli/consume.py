@@ -11,6 +11,7 @@ import click
 
 from clients.cli.consumption import Consumption
 from clients.cli.group_offsets import GroupOffsets
+from clients.cli.named_partitions import named_partitions
 from clients.cli.paced_output import PacedOutput
 from clients.cli.record_writers import TABLE_HEAD, Writer, choose_writer
 from clients.cli.remedies import NO_ANSWER
@@ -21,7 +22,7 @@ from clients.cluster import Cluster
 from clients.consumer import Consumer, ConsumerConfig
 from clients.consumer.consumer_errors import OffsetOutOfRange
 from clients.consumer.positions import BEGINNING, END, Position, PositionKind, parse_position, resolve_position
-from clients.errors import BrokerRefused, Refusal, error_code
+from clients.errors import BrokerRefused, Refusal
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -111,10 +112,7 @@ class _Request:
     async def _choose(self, cluster: Cluster) -> list[TopicPartition]:
         chosen = []
         for name, topic in (await cluster.topics(self.topics)).items():
-            if topic.error_code:
-                raise BrokerRefused(f"topic {name}", Refusal(error=error_code(topic.error_code)))
-            indexes = self.only_partitions or sorted(partition.partition_index for partition in topic.partitions)
-            chosen += [TopicPartition(name, index) for index in indexes]
+            chosen += named_partitions(name, topic, self.only_partitions)
         return chosen
 
     async def _assign(
@@ -203,8 +201,8 @@ def _warn(text: str, advice: str | None = None) -> None:
     "--from",
     "from_",
     metavar="POSITION",
-    help="beginning, end, OFFSET, -COUNT before the end, or @TIME. Default: beginning. With --group only where "
-    "nothing is committed: a group goes on where it stands, and `oncelog group seek` moves it.",
+    help="beginning, end, OFFSET, -N (N offsets, not records, before the end), or @TIME. Default: beginning. With "
+    "--group only where nothing is committed: a group goes on where it stands, and `oncelog group seek` moves it.",
 )
 @click.option("--number", "-n", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("--until-end", "-e", is_flag=True, help="Stop where the partitions end now, instead of waiting for more.")

@@ -18,10 +18,11 @@ from clients.admin.groups import (
 )
 from clients.admin.offsets import LATEST, list_offsets
 from clients.cli.lazy_group import LazyGroup
+from clients.cli.named_partitions import named_partitions
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
 from clients.consumer.positions import Position, parse_position, resolve_position
-from clients.errors import BrokerRefused, Refusal, error_code
+from clients.errors import BrokerRefused, Refusal
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -173,10 +174,7 @@ async def _choose(
         return sorted(committed)
     chosen = []
     for name, topic in (await cluster.topics(wanted)).items():
-        if topic.error_code:
-            raise BrokerRefused(f"topic {name}", Refusal(error=error_code(topic.error_code)))
-        indexes = wanted[name] or sorted(partition.partition_index for partition in topic.partitions)
-        chosen += [TopicPartition(name, index) for index in indexes]
+        chosen += named_partitions(name, topic, wanted[name])
     return chosen
 
 
@@ -193,7 +191,10 @@ _topics_option = click.option(
 )
 @click.argument("group_id", metavar="GROUP")
 @click.option(
-    "--to", required=True, metavar="POSITION", help="beginning, end, OFFSET, -COUNT before the end, or @TIME."
+    "--to",
+    required=True,
+    metavar="POSITION",
+    help="beginning, end, OFFSET, -N (N offsets, not records, before the end), or @TIME.",
 )
 @_topics_option
 @click.option("--dry-run", is_flag=True, help="Show what would be committed, and do not.")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from clients.cli.named_partitions import HAS_OTHERS
 from clients.errors import Refusal
 from protocol.errors import RETRIABLE, ErrorCode
 
@@ -11,6 +12,7 @@ _COLLISION: Final = (
     "the names of metrics have an underscore for each dot, so a.b and a_b would be one: choose a name that differs "
     "in more than that"
 )
+_MISSING_PARTITION: Final = "`oncelog topic add-partitions` adds to them"
 _MEMBERS: Final = "stop the group's members first: `oncelog group describe GROUP` lists them"
 
 _REMEDIES: Final[Mapping[ErrorCode, str]] = {
@@ -57,6 +59,8 @@ def remedy(refused: Refusal) -> str | None:
     error = refused.error
     if error is ErrorCode.INVALID_TOPIC_EXCEPTION and "collide" in (refused.message or ""):
         return _COLLISION
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and (refused.message or "").startswith(HAS_OTHERS):
+        return _MISSING_PARTITION
     return _REMEDIES.get(error) or (_UNSETTLED if error in RETRIABLE else None)
 
 

@@ -50,6 +50,7 @@ from coordinator.group.offset_requests import (
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
 from coordinator.group.state import GroupState, JoinRequest, SyncRequest
+from coordinator.load_report import LoadReport
 from coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from coordinator.runtime import batch_by_batch, load, partition_for
 from protocol.errors import ErrorCode
@@ -143,6 +144,7 @@ class GroupCoordinator:
         """Of each shard, for as long as it is here."""
         self._loading: set[GroupShard] = set()
         """Those that are being read. One that could not be read is not among them until the next attempt."""
+        self._load_report = LoadReport(GROUP_METADATA_TOPIC_NAME, "groups", logger)
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_budget = WorkBudget(_SWEEP_UNITS)
         self._load_turn = asyncio.Lock()
@@ -199,8 +201,9 @@ class GroupCoordinator:
             self._loading.discard(shard)
         if loaded:
             shard.open()
-            level = logging.INFO if shard.groups else logging.DEBUG
-            logger.log(level, "Loaded %d groups of %s-%d", len(shard.groups), GROUP_METADATA_TOPIC_NAME, partition)
+            self._load_report.note(partition, len(shard.groups))
+        if not self._loading:
+            self._load_report.conclude()
 
     def on_metadata_change(self, change: MetadataChange) -> None:
         """Topics that are gone, or replaced by others of the same name, take their committed offsets with them."""

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final
 
 from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from coordinator.load_report import LoadReport
 from coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, WallClock
 from coordinator.runtime import coordinator_error, load, partition_for
 from coordinator.transaction.log_records import build_record_batch, build_tombstones, value_version
@@ -100,6 +101,7 @@ class TransactionStateManager:
         """By index, for as long as the partition is owned."""
         self._loading: dict[OwnedPartition, None] = {}
         """Those that are being read. One that could not be read is not among them until the next attempt."""
+        self._load_report = LoadReport(TRANSACTION_STATE_TOPIC_NAME, "transactional ids", logger)
         self._load_turn = asyncio.Lock()
 
     # Ownership
@@ -179,6 +181,8 @@ class TransactionStateManager:
                 del self._partitions[partition.index], self._loads[partition.index]
         finally:
             self._loading.pop(partition, None)
+            if not self._loading:
+                self._load_report.conclude()
 
     def _open(self, partition: OwnedPartition) -> None:
         """Everything that was read is durable: serve it, and complete what a predecessor had decided."""
@@ -186,8 +190,7 @@ class TransactionStateManager:
             partition.place(txn)
         self._loading.pop(partition, None)
         partition.is_open = True
-        level = logging.INFO if partition.transactions else logging.DEBUG
-        logger.log(level, "loaded %s: %d transactional ids", partition, len(partition.transactions))
+        self._load_report.note(partition.index, len(partition.transactions))
         prepared = [txn for txn in partition.transactions.values() if txn.metadata.state in PREPARED_STATES]
         self._on_open(partition, prepared)
 

@@ -266,6 +266,13 @@ def test_a_group_is_followed_moved_and_forgotten(oncelog: Oncelog, topic: str) -
     assert "oncelog group list" in oncelog.fails(f"group delete {group}")
 
 
+def test_partition_that_a_topic_does_not_have_is_refused_with_those_that_it_has(oncelog: Oncelog, topic: str) -> None:
+    for words in (f"group seek {topic} --to 0 --topic {topic}:0,9", f"consume {topic} -p 9 -p 0"):
+        said = oncelog.fails(words)
+        assert f"Error: partition 9 of topic {topic}: UNKNOWN_TOPIC_OR_PARTITION: it has partitions 0 to 1\n" in said
+        assert "oncelog topic add-partitions" in said
+
+
 def test_a_group_that_has_read_everything_has_no_lag(oncelog: Oncelog, topic: str) -> None:
     """Markers at the end are passed, too."""
     oncelog(f"produce {topic} -p 0", "before\n")

@@ -174,6 +174,20 @@ def test_data_directory_is_told_to_clients_as_an_absolute_path(tmp_path: Path) -
         assert settings["log.dirs"] == str(tmp_path / "data")
 
 
+def test_start_logs_what_its_internal_topics_hold_in_one_line(tmp_path: Path) -> None:
+    with serving(["--port", 0, "--data-dir", tmp_path]) as broker:
+        oncelog = Oncelog(f"localhost:{broker.port}")
+        oncelog("topic create orders")
+        for number in range(4):
+            oncelog(f"group seek group-{number} --to 0 --topic orders")
+        broker.end(signal.SIGTERM)
+    with serving(["--port", 0, "--data-dir", tmp_path]) as broker:
+        assert len(Oncelog(f"localhost:{broker.port}").json("group list")) == 4
+        _, log = broker.end(signal.SIGTERM)
+    (line,) = re.findall(r"INFO Loaded .*", log)
+    assert line.startswith("INFO Loaded 4 groups of __consumer_offsets, partitions ")
+
+
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with serving(["--port", 0, "--data-dir", tmp_path / "one"]) as broker:
         code, log = refused("--port", broker.port, "--data-dir", tmp_path / "two")

@@ -1,5 +1,7 @@
-"""What ``make`` says before it is busy for a while."""
+"""What ``make`` says before it is busy for a while, and that it leaves alone what runs from its environment."""
 
+import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -24,3 +26,66 @@ def test_port_is_a_setting(target: str) -> None:
         ["make", "--dry-run", "PORT=9192", target], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert "--port 9192" in shown
+
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+RECORDING_PYTHON = """#!/bin/sh
+[ "$1" = -c ] && exec python3 "$@"
+echo "$@" >> "${0%/bin/python}/calls"
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """An environment into which Oncelog has been installed. Its Python notes what it is to install."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(RECORDING_PYTHON)
+    python.chmod(0o755)
+    (tmp_path / "calls").touch()
+    (tmp_path / ".runtime").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    return tmp_path
+
+
+def make(environment: Path, target: str) -> str:
+    """Make one marker of an environment; return what was installed."""
+    subprocess.run(["make", f"VENV={environment}", f"{environment}/{target}"], cwd=ROOT, check=True, timeout=60)
+    return (environment / "calls").read_text()
+
+
+@pytest.mark.parametrize("extra", ["dev", "spark"])
+def test_marker_of_an_extra_does_not_install_oncelog_anew(environment: Path, extra: str) -> None:
+    """While pip replaces an installation, programs that run from it cannot import it."""
+    called = make(environment, f".{extra}")
+    assert "--requirement" in called
+    assert "--editable" not in called
+    requirements = (environment / f"{extra}.txt").read_text().splitlines()
+    assert any(line.startswith({"dev": "pytest>", "spark": "pyspark>"}[extra]) for line in requirements)
+
+
+def test_oncelog_is_installed_anew_only_if_the_project_file_differs(environment: Path) -> None:
+    os.utime(environment / ".runtime", (0, 0))
+    assert make(environment, ".runtime") == ""
+    (environment / ".runtime").write_text("of a former commit")
+    os.utime(environment / ".runtime", (0, 0))
+    assert "--editable ." in make(environment, ".runtime")
+
+
+def test_help_has_every_target_with_its_text() -> None:
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert {line.split()[0] for line in shown.splitlines()} == set(phony.split())
+    assert all(len(line.split()) > 1 for line in shown.splitlines())
+
+
+def test_clean_removes_what_pip_has_built() -> None:
+    shown = subprocess.run(["make", "--dry-run", "clean"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert " build " in shown
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/cluster.md"])
+def test_pages_that_use_makes_environment_install_extras_in_the_form_that_keeps_it(page: str) -> None:
+    """An installation that is not editable replaces the checkout by a copy of it."""
+    text = (ROOT / page).read_text()
+    assert "make spark" in text
+    assert re.findall(r"pip install (?!-e )[^`]*\.\[", text) == []

@@ -112,6 +112,15 @@ def test_indexes_snapshots_and_epochs(directory: Path) -> None:
     assert lines(directory / "leader-epoch-checkpoint")[1:] == ["epoch: 5 startOffset: 0"]
 
 
+def test_data_directory_is_answered_with_its_partitions_internal_topics_last(tmp_path: Path) -> None:
+    for name in ("__consumer_offsets-0", "__transaction_state-1", "zoo-0", "Apples-0"):
+        partition = tmp_path / "data" / name
+        partition.mkdir(parents=True)
+        (partition / f"{NAME}.log").touch()
+    said = dump(tmp_path / "data").output
+    assert "or files: Apples-0, zoo-0, __consumer_offsets-0, __transaction_state-1\n" in said
+
+
 def test_a_whole_directory_is_without_complaint(directory: Path) -> None:
     assert dump(*directory.iterdir()).exit_code == 0
 
