@@ -54,6 +54,7 @@ WRITING_ONLY: Final = (
     "transactionalIdPrefix",
     "transactionTimeoutMs",
     "failOnDifferentRows",
+    "failOnMissingDecisions",
     "txnAppId",
     "txnVersion",
     "stateTopic",

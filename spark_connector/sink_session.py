@@ -21,11 +21,12 @@ from spark_connector.sink.batch_commit import (
     commit_batch,
     commit_unnamed,
 )
-from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings, StateReaders
+from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
 from spark_connector.sink.prelude import Permit, begin_batch
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
 from spark_connector.sink.sink_transactions import NO_DRIVER
 from spark_connector.sink.slot_pool import SlotPool
+from spark_connector.sink.state_log import StateMemory
 from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned
 from spark_connector.sink.task import TaskOutcome, write_rows
 from spark_connector.slot_file import claim_slot_file, new_name
@@ -50,7 +51,7 @@ class ProcessMemory:
         self._rng = rng
         self.unnamed_slots = SlotPool(new_name(rng))
         """Of batches that are tried once: the name of their sink is not used again, so nobody needs to remember."""
-        self.readers: StateReaders = {}
+        self.states = StateMemory()
 
     @cached_property
     def slots(self) -> SlotPool:
@@ -92,7 +93,7 @@ class SinkSession:
             transaction_timeout_ms=self._options.transaction_timeout_ms,
             patience_seconds=self._options.client.reach_seconds,
         )
-        return ClusterBroker(self._client.cluster, settings, self._open_writer, self._memory.readers, wall_clock)
+        return ClusterBroker(self._client.cluster, settings, self._open_writer, self._memory.states, wall_clock)
 
     async def _open_writer(self, transactional_id: str | None) -> RowWriter:
         from spark_connector.arrow_encoder import ArrowEncoder
@@ -109,8 +110,15 @@ class SinkSession:
         """The prelude of a batch."""
 
         async def steps() -> Permit:
+            options = self._options
             await self.make_cluster_broker().require_support()
-            return await begin_batch(self._broker, sink, self._options.former, plans_name_rows=plans_name_rows)
+            return await begin_batch(
+                self._broker,
+                sink,
+                options.former,
+                plans_name_rows=plans_name_rows,
+                requires_decisions=options.fail_on_missing_decisions and options.application is None,
+            )
 
         return self._client.run(steps())
 

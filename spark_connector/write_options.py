@@ -79,6 +79,8 @@ class WriteOptions:
     state_topic: str = STATE_TOPIC
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
     fail_on_loss: bool = True
+    fail_on_missing_decisions: bool = True
+    """``failOnMissingDecisions``: refuse a later batch of a stream whose earlier ones no record of the sink knows."""
     fail_on_difference: bool = True
     """``failOnDifferentRows``: refuse a batch that is written already and comes again with other rows."""
     compression: Compression = Compression.NONE
@@ -203,6 +205,7 @@ def _finish(
             "transactionTimeoutMs", DEFAULT_TRANSACTION_TIMEOUT_MS, minimum=1000, maximum=MAX_INT32
         ),
         fail_on_loss=reader.boolean("failOnDataLoss", True),
+        fail_on_missing_decisions=reader.boolean("failOnMissingDecisions", True),
         fail_on_difference=reader.boolean("failOnDifferentRows", True),
         compression=reader.choice(
             "kafka.compression.type", {each.name.lower(): each for each in Compression}, Compression.NONE

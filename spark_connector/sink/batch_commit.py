@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from protocol.topic_partition import TopicPartition
 from spark_connector.sink.batch_content import Content, content_of_all
 from spark_connector.sink.decisions import take_over, write_state
 from spark_connector.sink.endings import abort_all, commit_decided, describe_all, find_strays
@@ -26,6 +27,7 @@ from spark_connector.sink.sink_errors import (
     TransactionsLost,
 )
 from spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id, is_open
+from spark_connector.sink.state_home import find_state
 from spark_connector.sink.state_record import NO_BATCH, UNKNOWN_PLAN, Planned, StateRecord, decision
 from spark_connector.sink.task import TaskOutcome
 from spark_connector.sink.written_topics import names_of, replaced_topics, replacement
@@ -54,7 +56,13 @@ async def commit_batch(
     run = outcomes[0].run
     driver = permit.driver
     transactions = [each.transaction for each in outcomes if each.transaction is not None]
-    state = await broker.read_state(permit.sink) or StateRecord(sink=permit.sink)
+    state = await broker.read_state(permit.sink, permit.home) or StateRecord(sink=permit.sink)
+    if state.generation < permit.generation:
+        await abort_all(broker, transactions)
+        raise BatchNotDecided(
+            f"batch {batch} was aborted as a whole: the record of sink {permit.sink} is gone from the state topic "
+            f"{permit.home.topic} since the batch began. Was the topic deleted, created again or emptied?"
+        )
     if state.query not in ("", query):
         _log.warning("sink %s has written for query %s before: %s begins anew", permit.sink, state.query, query)
     if state.is_beyond(query, batch):
@@ -63,7 +71,7 @@ async def commit_batch(
     if state.decides(query, batch):
         _note_repetition(state, planned, content, run, fail_on_difference=fail_on_difference)
         if state.run != run:
-            state, driver = await _note_run(broker, state, driver, run)
+            state, driver = await _note_run(broker, state, driver, permit.home, run)
     else:
         if any(each.skipped for each in outcomes):
             raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
@@ -73,9 +81,9 @@ async def commit_batch(
         state = decision(state, permit.driver, query, batch, transactions, planned, run, kept)
         if not transactions:
             state = state.when_settled(driver, await broker.transaction_version())
-        driver = await write_state(broker, driver, state)
+        driver = await write_state(broker, driver, state, permit.home)
     await _carry_out(broker, state, fail_on_loss)
-    await _clean_up(broker, state, permit.generation, driver)
+    await _clean_up(broker, state, permit, driver)
 
 
 async def abort_batch(
@@ -84,10 +92,11 @@ async def abort_batch(
     """Take the batch back, unless it is decided: then commit it. ``outcomes`` are those that are known, maybe none."""
     permit = outcomes[0].permit if outcomes else None
     if permit is None:  # Whose driver this was is not known; but nobody's may decide while strays are aborted.
-        await take_over(broker, sink)
+        found = (await find_state(broker, sink, await take_over(broker, sink))).state
     else:  # If that is refused, somebody else has taken over.
         await insist(broker, lambda: broker.init_producer_id(driver_id(sink), permit.driver))
-    state = await broker.read_state(sink) or StateRecord(sink=sink)
+        found = await broker.read_state(sink, permit.home)
+    state = found or StateRecord(sink=sink)
     if outcomes and (state.decides(outcomes[0].query, batch) or state.is_beyond(outcomes[0].query, batch)):
         await _carry_out(broker, state, fail_on_loss)
         return
@@ -156,12 +165,14 @@ def _difference_of_rows(state: StateRecord, planned: Planned, content: Content |
     return ""
 
 
-async def _note_run(broker: SinkBroker, state: StateRecord, driver: Driver, run: str) -> tuple[StateRecord, Driver]:
+async def _note_run(
+    broker: SinkBroker, state: StateRecord, driver: Driver, home: TopicPartition, run: str
+) -> tuple[StateRecord, Driver]:
     """Record that another run has found the batch saved: a second time it must not."""
     state = replace(state, run=run)
     if state.settled:
         state = state.when_settled(driver, await broker.transaction_version())
-    return state, await write_state(broker, driver, state)
+    return state, await write_state(broker, driver, state, home)
 
 
 def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:
@@ -213,21 +224,22 @@ async def _carry_out(broker: SinkBroker, state: StateRecord, fail_on_loss: bool)
         _log.warning("failOnDataLoss is false: %s", error)
 
 
-async def _clean_up(broker: SinkBroker, state: StateRecord, generation: int, driver: Driver) -> None:
+async def _clean_up(broker: SinkBroker, state: StateRecord, permit: Permit, driver: Driver) -> None:
     """Record that the batch is settled, and abort what attempts have left behind that are not part of it.
 
     If this fails the batch is visible all the same. The next prelude aborts what is left; without the record, a batch
     that is run again asks for its transactions' states, which coordinators keep for ``transactional.id.expiration.ms``.
     """
     try:
-        leftovers = await find_strays(broker, state, generation, await broker.open_transactions(f"{state.sink}."))
+        opened = await broker.open_transactions(f"{state.sink}.")
+        leftovers = await find_strays(broker, state, permit.generation, opened)
         settled = state
         if not state.settled:
             settled = state.when_settled(driver, await broker.transaction_version())
         if any(each.version < 2 for each in leftovers):  # Their names must not be used again.
             settled = settled.when_settled(driver, 1).in_next_generation()
         if settled != state:
-            await write_state(broker, driver, settled)
+            await write_state(broker, driver, settled, permit.home)
         await abort_all(broker, leftovers)
     except SinkError as error:
         _log.warning("the end of batch %d of sink %s is not recorded: %s", state.batch, state.sink, error)

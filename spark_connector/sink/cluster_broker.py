@@ -6,20 +6,16 @@ again: every step can be repeated.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from clients.admin.topics import NewTopic, create_topics
 from clients.admin.transactions import ONGOING, describe_transactions, list_transactions
 from clients.cluster import Cluster, Coordinator
 from clients.errors import BrokerRefused, ClientError, Refusal, VersionNotSupported, error_code
-from clients.producer.partitioner import partition_for_key
 from clients.retry import Backoff, Retry
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.internal.placement import TRANSACTION_STATE
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -40,7 +36,7 @@ from protocol.topic_partition import TopicPartition
 from spark_connector.offset_lookup import persistently
 from spark_connector.sink.former_names import Former
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter
-from spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState, UnsupportedBroker
+from spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
 from spark_connector.sink.sink_transactions import (
     NO_SUCH_ID,
     Description,
@@ -48,24 +44,12 @@ from spark_connector.sink.sink_transactions import (
     TaskTransaction,
     driver_id,
 )
-from spark_connector.sink.state_record import StateRecord, decode_state
-from spark_connector.sink.state_topic import (
-    STATE_TOPIC_CONFIGS,
-    RecordOpen,
-    StatePartition,
-    StateTopicReader,
-    newest_values,
-    require_compaction,
-)
+from spark_connector.sink.state_log import StateLog, StateMemory
+from spark_connector.sink.state_record import StateRecord
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
-StateReaders = dict[tuple[str, bool], StateTopicReader]
-"""Of one process: by sink, and whether they read for tasks, which need not know what was before their prelude."""
 
-STATE_PARTITIONS: Final = 16
 _NEEDED: Final = (ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS)
-_FORBIDDEN: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 _ACKS_ALL: Final = -1
 _FIRST_INIT_WITH_EXPECTED: Final = 3
 _LAST_INIT_WITHOUT_TWO_PHASE_COMMIT: Final = 5
@@ -111,14 +95,13 @@ class ClusterBroker:
         cluster: Cluster,
         settings: SinkSettings,
         make_writer: Callable[[str], Awaitable[RowWriter]],
-        readers: StateReaders,
+        memory: StateMemory,
         wall_clock: Callable[[], int],
     ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._make_writer = make_writer
-        self._readers = readers
-        """Of this process's sinks: they go on where they were."""
+        self._log = StateLog(cluster, settings.state_topic, settings.patience_seconds, memory)
         self._wall_clock = wall_clock
 
     async def require_support(self) -> None:
@@ -238,81 +221,25 @@ class ClusterBroker:
 
     # The state topic
 
-    async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
-        try:
-            value = await self._newest_value(sink, since)
-        except ClientError as error:
-            raise SinkUnavailable(f"the state of sink {sink} cannot be read: {error}") from error
-        return None if value is None else decode_state(sink, value)
+    async def state_partitions(self) -> list[TopicPartition]:
+        return await self._log.partitions()
 
-    async def _newest_value(self, sink: str, since: int | None) -> bytes | None:
-        """Read again while the sink's own record is open: EndTxn may be answered before its marker is written."""
+    def known_home(self, sink: str) -> TopicPartition | None:
+        return self._log.known_home(sink)
 
-        async def newest() -> bytes | None:
-            return await (await self._reader(sink, since)).newest()
+    def keep_home(self, sink: str, home: TopicPartition) -> None:
+        self._log.keep_home(sink, home)
 
-        retry = Retry(Backoff(rng=self._cluster.rng), self._settings.patience_seconds)
-        while True:
-            try:
-                return await self._patiently(newest)
-            except RecordOpen:
-                if not await retry.pause():
-                    raise
+    async def read_state(self, sink: str, home: TopicPartition, since: int | None = None) -> StateRecord | None:
+        return await self._log.read(sink, home, since)
 
-    async def _reader(self, sink: str, since: int | None) -> StateTopicReader:
-        key = (sink, since is not None)
-        reader = self._readers.get(key)
-        if reader is None:
-            home = await self._home(sink)
-            if since is None:
-                await self._require_compaction()
-            partition = StatePartition(self._cluster, home)
-            reader = self._readers[key] = StateTopicReader(partition, sink.encode(), since)
-        reader.skip_to(since or 0)
-        return reader
-
-    def state_position(self, sink: str) -> int:
-        reader = self._readers.get((sink, False))
-        return 0 if reader is None else reader.position
-
-    async def _require_compaction(self) -> None:
-        try:
-            await require_compaction(self._cluster, self._settings.state_topic)
-        except BrokerRefused as error:
-            if error.refusal.error not in _FORBIDDEN:
-                raise
-            _log.warning("whether the state topic is compacted cannot be seen: %s", error)
+    def state_position(self, sink: str, home: TopicPartition) -> int:
+        return self._log.position(sink, home)
 
     async def find_sinks(self, former: Former) -> list[str]:
-        try:
-            values = await self._patiently(lambda: self._newest_values(former))
-        except ClientError as error:
-            raise SinkUnavailable(f"the state topic cannot be read: {error}") from error
-        found = []
-        for key, value in values.items():
-            try:
-                sink = key.decode()
-                state = decode_state(sink, value)
-            except (UnicodeDecodeError, UnreadableState) as error:
-                _log.warning("a record of the state topic is left alone: %s", error)
-                continue
-            if former.may_be(state):
-                found.append(sink)
-        return found
+        return await self._log.find_sinks(former)
 
-    async def _newest_values(self, former: Former) -> dict[bytes, bytes]:
-        homes = {await self._home(name) for name in former.names}
-        if former.was_named_by_location:
-            name = self._settings.state_topic
-            partitions = (await self._cluster.topics([name]))[name].partitions
-            homes |= {TopicPartition(name, each.partition_index) for each in partitions}
-        values: dict[bytes, bytes] = {}
-        for home in sorted(homes):
-            values |= await newest_values(StatePartition(self._cluster, home))
-        return values
-
-    async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
-        home = await self._home(record.sink)
+    async def append_state(self, driver: Driver, record: StateRecord, home: TopicPartition, version: int) -> ErrorCode:
         if version < 2:
             error = await self._add_partition(driver, record.sink, home)
             if error is not ErrorCode.NONE:
@@ -364,31 +291,6 @@ class ClusterBroker:
         if isinstance(answer, ErrorCode):
             return answer
         return error_code(next(iter(_added(answer)), ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    async def _home(self, sink: str) -> TopicPartition:
-        """The partition of a sink's record; the topic is created if it is not there."""
-        name = self._settings.state_topic
-        topic = (await self._cluster.topics([name]))[name]
-        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            await self._create(name)
-            topic = (await self._cluster.topics([name], create=True))[name]
-        if topic.error_code:
-            raise BrokerRefused(f"topic {name}", Refusal(error=error_code(topic.error_code)))
-        return TopicPartition(name, partition_for_key(sink.encode(), len(topic.partitions)))
-
-    async def _create(self, name: str) -> None:
-        """As many replicas as the coordinators' own topic has: one is worth nothing without the other."""
-        model = (await self._cluster.topics([TRANSACTION_STATE]))[TRANSACTION_STATE]
-        replicas = max((len(each.replica_nodes) for each in model.partitions), default=-1)
-        topic = NewTopic(
-            name=name,
-            partitions=STATE_PARTITIONS,
-            replication_factor=replicas,
-            configs={**STATE_TOPIC_CONFIGS, "min.insync.replicas": "2" if replicas > 2 else "1"},
-        )
-        refused = (await create_topics(self._cluster, [topic]))[name]
-        if refused is not None and refused.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise BrokerRefused(f"topic {name}", refused)
 
 
 async def _answer(asked: Awaitable[T]) -> T | ErrorCode:

@@ -4,6 +4,7 @@ It is the commit point of a batch. Whoever has been fenced cannot pass it: the c
 """
 
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 from spark_connector.sink.sink_broker import FENCING, SinkBroker, insist
 from spark_connector.sink.sink_errors import BatchNotDecided, SinkFenced
 from spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id
@@ -18,13 +19,13 @@ async def take_over(broker: SinkBroker, sink: str) -> Driver:
     return answer
 
 
-async def write_state(broker: SinkBroker, driver: Driver, record: StateRecord) -> Driver:
-    """Write and commit a record; return the driver as it goes on.
+async def write_state(broker: SinkBroker, driver: Driver, record: StateRecord, home: TopicPartition) -> Driver:
+    """Write and commit a record in its home partition; return the driver as it goes on.
 
     After any exception it may still be committed: only a driver that has taken over since can tell.
     """
     version = await broker.transaction_version()
-    error = await insist(broker, lambda: broker.append_state(driver, record, version))
+    error = await insist(broker, lambda: broker.append_state(driver, record, home, version))
     if error is not ErrorCode.NONE:
         raise _error(record.sink, error)
     own = TaskTransaction(driver_id(record.sink), driver.producer_id, driver.epoch, version)

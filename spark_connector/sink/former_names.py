@@ -13,6 +13,7 @@ from typing import Final
 from spark_connector.sink.decisions import take_over
 from spark_connector.sink.endings import abort_all, decided_and_open, end_all, find_strays
 from spark_connector.sink.sink_broker import SinkBroker
+from spark_connector.sink.state_home import find_state
 from spark_connector.sink.state_record import StateRecord
 
 _AFTER_CHECKPOINT: Final = re.compile(r"[0-9a-f]{16}")
@@ -50,8 +51,7 @@ async def adopt(broker: SinkBroker, sink: str, former: Former) -> StateRecord | 
 
 
 async def _end_former(broker: SinkBroker, name: str, former: Former) -> list[StateRecord]:
-    await take_over(broker, name)
-    state = await broker.read_state(name)
+    state = (await find_state(broker, name, await take_over(broker, name))).state
     if state is None or not former.may_be(state):
         return []
     opened = await broker.open_transactions(f"{name}.")

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from protocol.errors import RETRIABLE, ErrorCode
+from protocol.topic_partition import TopicPartition
 from spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
 from spark_connector.sink.state_record import StateRecord
 
@@ -87,21 +88,29 @@ class SinkBroker(Protocol):
     async def init_producer_id(self, transactional_id: str, expected: Driver | None = None) -> Driver | ErrorCode:
         """Take over an id, which ends what is open under it; only from ``expected``, if that is given (KIP-360)."""
 
-    async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
-        """The newest committed record of the sink; everything that was decided before the call is seen.
+    async def state_partitions(self) -> list[TopicPartition]:
+        """The partitions of the state topic, as they are now."""
 
-        With ``since``, a ``state_position``, maybe None if the newest was written before that.
-        Waits while a record of the sink itself is neither committed nor aborted, and raises ``SinkUnavailable`` if that
-        lasts.
+    def known_home(self, sink: str) -> TopicPartition | None:
+        """Where this process has found the sink's record before."""
+
+    def keep_home(self, sink: str, home: TopicPartition) -> None:
+        """Remember it."""
+
+    async def read_state(self, sink: str, home: TopicPartition, since: int | None = None) -> StateRecord | None:
+        """The newest committed record in one partition of the state topic, of all that is in its log by now.
+
+        With ``since``, a ``state_position``, maybe None if the newest was written before that. Waits while a record is
+        neither committed nor aborted, and raises ``SinkUnavailable`` if that lasts.
         """
 
-    def state_position(self, sink: str) -> int:
-        """Up to where ``read_state`` has read the state topic."""
+    def state_position(self, sink: str, home: TopicPartition) -> int:
+        """Up to where ``read_state`` has read a partition."""
 
     async def find_sinks(self, former: "Former") -> list[str]:
         """The sinks whose newest record, committed or not, may be ``former``'s."""
 
-    async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
+    async def append_state(self, driver: Driver, record: StateRecord, home: TopicPartition, version: int) -> ErrorCode:
         """Write a record in the driver's transaction, which stays open. A repetition changes nothing."""
 
     async def end(self, transactions: Sequence[TaskTransaction], *, commit: bool) -> list[Ended]:

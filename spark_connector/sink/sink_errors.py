@@ -81,6 +81,34 @@ class AnswerLost(SinkError):
     """Whether a transactional id was taken is not known: the request may arrive even later. Another id has to do."""
 
 
+NO_STATE: Final = (
+    "sink %s has been at work before, and no partition of its state topic %s has a record of it. That is right if it "
+    "was killed in its very first batch. If the state topic was deleted, created again or emptied, what was written "
+    "last may be written a second time: look at the target topic"
+)
+"""What is logged when a driver is not the first one and finds no record."""
+
+
+class DecisionsMissing(SinkError):
+    """A later batch of a stream, of whose earlier batches no decision is known: this one may be written already."""
+
+    def __init__(self, sink: str, query: str, batch: int, topic: str, other: str) -> None:
+        self._identity = (sink, query, batch, topic, other)
+        found = f"its decisions are of query {other}" if other else "there is no decision of it"
+        super().__init__(
+            f"batch {batch} of query {query} is not written: the state topic {topic} (stateTopic) should have the "
+            f"decision of the batch before by sink {sink}, and {found}. Either the state topic was deleted, created "
+            "again or emptied; or the query has gone on with another stateTopic, transactionalIdPrefix or cluster, or "
+            "from a sink that was not exactly once; or another query has used the name of this sink. So it is not "
+            f"known whether batch {batch} was written: look at the target topic. If it was not, or may be written "
+            "twice, set failOnMissingDecisions=false for one run. Otherwise begin with a new checkpoint, and have it "
+            "read from where the last batch that is written ends"
+        )
+
+    def __reduce__(self) -> tuple[type["DecisionsMissing"], tuple[object, ...]]:
+        return DecisionsMissing, self._identity
+
+
 class UnreadableState(SinkError):
     """The state topic holds something else than this connector's records."""
 

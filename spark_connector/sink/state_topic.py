@@ -164,9 +164,11 @@ class StateTopicReader:
         return judge_by_markers(beyond, self._key, read.value)
 
     async def _begin_again(self) -> None:
-        """At the log's beginning, which is not 0 where records were deleted. What was committed before stays known."""
-        known = None if self._read is None else self._read.value
-        self._read = Committed(await self._partition.offset(EARLIEST), known)
+        """At the log's beginning, which is not 0 where records were deleted.
+
+        What was read before is forgotten: something newer may have been deleted with it, so it proves nothing.
+        """
+        self._read = Committed(await self._partition.offset(EARLIEST))
 
 
 async def newest_values(partition: StatePartition) -> dict[bytes, bytes]:

@@ -2,7 +2,8 @@
 
 An attempt that fails aborts what it has begun; one that is killed leaves it to the driver. A task of a batch that was
 decided before sends nothing (it digests its rows, if the decision has a digest to compare with), one of a batch that
-comes before a decided one refuses to (``CheckpointRewound``), and one without rows begins nothing, because an empty
+comes before a decided one refuses to (``CheckpointRewound``), as does one of a later batch of a stream of which no
+decision is known (``DecisionsMissing``), and one without rows begins nothing, because an empty
 transaction cannot be committed. When it is done it looks once more: if the batch has been decided meanwhile, without it
 (it lost a race of speculative attempts, say), nobody will list its transaction, and it aborts that itself.
 """
@@ -14,7 +15,7 @@ from typing import Any
 from spark_connector.sink.batch_content import NO_ROWS, Content
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
-from spark_connector.sink.sink_errors import AnswerLost, CheckpointRewound, SupersededTask
+from spark_connector.sink.sink_errors import AnswerLost, CheckpointRewound, DecisionsMissing, SupersededTask
 from spark_connector.sink.sink_transactions import TaskTransaction, task_id
 from spark_connector.sink.slot_pool import SlotPool
 
@@ -50,6 +51,8 @@ async def write_rows(
     if permit.is_behind(query, batch):
         until = f", up to {permit.decided_until}" if permit.decided_until else ""
         raise CheckpointRewound(permit.sink, query, batch, f"batch {permit.decided_batch} is decided already{until}")
+    if permit.is_unaccounted(query, batch):
+        raise DecisionsMissing(permit.sink, query, batch, permit.home.topic, permit.decided_query)
     content = NO_ROWS if permit.digests_rows(query, batch) else None
     if permit.is_decided(query, batch):
         if content is not None:
@@ -67,7 +70,10 @@ async def write_rows(
             await writer.write(more)
             content = None if content is None else content.plus(digest(more))
         written = await writer.finish()
-        state = await broker.read_state(permit.sink, permit.state_position) if permit.may_decide else None
+        if permit.may_decide:
+            state = await broker.read_state(permit.sink, permit.home, permit.state_position)
+        else:
+            state = None
         if state is not None and (state.decides(query, batch) or state.is_beyond(query, batch)):
             raise SupersededTask(f"batch {batch} of query {query} was decided without this attempt")
         await writer.leave()

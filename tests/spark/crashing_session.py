@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 from spark_connector.sink.former_names import Former
 from spark_connector.sink.prelude import Permit
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, Patience, RowWriter, SinkBroker, Written
@@ -79,21 +80,30 @@ class CrashingBroker:
         self.reach("init_producer_id", "after")
         return answer
 
-    async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
+    async def state_partitions(self) -> list[TopicPartition]:
+        return await self._inner.state_partitions()
+
+    def known_home(self, sink: str) -> TopicPartition | None:
+        return self._inner.known_home(sink)
+
+    def keep_home(self, sink: str, home: TopicPartition) -> None:
+        self._inner.keep_home(sink, home)
+
+    async def read_state(self, sink: str, home: TopicPartition, since: int | None = None) -> StateRecord | None:
         self.reach("read_state", "before")
-        state = await self._inner.read_state(sink, since)
+        state = await self._inner.read_state(sink, home, since)
         self.reach("read_state", "after")
         return state
 
-    def state_position(self, sink: str) -> int:
-        return self._inner.state_position(sink)
+    def state_position(self, sink: str, home: TopicPartition) -> int:
+        return self._inner.state_position(sink, home)
 
     async def find_sinks(self, former: Former) -> list[str]:
         return await self._inner.find_sinks(former)
 
-    async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
+    async def append_state(self, driver: Driver, record: StateRecord, home: TopicPartition, version: int) -> ErrorCode:
         self.reach("append_state", "before")
-        error = await self._inner.append_state(driver, record, version)
+        error = await self._inner.append_state(driver, record, home, version)
         self.reach("append_state", "after")
         return error
 

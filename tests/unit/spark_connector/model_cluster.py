@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 from spark_connector.sink.former_names import Former
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, TopicIds, Written
 from spark_connector.sink.sink_errors import AnswerLost, SinkUnavailable
@@ -30,6 +31,7 @@ from spark_connector.sink.state_record import StateRecord, decode_state
 
 T = TypeVar("T")
 TOPIC = "t"
+STATE_TOPIC = "states"
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
 OPEN, COMMITTED, ABORTED, EMPTY = "Ongoing", "CompleteCommit", "CompleteAbort", "Empty"
@@ -45,7 +47,8 @@ class Id:
     last_epoch: int = -1
     previous_producer_id: int = -1
     rows: list[int] = field(default_factory=list)
-    records: list[tuple[str, bytes]] = field(default_factory=list)
+    records: list[tuple[int, str, bytes]] = field(default_factory=list)
+    """Of the state topic: partition, sink and value."""
     sequence: int = 0
 
 
@@ -57,12 +60,28 @@ class Cluster:
         self.first_epoch = first_epoch
         self.ids: dict[str, Id] = {}
         self.visible: list[int] = []
-        self.states: dict[str, bytes] = {}
+        self.state_log: list[dict[str, bytes]] = [{}]
+        """The newest committed records, by partition of the state topic."""
         self.topic_ids = {TOPIC: b"\0"}
         """Of the topics that rows go to; there is one."""
         self.late: list[Callable[[], object]] = []
         """Requests that their senders have given up, and that may still arrive."""
         self._producer_ids = 0
+
+    @property
+    def states(self) -> dict[str, bytes]:
+        """The records of a state topic that has one partition."""
+        (records,) = self.state_log
+        return records
+
+    def add_state_partitions(self, count: int) -> None:
+        self.state_log += [{} for _ in range(count)]
+
+    def replace_state_topic(self) -> None:
+        """Delete the state topic, and create another with as many partitions."""
+        self.state_log = [{} for _ in self.state_log]
+        for known in self.ids.values():
+            known.records = []
 
     def new_producer_id(self) -> int:
         self._producer_ids += 1
@@ -107,7 +126,8 @@ class Cluster:
     def _close(self, known: Id, *, commit: bool) -> None:
         if commit:
             self.visible += known.rows
-            self.states |= dict(known.records)
+            for partition, sink, value in known.records:
+                self.state_log[partition][sink] = value
         known.rows, known.records = [], []
         known.state = COMMITTED if commit else ABORTED
 
@@ -130,13 +150,13 @@ class Cluster:
         known.rows += rows
         return NONE
 
-    def append_state(self, driver: Driver, record: StateRecord) -> ErrorCode:
+    def append_state(self, driver: Driver, record: StateRecord, partition: int) -> ErrorCode:
         known = self.ids[driver_id(record.sink)]
         if (known.producer_id, known.epoch) != (driver.producer_id, driver.epoch):
             return ErrorCode.INVALID_PRODUCER_EPOCH
         known.state = OPEN
         if driver.sequence == known.sequence:
-            known.records.append((record.sink, record.encode()))
+            known.records.append((partition, record.sink, record.encode()))
             known.sequence += 1
         return NONE if driver.sequence == known.sequence - 1 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -197,6 +217,7 @@ class ModelBroker:
         self.cluster = cluster
         self.fate = fate
         """Also of patience: a pause that is not ``ANSWERED`` has been the last one."""
+        self.homes: dict[str, TopicPartition] = {}
 
     async def ask(self, request: Callable[[], T], lost: T) -> T:
         await Turn()
@@ -217,22 +238,34 @@ class ModelBroker:
         request: Callable[[], Driver | ErrorCode] = partial(self.cluster.init, transactional_id, expected)
         return await self.ask(request, ErrorCode.NETWORK_EXCEPTION)
 
-    async def read_state(self, sink: str, since: int | None = None) -> StateRecord | None:
+    async def state_partitions(self) -> list[TopicPartition]:
         await Turn()
-        value = self.cluster.states.get(sink)
+        return [TopicPartition(STATE_TOPIC, number) for number in range(len(self.cluster.state_log))]
+
+    def known_home(self, sink: str) -> TopicPartition | None:
+        return self.homes.get(sink)
+
+    def keep_home(self, sink: str, home: TopicPartition) -> None:
+        self.homes[sink] = home
+
+    async def read_state(self, sink: str, home: TopicPartition, since: int | None = None) -> StateRecord | None:
+        await Turn()
+        value = self.cluster.state_log[home.partition].get(sink)
         return None if value is None else decode_state(sink, value)
 
-    def state_position(self, sink: str) -> int:
+    def state_position(self, sink: str, home: TopicPartition) -> int:
         return 0
 
     async def find_sinks(self, former: Former) -> list[str]:
         await Turn()
-        uncommitted = dict(record for known in self.cluster.ids.values() for record in known.records)
-        newest = self.cluster.states | uncommitted
-        return [sink for sink, value in newest.items() if former.may_be(decode_state(sink, value))]
+        newest = [dict(records) for records in self.cluster.state_log]
+        for partition, sink, value in (record for known in self.cluster.ids.values() for record in known.records):
+            newest[partition][sink] = value
+        found = (record for records in newest for record in records.items())
+        return sorted({sink for sink, value in found if former.may_be(decode_state(sink, value))})
 
-    async def append_state(self, driver: Driver, record: StateRecord, version: int) -> ErrorCode:
-        request = partial(self.cluster.append_state, driver, record)
+    async def append_state(self, driver: Driver, record: StateRecord, home: TopicPartition, version: int) -> ErrorCode:
+        request = partial(self.cluster.append_state, driver, record, home.partition)
         return await self.ask(request, ErrorCode.NETWORK_EXCEPTION)
 
     async def end(self, transactions: Sequence[TaskTransaction], *, commit: bool) -> list[Ended]:

@@ -110,7 +110,7 @@ class World:
         broker = self.broker()
         while self.committed < self.batches - 1:
             batch = self.committed + 1
-            permit = await begin_batch(broker, SINK)
+            permit = await begin_batch(broker, SINK, requires_decisions=True)
             outcomes = await self._run_tasks(permit, batch)
             try:
                 if None in outcomes:
@@ -187,6 +187,9 @@ class World:
         self.cluster.replace_topic()
         self.is_replaced = True
 
+    def add_state_partitions(self) -> None:
+        self.cluster.add_state_partitions(self.rng.randint(1, 4))
+
     def deliver_late(self) -> None:
         if self.cluster.late:
             self.cluster.late.pop(self.rng.randrange(len(self.cluster.late)))()
@@ -255,7 +258,14 @@ class World:
         return verdict or self.verdict() or self.left_open()
 
 
-def simulate(seed: int, *, steps: int = 250, time_outs: bool = False, replaces_topic: bool = False) -> str | None:
+def simulate(
+    seed: int,
+    *,
+    steps: int = 250,
+    time_outs: bool = False,
+    replaces_topic: bool = False,
+    adds_state_partitions: bool = False,
+) -> str | None:
     """One history, at random; the verdict."""
     rng = Random(seed)
     world = World(
@@ -266,13 +276,15 @@ def simulate(seed: int, *, steps: int = 250, time_outs: bool = False, replaces_t
         first_epoch=rng.choice((0, 32_763)),
     )
     try:
-        _make_history(world, rng, steps, time_outs, replaces_topic)
+        _make_history(world, rng, steps, time_outs, replaces_topic, adds_state_partitions)
         return world.finish()
     finally:
         world.close()
 
 
-def _make_history(world: World, rng: Random, steps: int, time_outs: bool, replaces_topic: bool) -> None:
+def _make_history(
+    world: World, rng: Random, steps: int, time_outs: bool, replaces_topic: bool, adds_state_partitions: bool
+) -> None:
     crash_rate = rng.choice((0.005, 0.02, 0.05))
     for _ in range(steps):
         if world.driver is None and not world.is_finished:
@@ -292,5 +304,7 @@ def _make_history(world: World, rng: Random, steps: int, time_outs: bool, replac
             world.time_out(rng.choice(world.cluster.open_ids))
         elif 2.7 * crash_rate <= chance < 3 * crash_rate and replaces_topic:
             world.replace_topic()
+        elif 3 * crash_rate <= chance < 3.5 * crash_rate and adds_state_partitions:
+            world.add_state_partitions()
         else:
             world.step(rng.choice(world.living))

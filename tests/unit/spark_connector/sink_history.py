@@ -85,6 +85,7 @@ class Run:
     planned: Planned | None = None
     """What the sink learns of each batch's plan; None: where it ends, and that this names its rows."""
     fail_on_difference: bool = True
+    requires_decisions: bool = True
 
     def run_batch(self, available: int, *, tasks: int = 2, calls: int | None = None, log: bool = True) -> None:
         """Plan a batch of all rows up to ``available``, unless it is planned; run it, and log that it is committed.
@@ -108,7 +109,7 @@ class Run:
 
     def run_tasks(self, batch: int, rows: Sequence[int], tasks: int) -> list[TaskOutcome]:
         broker = broker_of(self.cluster)
-        permit = run(begin_batch(broker, self.sink, self.former))
+        permit = run(begin_batch(broker, self.sink, self.former, requires_decisions=self.requires_decisions))
         slots = SlotPool(self.name)
 
         async def share(number: int) -> AsyncIterator[list[int]]:

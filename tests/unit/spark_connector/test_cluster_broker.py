@@ -17,11 +17,13 @@ from protocol.messages.init_producer_id import InitProducerIdRequest, InitProduc
 from protocol.records.control_records import build_end_txn_marker
 from protocol.records.record_batch import NewRecord, build_batch
 from protocol.schema import Message, Versions
+from protocol.topic_partition import TopicPartition
 from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
 from spark_connector.sink.endings import end_all
 from spark_connector.sink.sink_broker import RowWriter, insist
 from spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
 from spark_connector.sink.sink_transactions import TaskTransaction
+from spark_connector.sink.state_log import StateMemory
 from spark_connector.sink.state_record import StateRecord
 from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker
 from tests.unit.spark_connector.scripted_partition import TOPIC, ScriptedPartition, respond
@@ -38,7 +40,7 @@ async def broker_over(scripted: ScriptedBroker) -> AsyncIterator[ClusterBroker]:
     address = await scripted.start()
     cluster = Cluster([address], rng=Random(1), operation_seconds=0.5)
     try:
-        yield ClusterBroker(cluster, _SETTINGS, no_writer, {}, lambda: 0)
+        yield ClusterBroker(cluster, _SETTINGS, no_writer, StateMemory(), lambda: 0)
     finally:
         await cluster.close()
         scripted.stop()
@@ -179,7 +181,7 @@ async def test_read_state_waits_for_the_marker_of_the_sinks_own_record(commit: b
     """Apache Kafka answers EndTxn before the markers are in the partitions."""
     script = _LateMarker(commit=commit, due=2)
     async with broker_over(script) as broker:
-        assert await broker.read_state("sink", 0) == state
+        assert await broker.read_state("sink", TopicPartition(TOPIC, 0), 0) == state
     assert script.ends_read == 2
 
 
@@ -189,6 +191,6 @@ async def test_read_state_of_a_record_that_stays_open_is_given_up_when_its_patie
     async with broker_over(script) as broker:
         began = loop.time()
         with pytest.raises(SinkUnavailable, match="the record of sink sink is in a transaction that has not ended"):
-            await broker.read_state("sink", 0)
+            await broker.read_state("sink", TopicPartition(TOPIC, 0), 0)
         assert loop.time() - began < 1.4
     assert script.ends_read > 2

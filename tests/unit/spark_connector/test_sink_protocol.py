@@ -62,6 +62,12 @@ def test_a_topic_that_is_replaced_has_each_batch_as_a_whole_or_not_at_all() -> N
     assert not wrong
 
 
+def test_every_row_is_visible_once_whenever_partitions_are_added_to_the_state_topic() -> None:
+    """The name of a sink hashes to another partition then."""
+    found = {seed: simulate(seed, adds_state_partitions=True) for seed in range(HISTORIES)}
+    assert not {seed: verdict for seed, verdict in found.items() if verdict is not None}
+
+
 def _kind(verdict: str | None) -> str:
     return "right" if verdict is None else verdict.partition("(")[0]
 
@@ -136,6 +142,7 @@ class Safeguard(NamedTuple):
     new: str
     time_outs: bool = False
     replaces_topic: bool = False
+    adds_state_partitions: bool = False
     first: int = 0
     """Where to begin to look for a history that notices: some are rare."""
 
@@ -144,7 +151,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         "the decision is written",
         "batch_commit", "commit_batch",
-        "driver = await write_state(broker, driver, state)",
+        "driver = await write_state(broker, driver, state, permit.home)",
         "pass",
     ),
     Safeguard(
@@ -208,9 +215,9 @@ SAFEGUARDS: Final = (
     Safeguard(
         "an abort without messages fences first",
         "batch_commit", "abort_batch",
-        "await take_over(broker, sink)",
-        "pass",
-        first=8000,
+        "found = (await find_state(broker, sink, await take_over(broker, sink))).state",
+        "found = await broker.read_state(sink, (await broker.state_partitions())[0])",
+        first=4300,
     ),
     Safeguard(
         "a batch that is decided is skipped",
@@ -250,6 +257,13 @@ SAFEGUARDS: Final = (
         "for each in strays(state, generation, opened)",
         "for each in ()",
     ),
+    Safeguard(
+        "a record that may not be the newest is looked for in every partition",
+        "state_home", "find_state",
+        "if state is not None and state.is_followed_by(driver):",
+        "if True:",
+        adds_state_partitions=True,
+    ),
 )  # fmt: skip
 
 
@@ -258,7 +272,8 @@ def test_no_safeguard_can_be_left_out(safeguard: Safeguard, monkeypatch: pytest.
     _take_away(safeguard, monkeypatch)
     if not safeguard.time_outs:
         seeds = range(safeguard.first, safeguard.first + ENOUGH)
-        noticed = any(simulate(seed, replaces_topic=safeguard.replaces_topic) for seed in seeds)
+        more = {"replaces_topic": safeguard.replaces_topic, "adds_state_partitions": safeguard.adds_state_partitions}
+        noticed = any(simulate(seed, **more) for seed in seeds)
         assert noticed, f"nobody noticed in {ENOUGH} histories"
         return
     without = _kinds_with_time_outs()
