@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from random import Random
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from clients.background_tasks import BackgroundTasks
 from clients.cluster_metadata import ClusterMetadata
@@ -29,7 +29,6 @@ from clients.connection_pool import LATE_SECONDS, ConnectionPool, is_late
 from clients.durations import positive_seconds
 from clients.errors import (
     BrokerAbsent,
-    BrokerRefused,
     BrokerSilent,
     ClientError,
     ConnectionLost,
@@ -38,10 +37,10 @@ from clients.errors import (
     RequestTimedOut,
     TlsFailed,
     Unreachable,
-    VersionNotSupported,
     error_code,
     refusal,
 )
+from clients.leader_answers import LeaderAnswers
 from clients.negotiation import NO_FEATURES, newer_features
 from clients.obstacles import Obstacle, Obstacles, at_broker
 from clients.retry import Backoff, Retry
@@ -158,14 +157,6 @@ class Coordinator:
 def no_errors(response: Message) -> Iterable[int]:
     """For answers whose errors never mean "ask elsewhere"."""
     return ()
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderAnswers(Generic[Answer]):
-    """What the leaders of partitions answered: every partition that was asked about is in one of the two."""
-
-    found: dict[TopicPartition, Answer]
-    failed: dict[TopicPartition, ErrorCode]
 
 
 Split: TypeAlias = Callable[[R], Iterable[tuple[TopicPartition, int, Answer]]]
@@ -352,7 +343,7 @@ class Cluster:
         """Ask each partition's leader. ``build`` makes the request for some of the items."""
         retry = self.attempts()
         found: dict[TopicPartition, Answer] = {}
-        failed: dict[TopicPartition, ErrorCode] = {}
+        failed: dict[TopicPartition, Refusal] = {}
         pending = dict(items)
         while pending:
             by_leader, errors = await self._group_by_leader(pending)
@@ -362,18 +353,18 @@ class Cluster:
             }
             answers = await self.ask_each(requests, response_type, at_most, retry.attempt_seconds)
             for leader, response in answers.items():
-                if isinstance(response, ErrorCode):
+                if isinstance(response, Refusal):
                     errors |= dict.fromkeys(by_leader[leader], response)
                     continue
-                errors |= dict.fromkeys(by_leader[leader], ErrorCode.UNKNOWN_SERVER_ERROR)  # If it is left out.
+                errors |= dict.fromkeys(by_leader[leader], _LEFT_OUT)
                 for topic_partition, error, answer in split(response):
-                    errors[topic_partition] = error_code(error)
+                    errors[topic_partition] = Refusal(error=error_code(error))
                     if error == ErrorCode.NONE:
                         found[topic_partition] = answer
             failed |= errors
             pending = {topic_partition: items[topic_partition] for topic_partition in pending.keys() - found.keys()}
             pending = await self._worth_asking_again(pending, failed, retry)
-        return LeaderAnswers(found, {tp: error for tp, error in failed.items() if tp not in found})
+        return LeaderAnswers.of(found, failed)
 
     async def ask_each(
         self,
@@ -383,9 +374,9 @@ class Cluster:
         seconds: float,
         *,
         at_least: int = 0,
-    ) -> dict[int, R | ErrorCode]:
+    ) -> dict[int, R | Refusal]:
         """The answers of brokers to one request each, at the same time, or why there is none."""
-        answers: dict[int, R | ErrorCode] = {}
+        answers: dict[int, R | Refusal] = {}
 
         async def ask(node_id: int, request: Message) -> None:
             try:
@@ -393,10 +384,8 @@ class Cluster:
                 answers[node_id] = await connection.send(
                     request, response_type, at_least=at_least, at_most=at_most, timeout=seconds
                 )
-            except VersionNotSupported:
-                answers[node_id] = ErrorCode.UNSUPPORTED_VERSION
-            except ClientError:
-                answers[node_id] = ErrorCode.NETWORK_EXCEPTION
+            except ClientError as error:
+                answers[node_id] = Refusal.without_response(error)
 
         async with asyncio.TaskGroup() as group:
             for node_id, request in requests.items():
@@ -404,14 +393,14 @@ class Cluster:
         return answers
 
     async def _worth_asking_again(
-        self, items: dict[TopicPartition, Item], failed: Mapping[TopicPartition, ErrorCode], retry: Retry
+        self, items: dict[TopicPartition, Item], failed: Mapping[TopicPartition, Refusal], retry: Retry
     ) -> dict[TopicPartition, Item]:
         """After a pause: the items whose errors pass, and whose partitions still exist."""
-        passing = {tp: item for tp, item in items.items() if failed[tp] in NOT_FINAL_FROM_A_LEADER}
+        passing = {tp: item for tp, item in items.items() if failed[tp].error in NOT_FINAL_FROM_A_LEADER}
         for topic_partition in passing:
             self.metadata.forget(topic_partition.topic)
-            if failed[topic_partition] is not ErrorCode.NETWORK_EXCEPTION:  # That obstacle has an address.
-                reason = f"{topic_partition}: {failed[topic_partition].name}"
+            if failed[topic_partition].cause is None:  # Else the obstacle has an address.
+                reason = f"{topic_partition}: {failed[topic_partition].error.name}"
                 self._obstacles.fail("leaders", reason, self._now())
         if not passing or not await retry.pause():
             return {}
@@ -420,20 +409,20 @@ class Cluster:
 
     async def _group_by_leader(
         self, partitions: Iterable[TopicPartition]
-    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, ErrorCode]]:
+    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, Refusal]]:
         """The partitions of each leader, and an error for those that have none."""
         partitions = list(partitions)
         topics = await self.topics({topic_partition.topic for topic_partition in partitions})
         known = _partitions(topics)
         by_leader: dict[int, list[TopicPartition]] = {}
-        failed: dict[TopicPartition, ErrorCode] = {}
+        failed: dict[TopicPartition, Refusal] = {}
         for topic_partition in partitions:
             partition = known.get(topic_partition)
             if partition is None:
                 error = topics[topic_partition.topic].error_code
-                failed[topic_partition] = error_code(error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                failed[topic_partition] = Refusal(error=error_code(error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             elif partition.leader_id not in self.brokers:
-                failed[topic_partition] = ErrorCode.LEADER_NOT_AVAILABLE
+                failed[topic_partition] = Refusal(error=ErrorCode.LEADER_NOT_AVAILABLE)
             else:
                 by_leader.setdefault(partition.leader_id, []).append(topic_partition)
         return by_leader, failed
@@ -467,7 +456,7 @@ class Cluster:
         """The id of the broker that coordinates a group or a transactional id."""
         found = (await self.coordinators([of]))[of]
         if isinstance(found, Refusal):
-            raise BrokerRefused(of.key, found)
+            raise found.as_error(of.key)
         return found
 
     async def coordinators(self, of: Collection[Coordinator]) -> dict[Coordinator, int | Refusal]:
@@ -540,6 +529,10 @@ class Cluster:
         """Return what this client waits for now, the oldest first."""
         found = [*self._obstacles.current(self._now()), *self._pool.silences()]
         return sorted((at_broker(each, self.brokers) for each in found), key=lambda each: -each.seconds)
+
+    def time_outs(self) -> list[str]:
+        """Return which responses did not come in time, which ended connections that have not been made again."""
+        return self._pool.time_outs()
 
     def note_leaderless(self, partitions: Sequence[TopicPartition]) -> None:
         """Partitions that are needed have no leader now; none of them if there are none."""

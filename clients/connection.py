@@ -68,6 +68,11 @@ class _Pending(NamedTuple):
     sent_at: float
     deadline: float
 
+    @property
+    def name(self) -> str:
+        """The name of the request."""
+        return self.response_type.__name__.removesuffix("Response")
+
 
 class Connection(asyncio.Protocol):
     """The protocol of one connection. Make it with ``connect``."""
@@ -115,6 +120,11 @@ class Connection(asyncio.Protocol):
         return self._end is None
 
     @property
+    def end(self) -> ClientError | None:
+        """Why the connection is over; None while it is not."""
+        return self._end
+
+    @property
     def unanswered(self) -> int:
         """The number of requests whose response has not come."""
         return len(self._pending)
@@ -127,7 +137,7 @@ class Connection(asyncio.Protocol):
     @property
     def awaited(self) -> str:
         """The name of the request that has waited longest for its response; empty if there is none."""
-        return self._pending[0].response_type.__name__.removesuffix("Response") if self._pending else ""
+        return self._pending[0].name if self._pending else ""
 
     def send(
         self,
@@ -265,7 +275,9 @@ class Connection(asyncio.Protocol):
         if deadline > self._loop.time():
             self._expect_by(deadline)
             return
-        self._fail(RequestTimedOut(f"{self.address} did not answer in time"))
+        late = next(pending for pending in self._pending if pending.deadline == deadline)
+        seconds = self._loop.time() - late.sent_at
+        self._fail(RequestTimedOut(f"{self.address}: no response to {late.name} within {seconds:.3g} s"))
 
     def _fail(self, error: ClientError) -> None:
         self._finish(error)

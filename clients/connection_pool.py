@@ -11,7 +11,7 @@ from typing import Final
 
 from clients.background_tasks import BackgroundTasks
 from clients.connection import Address, Connection
-from clients.errors import Unreachable
+from clients.errors import RequestTimedOut, Unreachable
 from clients.obstacles import Obstacle
 
 LATE_SECONDS: Final = 2.0
@@ -68,6 +68,10 @@ class ConnectionPool:
     def silences(self) -> list[Obstacle]:
         """Return which connections wait for a response."""
         return [silence for each in self._connections.values() if (silence := silence_of(each)) is not None]
+
+    def time_outs(self) -> list[str]:
+        """Return what the last connections to their addresses ended with, if that was a response that did not come."""
+        return [str(each.end) for each in self._connections.values() if isinstance(each.end, RequestTimedOut)]
 
     def hang_up(self) -> None:
         """Close every connection, without waiting for anything. None is opened afterwards."""

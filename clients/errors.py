@@ -13,7 +13,7 @@ Each exception says by its ``remedy`` what its receiver can do; the classes are 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
@@ -129,6 +129,19 @@ class Refusal:
 
     error: ErrorCode
     message: str | None = None
+    cause: ClientError | None = field(default=None, compare=False, repr=False)
+    """What happened instead of a response, if none came; ``error`` is this client's word for it then."""
+
+    @classmethod
+    def without_response(cls, cause: ClientError) -> "Refusal":
+        """Return what stands beside the responses of other brokers where none came."""
+        is_too_old = isinstance(cause, VersionNotSupported)
+        error = ErrorCode.UNSUPPORTED_VERSION if is_too_old else ErrorCode.NETWORK_EXCEPTION
+        return cls(error=error, message=str(cause), cause=cause)
+
+    def as_error(self, subject: str) -> ClientError:
+        """Return the exception for a request about one thing: no broker has refused it if no response came."""
+        return self.cause or BrokerRefused(subject, self)
 
     def __str__(self) -> str:
         return f"{self.error.name}: {self.message}" if self.message else self.error.name

@@ -5,7 +5,7 @@ not been met again for ``_FRESH_SECONDS`` is over, since pauses between attempts
 another way, or no longer needs what it wanted.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,6 +34,9 @@ class Obstacle:
     """Whether connections are accepted at the address, so that a process listens there."""
     is_usual: bool = False
     """Whether it may last for a while in a healthy cluster: a group waits for all of its members."""
+
+    def __str__(self) -> str:
+        return self.reason if self.address is None else f"{self.address}: {self.reason}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +93,15 @@ class Obstacles:
 
 def _is_current(attempts: _Attempts, now: float) -> bool:
     return attempts.is_under_way or now - attempts.last_at <= _FRESH_SECONDS
+
+
+def no_answer(seconds: float, obstacles: Iterable[Obstacle], time_outs: Iterable[str] = ()) -> str:
+    """Return the text of the error for a call that took longer than it may: what it waited for, or what took so long.
+
+    ``time_outs`` is what ended connections.
+    """
+    reasons = [str(each) for each in obstacles] or list(time_outs)
+    return f"no answer within {seconds:g} s: {'; '.join(reasons) or 'the brokers are slow'}"
 
 
 def at_broker(obstacle: Obstacle, brokers: dict[int, Address]) -> Obstacle:

@@ -101,9 +101,7 @@ async def find_offsets(
     if not asked:
         return {}
     answers = await list_offsets(cluster, asked, read_committed=read_committed)
-    for topic_partition, error in answers.failed.items():
-        raise BrokerRefused(str(topic_partition), Refusal(error=error))
-    return {tp: found.offset for tp, found in answers.found.items()}
+    return {tp: found.offset for tp, found in answers.require_all().items()}
 
 
 async def resolve_bound(

@@ -51,8 +51,10 @@ from clients.admin.transaction_abort import AbortPlan, WhichTransaction
 from clients.admin.transactions import TransactionDescription, TransactionListing
 from clients.admin.txn_markers import AbortMarker
 from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster, LeaderAnswers
+from clients.cluster import Cluster
 from clients.errors import OperationTimedOut, Refusal
+from clients.leader_answers import LeaderAnswers
+from clients.obstacles import no_answer
 from clients.retry import one_deadline
 from protocol.topic_partition import TopicPartition
 
@@ -113,8 +115,8 @@ class Admin:
                 async with asyncio.timeout_at(deadline + _ERROR_SECONDS):
                     return await work
         except TimeoutError:
-            reasons = "; ".join(obstacle.reason for obstacle in self.cluster.obstacles())
-            raise OperationTimedOut(f"no answer within {seconds:g} s: {reasons or 'the brokers are slow'}") from None
+            reasons = no_answer(seconds, self.cluster.obstacles(), self.cluster.time_outs())
+            raise OperationTimedOut(reasons) from None
 
     # The cluster
 

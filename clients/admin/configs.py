@@ -9,7 +9,7 @@ from typing import TypeAlias
 from clients.admin.item_requests import settle
 from clients.admin.named_brokers import require_broker
 from clients.cluster import AnyBroker, Cluster, Controller, Node, Route
-from clients.errors import BrokerRefused, Refusal, refusal
+from clients.errors import Refusal, refusal
 from protocol.messages import alter_configs as legacy
 from protocol.messages import incremental_alter_configs as incremental
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -101,7 +101,7 @@ async def describe_config(
     """The entries of a resource, by name. Raises ``BrokerRefused``."""
     described = (await describe_configs(cluster, {resource: keys}, documentation=documentation))[resource]
     if isinstance(described, Refusal):
-        raise BrokerRefused(str(resource), described)
+        raise described.as_error(str(resource))
     return described
 
 

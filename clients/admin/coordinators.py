@@ -46,8 +46,8 @@ async def call_coordinators(
         requests = {node_id: build(asked) for node_id, asked in by_broker.items()}
         responses = await cluster.ask_each(requests, response_type, at_most, retry.attempt_seconds, at_least=at_least)
         for node_id, response in responses.items():
-            if isinstance(response, ErrorCode):
-                answers.update(dict.fromkeys(by_broker[node_id], Refusal(error=response)))
+            if isinstance(response, Refusal):
+                answers.update(dict.fromkeys(by_broker[node_id], response))
             else:
                 answers.update(dict.fromkeys(by_broker[node_id], _LEFT_OUT))
                 answers.update(split(response))

@@ -14,7 +14,7 @@ from typing import Final
 
 from clients.admin.transactions import TransactionDescription, describe_transaction, describe_transactions
 from clients.cluster import Cluster, Coordinator
-from clients.errors import BrokerRefused, Refusal, refusal
+from clients.errors import Refusal, refusal
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -48,7 +48,7 @@ async def force_terminate_transaction(cluster: Cluster, transactional_id: str) -
     """Fence whoever uses a transactional id, and abort what it has open. Raises ``BrokerRefused``."""
     outcome = await _fence(cluster, await describe_transaction(cluster, transactional_id))
     if isinstance(outcome, Refusal):
-        raise BrokerRefused(f"transactional id {transactional_id}", outcome)
+        raise outcome.as_error(f"transactional id {transactional_id}")
     return outcome
 
 

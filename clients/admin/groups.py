@@ -11,7 +11,7 @@ from clients.admin.coordinators import call_coordinators
 from clients.admin.item_requests import settle
 from clients.admin.listings import list_of_all_brokers
 from clients.cluster import NOT_FINAL, Cluster, Coordinator
-from clients.errors import BrokerRefused, Refusal, error_code, refusal, require_success
+from clients.errors import Refusal, error_code, refusal, require_success
 from protocol.compiler import decoder
 from protocol.errors import ErrorCode
 from protocol.internal.consumer_protocol import ConsumerProtocolAssignment
@@ -97,7 +97,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
     """A group with its members. Raises ``BrokerRefused``, also for a group that does not exist."""
     described = (await describe_groups(cluster, [group_id]))[group_id]
     if isinstance(described, Refusal):
-        raise BrokerRefused(f"group {group_id}", described)
+        raise described.as_error(f"group {group_id}")
     return described
 
 

@@ -23,7 +23,7 @@ from clients.admin.producers import ActiveProducer, describe_producers
 from clients.admin.topics import TopicDescription, describe_topics, list_topics
 from clients.admin.transactions import TransactionDescription, describe_transactions, list_transactions
 from clients.cluster import Cluster
-from clients.errors import BrokerRefused, Refusal
+from clients.errors import Refusal
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -75,7 +75,7 @@ class Findings:
     """Hanging transactions by partition, and the partitions that could not be looked at."""
 
     hanging: tuple[HangingTransaction, ...]
-    failed: dict[TopicPartition, ErrorCode]
+    failed: dict[TopicPartition, Refusal]
 
 
 def why_hanging(
@@ -112,7 +112,7 @@ async def partitions_to_search(
 async def _describe(cluster: Cluster, topic: str) -> TopicDescription:
     described = (await describe_topics(cluster, [topic]))[topic]
     if isinstance(described, Refusal):
-        raise BrokerRefused(f"topic {topic}", described)
+        raise described.as_error(f"topic {topic}")
     return described
 
 
@@ -146,13 +146,13 @@ async def find_hanging_transactions(
 
 async def open_transactions(
     cluster: Cluster, partitions: Sequence[TopicPartition], *, broker_id: int | None = None
-) -> tuple[list[OpenTransaction], dict[TopicPartition, ErrorCode]]:
+) -> tuple[list[OpenTransaction], dict[TopicPartition, Refusal]]:
     """What partitions have open, in the order of partitions and offsets; and those that do not say."""
     opened: list[OpenTransaction] = []
-    failed: dict[TopicPartition, ErrorCode] = {}
+    failed: dict[TopicPartition, Refusal] = {}
     for some in _in_batches(partitions):
         answers = await describe_producers(cluster, some, broker_id=broker_id)
-        failed |= answers.failed
+        failed |= answers.refusals
         opened += [
             OpenTransaction(topic_partition=topic_partition, producer=producer)
             for topic_partition, producers in answers.found.items()
@@ -172,7 +172,7 @@ async def coordinators_know(cluster: Cluster, producer_ids: Collection[int]) -> 
             if not isinstance(description, Refusal):
                 known[description.producer_id] = description
             elif description.error is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                raise BrokerRefused(f"transactional id {transactional_id}", description)
+                raise description.as_error(f"transactional id {transactional_id}")
     return known
 
 

@@ -80,7 +80,7 @@ async def settle(
             failure = error
             if not isinstance(error, Unreachable):
                 maybe_done |= pending.keys()
-            outcomes |= dict.fromkeys(pending, Refusal(error=ErrorCode.NETWORK_EXCEPTION, message=str(error)))
+            outcomes |= dict.fromkeys(pending, Refusal.without_response(error))
         else:
             answered = dict(split(response))
             outcomes |= {key: answered.get(key, _LEFT_OUT) for key in pending}

@@ -7,7 +7,6 @@ from typing import Final
 from clients.admin.by_topic import indexes_by_topic
 from clients.cluster import Cluster
 from clients.errors import Refusal, refusal
-from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -63,9 +62,9 @@ async def describe_log_dirs(
     return {broker_id: _directories(answers[broker_id]) for broker_id in asked}
 
 
-def _directories(answer: DescribeLogDirsResponse | ErrorCode) -> tuple[LogDirDescription, ...] | Refusal:
-    if isinstance(answer, ErrorCode):
-        return Refusal(error=answer)
+def _directories(answer: DescribeLogDirsResponse | Refusal) -> tuple[LogDirDescription, ...] | Refusal:
+    if isinstance(answer, Refusal):
+        return answer
     return refusal(answer.error_code) or tuple(_directory(result) for result in answer.results)
 
 

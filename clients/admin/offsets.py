@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from clients.admin.by_topic import by_topic
-from clients.cluster import Cluster, LeaderAnswers
+from clients.cluster import Cluster
+from clients.leader_answers import LeaderAnswers
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

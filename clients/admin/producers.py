@@ -6,9 +6,9 @@ from typing import Final
 
 from clients.admin.by_topic import indexes_by_topic
 from clients.admin.named_brokers import require_broker
-from clients.cluster import Cluster, LeaderAnswers
-from clients.errors import error_code
-from protocol.errors import ErrorCode
+from clients.cluster import Cluster
+from clients.errors import Refusal, error_code
+from clients.leader_answers import LeaderAnswers
 from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from protocol.topic_partition import TopicPartition
 
@@ -47,8 +47,8 @@ async def describe_producers(
     seconds = cluster.attempts().remaining_seconds
     answers = await cluster.ask_each(requests, DescribeProducersResponse, None, seconds)
     answer = answers[broker_id]
-    if isinstance(answer, ErrorCode):
-        return LeaderAnswers({}, dict.fromkeys(partitions, answer))
+    if isinstance(answer, Refusal):
+        return LeaderAnswers.of({}, dict.fromkeys(partitions, answer))
     told = list(_split(answer))
     return LeaderAnswers(
         {tp: producers for tp, error, producers in told if not error},

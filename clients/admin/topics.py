@@ -12,8 +12,9 @@ from uuid import UUID
 
 from clients.admin.by_topic import by_topic
 from clients.admin.item_requests import Settlement, settle
-from clients.cluster import Cluster, Controller, LeaderAnswers
+from clients.cluster import Cluster, Controller
 from clients.errors import Refusal, refusal
+from clients.leader_answers import LeaderAnswers
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from protocol.schema import ZERO_UUID

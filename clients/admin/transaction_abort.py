@@ -103,7 +103,7 @@ async def find_open_transaction(
     """The open transaction that a user means. Raises ``BrokerRefused``, with INVALID_TXN_STATE if there is none."""
     opened, failed = await open_transactions(cluster, [topic_partition])
     if topic_partition in failed:
-        raise BrokerRefused(str(topic_partition), Refusal(error=failed[topic_partition]))
+        raise failed[topic_partition].as_error(str(topic_partition))
     for each in opened:
         if which.matches(each):
             return each

@@ -42,8 +42,8 @@ async def read_transaction_history(cluster: Cluster, transactional_id: str) -> T
         for fetched in await reader.poll():
             records_left += len(fetched.records)
             records += [read_record(record) for record in fetched.records if record.key == key]
-        for topic_partition, error in reader.failed.items():
-            raise BrokerRefused(str(topic_partition), Refusal(error=error))
+        for topic_partition, refused in reader.failed.items():
+            raise refused.as_error(str(topic_partition))
     return TransactionHistory(
         transactional_id=transactional_id,
         topic_partition=home,
@@ -56,6 +56,4 @@ async def read_transaction_history(cluster: Cluster, transactional_id: str) -> T
 
 async def _offset(cluster: Cluster, topic_partition: TopicPartition, timestamp: int) -> int:
     answers = await list_offsets(cluster, {topic_partition: timestamp})
-    if topic_partition in answers.failed:
-        raise BrokerRefused(str(topic_partition), Refusal(error=answers.failed[topic_partition]))
-    return answers.found[topic_partition].offset or 0
+    return answers.require_all()[topic_partition].offset or 0

@@ -7,7 +7,7 @@ from typing import Final
 from clients.admin.coordinators import call_coordinators
 from clients.admin.listings import list_of_all_brokers
 from clients.cluster import Cluster, Coordinator
-from clients.errors import BrokerRefused, Refusal, refusal
+from clients.errors import Refusal, refusal
 from protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -113,7 +113,7 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
     """One transactional id. Raises ``BrokerRefused``."""
     described = (await describe_transactions(cluster, [transactional_id]))[transactional_id]
     if isinstance(described, Refusal):
-        raise BrokerRefused(f"transactional id {transactional_id}", described)
+        raise described.as_error(f"transactional id {transactional_id}")
     return described
 
 

@@ -53,8 +53,7 @@ async def write_abort_marker(cluster: Cluster, marker: AbortMarker) -> Refusal |
         return WriteTxnMarkersRequest(markers=[written])
 
     answers = await cluster.call_leaders({marker.topic_partition: None}, build, WriteTxnMarkersResponse, _split)
-    error = answers.failed.get(marker.topic_partition)
-    return None if error is None else Refusal(error=error)
+    return answers.refusals.get(marker.topic_partition)
 
 
 def _split(response: WriteTxnMarkersResponse) -> Iterable[tuple[TopicPartition, int, None]]:

@@ -18,7 +18,7 @@ from clients.cli.arguments import config_change_options, parse_config_changes
 from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
-from clients.errors import BrokerRefused, Refusal
+from clients.errors import Refusal
 
 _ALL_BROKERS: Final = Resource(type=ResourceType.BROKER, name="")
 
@@ -92,7 +92,7 @@ async def _describe_all(cluster: Cluster) -> tuple[dict[Resource, list[ConfigEnt
 
 def _entries(resource: Resource, described: list[ConfigEntry] | Refusal) -> list[ConfigEntry]:
     if isinstance(described, Refusal):
-        raise BrokerRefused(str(resource), described)
+        raise described.as_error(str(resource))
     return described
 
 

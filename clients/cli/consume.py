@@ -22,7 +22,14 @@ from clients.cluster import Cluster
 from clients.consumer import Consumer, ConsumerConfig
 from clients.consumer.consumer_errors import OffsetOutOfRange
 from clients.consumer.positions import BEGINNING, END, Position, PositionKind, parse_position, resolve_position
-from clients.errors import BrokerRefused, Refusal
+from clients.errors import (
+    BrokerRefused,
+    ConnectionLost,
+    NoBrokerReachable,
+    Refusal,
+    RequestTimedOut,
+    Unreachable,
+)
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -170,8 +177,11 @@ class _Request:
         read_committed = self.config.reads_committed and position != BEGINNING
         try:
             return await resolve_position(cluster, partitions, position, read_committed=read_committed)
-        except BrokerRefused as error:
-            why = watch.why(str(error)) if error.refusal.error in NO_ANSWER else None
+        except NoBrokerReachable:
+            raise
+        except (BrokerRefused, Unreachable, ConnectionLost, RequestTimedOut) as error:
+            is_answered = isinstance(error, BrokerRefused) and error.refusal.error not in NO_ANSWER
+            why = None if is_answered else watch.why(str(error))
             if why is None:
                 raise
             raise why from error

@@ -21,7 +21,7 @@ from clients.cli.arguments import config_change_options, parse_assignments, pars
 from clients.cli.lazy_group import LazyGroup
 from clients.cli.session import Session, example, with_session
 from clients.cluster import Cluster
-from clients.errors import BrokerRefused, Refusal
+from clients.errors import Refusal
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
@@ -114,7 +114,7 @@ def describe(session: Session, name: str, offsets: bool) -> None:
     async def work(cluster: Cluster) -> tuple[TopicDescription, dict[int, dict[str, int | None]]]:
         described = (await describe_topics(cluster, [name]))[name]
         if isinstance(described, Refusal):
-            raise BrokerRefused(f"topic {name}", described)
+            raise described.as_error(f"topic {name}")
         return described, await _log_ends(cluster, described) if offsets else {}
 
     described, ends = session.run(work)
@@ -237,6 +237,6 @@ def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int,
 async def _partitions(cluster: Cluster, name: str, only: Collection[int]) -> list[TopicPartition]:
     described = (await describe_topics(cluster, [name]))[name]
     if isinstance(described, Refusal):
-        raise BrokerRefused(f"topic {name}", described)
+        raise described.as_error(f"topic {name}")
     indexes = only or [partition.partition for partition in described.partitions]
     return [TopicPartition(name, index) for index in indexes]

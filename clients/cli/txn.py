@@ -160,4 +160,4 @@ def producers(session: Session, topic: str, partitions: tuple[int, ...], broker_
         for producer in found
     ]
     session.show_rows(rows, columns, none=f"No producers: none with an id has written to {topic} lately.")
-    session.fail_if_any({str(tp): Refusal(error=error) for tp, error in answers.failed.items()})
+    session.fail_if_any({str(tp): refused for tp, refused in answers.refusals.items()})

@@ -12,7 +12,6 @@ from clients.admin.hanging_transactions import (
 )
 from clients.cli.session import Session, example, wall_clock, with_session
 from clients.cluster import Cluster
-from clients.errors import Refusal
 from protocol.topic_partition import TopicPartition
 
 _MINUTE_MS: Final = 60_000
@@ -72,7 +71,7 @@ def find_hanging(
 
     findings = session.run(work)
     session.show_rows([_row(found) for found in findings.hanging], _COLUMNS, none="No hanging transactions.")
-    session.fail_if_any({str(tp): Refusal(error=error) for tp, error in findings.failed.items()})
+    session.fail_if_any({str(tp): refused for tp, refused in findings.failed.items()})
 
 
 def _row(found: HangingTransaction) -> dict[str, Any]:

@@ -63,7 +63,7 @@ from clients.consumer.subscription_state import (
 )
 from clients.errors import BackgroundTaskFailed, BrokerRefused, IllegalState, OperationTimedOut, Refusal
 from clients.metadata_refresh import MetadataRefresh
-from clients.obstacles import Obstacle
+from clients.obstacles import Obstacle, no_answer
 from clients.retry import Backoff
 from protocol.messages.metadata import MetadataResponse
 from protocol.topic_partition import TopicPartition
@@ -525,9 +525,7 @@ class Consumer:
         asked = arguments.checked_target_times(timestamps)
         async with self._within(timeout_seconds):
             answers = await list_offsets(self._cluster, asked, read_committed=self._config.reads_committed)
-        for topic_partition, error in answers.failed.items():
-            raise BrokerRefused(str(topic_partition), Refusal(error=error))
-        return answers.found
+        return answers.require_all()
 
     # What it waits for
 
@@ -592,7 +590,8 @@ class Consumer:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError:
-            raise OperationTimedOut(f"no answer within {seconds:g} s") from None
+            time_outs = [each for cluster in self._clusters for each in cluster.time_outs()]
+            raise OperationTimedOut(no_answer(seconds, self.obstacles(), time_outs)) from None
 
 
 def _finite(when: float) -> float | None:

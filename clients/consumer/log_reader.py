@@ -13,7 +13,7 @@ from typing import Final
 
 from clients.cluster import Cluster
 from clients.consumer.aborted_ranges import AbortedRanges
-from protocol.errors import ErrorCode
+from clients.errors import Refusal
 from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -51,7 +51,7 @@ class LogReader:
         self._read_committed = read_committed
         self._wait_ms = wait_ms
         self.positions = dict(positions)
-        self.failed: dict[TopicPartition, ErrorCode] = {}
+        self.failed: dict[TopicPartition, Refusal] = {}
         """Partitions that cannot be read, and why; they are not asked for any more."""
 
     async def poll(self) -> list[FetchedPartition]:
@@ -60,7 +60,7 @@ class LogReader:
         answers = await self._cluster.call_leaders(
             wanted, self._request, FetchResponse, _split, at_most=_NEWEST_WITH_TOPIC_NAMES
         )
-        self.failed |= answers.failed
+        self.failed |= answers.refusals
         fetched = [self._read(tp, data, wanted[tp]) for tp, data in sorted(answers.found.items())]
         self.positions |= {partition.topic_partition: partition.next_position for partition in fetched}
         return fetched

@@ -209,7 +209,8 @@ class PositionLookup:
         seconds = self._config.request_timeout_ms / 1000
         answers = await self._cluster.ask_each({node_id: request}, OffsetForLeaderEpochResponse, None, seconds)
         answer = answers[node_id]
-        if answer is ErrorCode.UNSUPPORTED_VERSION:  # A broker before Kafka 2.3 cannot be asked: trust the position.
+        if isinstance(answer, Refusal) and answer.error is ErrorCode.UNSUPPORTED_VERSION:
+            # A broker before Kafka 2.3 cannot be asked: trust the position.
             for topic_partition, position in positions.items():
                 self._subscription.complete_validation(topic_partition, position, 0, position.offset)
             return
@@ -248,10 +249,10 @@ def _end_of_epoch(topic_partition: TopicPartition, position: FetchPosition) -> O
 
 
 def _offsets(
-    answer: ListOffsetsResponse | ErrorCode, partitions: Iterable[TopicPartition]
+    answer: ListOffsetsResponse | Refusal, partitions: Iterable[TopicPartition]
 ) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
-    if isinstance(answer, ErrorCode):
-        yield from ((topic_partition, answer, NO_OFFSET) for topic_partition in partitions)
+    if isinstance(answer, Refusal):
+        yield from ((topic_partition, answer.error, NO_OFFSET) for topic_partition in partitions)
         return
     for topic in answer.topics:
         for partition in topic.partitions:
@@ -260,10 +261,10 @@ def _offsets(
 
 
 def _ends(
-    answer: OffsetForLeaderEpochResponse | ErrorCode, partitions: Iterable[TopicPartition]
+    answer: OffsetForLeaderEpochResponse | Refusal, partitions: Iterable[TopicPartition]
 ) -> Iterable[tuple[TopicPartition, ErrorCode, int, int]]:
-    if isinstance(answer, ErrorCode):
-        yield from ((topic_partition, answer, NO_OFFSET, NO_OFFSET) for topic_partition in partitions)
+    if isinstance(answer, Refusal):
+        yield from ((topic_partition, answer.error, NO_OFFSET, NO_OFFSET) for topic_partition in partitions)
         return
     for topic in answer.topics:
         for partition in topic.partitions:

@@ -8,7 +8,6 @@ from typing import Final
 
 from clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from clients.cluster import Cluster
-from clients.errors import BrokerRefused, Refusal
 from protocol.topic_partition import TopicPartition
 
 _WORDS: Final = {"beginning": EARLIEST, "start": EARLIEST, "earliest": EARLIEST, "end": LATEST, "latest": LATEST}
@@ -81,9 +80,7 @@ async def _find(
     cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int, *, read_committed: bool = False
 ) -> dict[TopicPartition, FoundOffset]:
     answers = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), read_committed=read_committed)
-    for topic_partition, error in answers.failed.items():
-        raise BrokerRefused(str(topic_partition), Refusal(error=error))
-    return answers.found
+    return answers.require_all()
 
 
 def _offsets(found: Mapping[TopicPartition, FoundOffset]) -> dict[TopicPartition, int]:

@@ -6,8 +6,8 @@ from typing import Final
 
 from clients.admin.admin import Admin
 from clients.admin.offsets import LATEST, FoundOffset
-from clients.cluster import LeaderAnswers
 from clients.errors import ClientError
+from clients.leader_answers import LeaderAnswers
 from protocol.topic_partition import TopicPartition
 from tests.faults.checker import Violation
 from tests.faults.cluster_under_test import ClusterUnderTest

@@ -6,6 +6,7 @@ from random import Random
 
 from clients.cluster import Cluster
 from clients.consumer.log_reader import LogReader
+from clients.errors import Refusal
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     AbortedTransaction,
@@ -116,5 +117,5 @@ async def test_a_batch_that_did_not_come_whole_is_fetched_again() -> None:
 async def test_a_partition_that_cannot_be_read_is_left_alone() -> None:
     async with reading(lambda request: answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 99) as reader:
         assert await values(reader) == []
-        assert reader.failed == {ORDERS: ErrorCode.OFFSET_OUT_OF_RANGE}
+        assert reader.failed == {ORDERS: Refusal(error=ErrorCode.OFFSET_OUT_OF_RANGE)}
         assert reader.positions == {ORDERS: 99}

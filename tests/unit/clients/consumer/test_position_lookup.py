@@ -1,11 +1,14 @@
 """Seeks and new assignments beside the lookup of a position, at every step of it."""
 
 import asyncio
+import re
 from collections.abc import Callable
 
 import pytest
 
 from clients.consumer import Consumer, OffsetAndMetadata
+from clients.errors import OperationTimedOut, RequestTimedOut
+from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,6 +20,7 @@ from protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_log import Leader, Told, connected
+from tests.unit.clients.scripted_broker import Reaction
 
 OTHER = TopicPartition("orders", 1)
 _TURNS = 12
@@ -83,3 +87,15 @@ def test_change_beside_a_position_lookup_delays_no_partition(begin: Act, act: Ac
                     assert await consumer.position(partition, 0.1) == 4
 
         play()
+
+
+@in_virtual_time
+async def test_call_without_response_names_the_address_and_the_request() -> None:
+    leader = Leader(batches=1)
+    async with connected(leader, told=Told([1])) as consumer:
+        leader.script[ListOffsetsRequest] = Reaction.SILENCE
+        expected = f"no answer within 2 s: {leader.address}: no response to ListOffsets"
+        with pytest.raises(OperationTimedOut, match=re.escape(expected)):
+            await consumer.end_offsets([ORDERS], 2)
+        with pytest.raises(RequestTimedOut, match=f"{leader.address}: no response to ListOffsets within"):
+            await consumer.end_offsets([ORDERS], 60)
