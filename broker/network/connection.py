@@ -34,6 +34,7 @@ from typing import Final, Protocol, cast
 
 from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
 from broker.network.frames import FrameReader
+from broker.network.long_requests import LONG_BYTES, LongRequests, is_long
 from broker.network.response_memory import Reading, ResponseMemory
 from broker.network.send_queue import unacknowledged_bytes
 from broker.network.turn_share import SMALL, TurnShare, units_of
@@ -78,6 +79,8 @@ class Owner(Protocol):
     def response_memory(self) -> ResponseMemory: ...
     @property
     def turn_share(self) -> TurnShare: ...
+    @property
+    def long_requests(self) -> LongRequests: ...
 
 
 class _Slot:
@@ -111,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         "_last_read",
         "_limits",
         "_listener_name",
+        "_long_requests",
         "_loop",
         "_owner",
         "_read_then",
@@ -160,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ready_bytes = 0
         """The size of the responses in slots."""
         self._turn_share = owner.turn_share
+        self._long_requests = owner.long_requests
         self._slice = _SLICE
         self._resting = False
         """The slice of this turn is used up."""
@@ -282,6 +287,9 @@ class Connection(asyncio.BufferedProtocol):
             frame = frames[0]
             if slots and self._must_wait(frame):
                 break
+            if len(frame) >= LONG_BYTES and self._long_requests.are_too_many and is_long(frame):
+                self._await_long_place()
+                break
             del frames[0]
             left -= 1 if len(frame) < SMALL else units_of(frame)
             try:
@@ -290,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._close_after_answers(str(error))
                 break
             if isinstance(answer, Unfinished):
-                self._wait(answer, len(frame))
+                self._wait(answer, frame)
                 continue
             self._bytes -= len(frame)
             if not slots:
@@ -343,20 +351,34 @@ class Connection(asyncio.BufferedProtocol):
         self._slice = 0
         self._turn_share.await_turn(self._next_slice)
 
+    def _await_long_place(self) -> None:
+        """Begin no more until there is a place for a long request."""
+        self._resting = True
+        self._slice = 0
+        self._long_requests.await_place(self._next_slice)
+
     def _next_slice(self) -> None:
         self._resting = False
         self._slice = _SLICE
         if self._frames:
             self._process()
 
-    def _wait(self, request: Unfinished, size: int) -> None:
-        slot = _Slot(size=size)
+    def _wait(self, request: Unfinished, frame: memoryview) -> None:
+        slot = _Slot(size=len(frame))
         self._slots.append(slot)
         if isinstance(request.awaitable, asyncio.Future):
             self._wait_for(request.awaitable, request, slot)
         else:
             self._blocked = True
-            self._supervisor.spawn(request.awaitable, request.name, on_done=partial(self._unblock, request, slot))
+            unblock = self._unblock
+            if is_long(frame):
+                self._long_requests.begun()
+                unblock = self._unblock_long
+            self._supervisor.spawn(request.awaitable, request.name, on_done=partial(unblock, request, slot))
+
+    def _unblock_long(self, request: Unfinished, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
+        self._long_requests.done()
+        self._unblock(request, slot, task)
 
     def _wait_for(self, later: Later, request: Unfinished, slot: _Slot) -> None:
         slot.later = later

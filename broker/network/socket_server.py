@@ -31,6 +31,7 @@ from broker.network.connection import Connection
 from broker.network.connection_slots import ConnectionSlots
 from broker.network.frames import new_scratch
 from broker.network.heartbeats import Heartbeats
+from broker.network.long_requests import LongRequests
 from broker.network.response_memory import ResponseMemory
 from broker.network.turn_share import TurnShare
 from broker.settings import ConfigError
@@ -84,6 +85,7 @@ class SocketServer:
         self._scratch = new_scratch()
         self.response_memory = ResponseMemory(config.oncelog_responses_max_bytes)
         self.turn_share = TurnShare()
+        self.long_requests = LongRequests()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_lost: asyncio.Event | None = None
 

@@ -8,13 +8,14 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, Outcome, RequestContext, handles
+from broker.network.long_requests import MOST_LONG_REQUESTS
 from broker.network.response_memory import LARGEST_GRANT, SMALLEST_GRANT, ResponseMemory
 from broker.network.socket_server import first_descriptor_kept_back
 from broker.network.turn_share import TURN_UNITS
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.unit.broker.network.frame_client import FrameClient, Served, frame, run, serve
 from tests.unit.broker.network.test_connection import every_loop, heartbeats, settle, until
@@ -95,6 +96,47 @@ def test_long_requests_of_many_connections_begin_in_turns_of_their_own(loop_name
                 assert await client.correlation_ids(8) == list(range(1, 9))
         assert sum(map(len, turns.begun)) == count * 8
         assert max(map(len, turns.begun)) <= TURN_UNITS * 256 // 30_000 + 1
+
+    run(loop_name, scenario)
+
+
+@pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
+def test_long_requests_that_describe_are_few_at_a_time_and_delay_no_others(loop_name: str) -> None:
+    count = 3 * MOST_LONG_REQUESTS
+
+    async def scenario() -> None:
+        under_way = [0]
+        most = [0]
+        may_end = asyncio.Event()
+
+        @handles(ApiKey.METADATA, versions="0-9")
+        async def handle_metadata(broker: Any, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+            await may_end.wait()
+            under_way[0] -= 1
+            return MetadataResponse()
+
+        turns = Turns()
+        topics = [MetadataRequestTopic(name=f"topic-{number:06d}") for number in range(2_000)]
+        async with serve([handle_metadata, turns.handler()]) as served:
+            clients = [await served.connect() for _ in range(count)]
+            gone = clients[MOST_LONG_REQUESTS : 2 * MOST_LONG_REQUESTS]
+            for number, client in enumerate(clients):
+                client.send((number, MetadataRequest(topics=topics), 4))
+                await settle()
+            await until(lambda: under_way[0] == MOST_LONG_REQUESTS)
+            other = await served.connect()
+            other.send(*heartbeats("x"))
+            assert await other.correlation_ids(1) == [1]
+            for client in gone:  # They have waited first.
+                client.transport.abort()
+            await settle()
+            may_end.set()
+            for number, client in enumerate(clients):
+                if client not in gone:
+                    assert await client.correlation_ids(1) == [number]
+        assert most[0] == MOST_LONG_REQUESTS
 
     run(loop_name, scenario)
 
