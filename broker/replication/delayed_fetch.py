@@ -8,7 +8,8 @@ turn are one answer, and no producer pays for the reads of those who wait for it
 A response gets what ``ResponseMemory`` grants at the moment when it is read. What must come from the disk is counted
 there until it has been handed to its connection; what is in memory already is handed over in the next turn, and one
 turn reads little. A fetch that comes, or is woken, when others have read much in this turn of the loop, reads in the
-next one. When nothing is left of that memory, it takes small batches, and waits for room only if there are none.
+next one. A fetch that names very many partitions has a turn for them alone. When nothing is left of that memory, it
+takes small batches, and waits for room only if there are none.
 
 Bytes are counted, not read, while waiting. An append that became visible adds its size; any other move of the visible
 end (a transaction that ended, a follower that caught up) counts anew, by the log's index. Each partition counts at most
@@ -23,7 +24,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from broker.dispatch import ConnectionInfo
-from broker.network.response_memory import FRUGAL_BYTES, SMALLEST_GRANT, ResponseMemory
+from broker.network.response_memory import FRUGAL_BYTES, SMALLEST_GRANT, TURN_BYTES, ResponseMemory
 from broker.network.send_queue import unacknowledged_bytes
 from broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
 from broker.replication.fetch_session import NO_SESSION, FetchContext, FetchKind, FetchPosition, FetchSessionCache
@@ -31,6 +32,8 @@ from broker.replication.partition import Spawn
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 
+_MANY_PARTITIONS: Final = 4_000
+"""To take so many over from a request takes some milliseconds, to visit them more than ten."""
 _SOON_SECONDS: Final = 0.01
 _SMALL_ONLY_SECONDS: Final = 2.0
 """After so long with nothing but small batches, while there are large ones, a fetch waits for room."""
@@ -106,6 +109,9 @@ class DelayedFetch:
         self._context.session.waiting = self
         if self._memory.is_busy and self._is_postponed(self._begin_late):
             return self._promise()
+        if len(self._context.session.dirty) > _MANY_PARTITIONS:
+            self._loop.call_soon(self._begin_large)
+            return self._promise()
         try:
             attempt = self._read()
             if attempt.left_large and self._must_await_room(attempt):
@@ -160,6 +166,16 @@ class DelayedFetch:
         """Give the client the small batches that there are, if any; else it waits on, in its place."""
         self._client.large_left_since = None
         self._wake()
+
+    def _begin_large(self) -> None:
+        """Begin to read very many partitions, in a later turn than they were taken over from the request."""
+        if not (self._memory.is_busy and self._is_postponed(self._read_large)):
+            self._read_large()
+
+    def _read_large(self) -> None:
+        """Read in a turn in which no other fetch reads after this one."""
+        self._memory.spend(TURN_BYTES)
+        self._begin_late()
 
     def _begin_late(self) -> None:
         """Read for the first time, in a later turn than the request came."""

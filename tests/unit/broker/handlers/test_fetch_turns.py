@@ -6,6 +6,7 @@ import pytest
 
 from broker.handlers.fetch import handle_fetch
 from broker.network.response_memory import LEAST_READ_BYTES, TURN_BYTES
+from protocol.errors import ErrorCode
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.test_fetch import NAMES, cold, fetch, led, replies, values
 from tests.unit.broker.replica_side import ReplicaSide, new_connection
@@ -134,6 +135,23 @@ async def test_many_fetches_that_come_in_one_turn_read_over_several(min_bytes: i
     assert FETCHES - len(late) <= A_TURN
     assert max(await finished_in_each_turn(late)) <= A_TURN
     assert asyncio.get_running_loop().time() == 0
+
+
+@in_virtual_time
+async def test_fetches_of_very_many_partitions_have_a_turn_each_after_the_one_in_which_they_came() -> None:
+    """Each takes some milliseconds to be taken over from its request, and tens to be read."""
+    broker = led()
+    broker.append(batch(b"a"))
+    request = fetch(*[(index, 0) for index in range(5_000)], max_wait_ms=60_000)
+    answers = [broker.call(handle_fetch, request, NAMES) for _ in range(5)]
+    assert not any(answer.done() for answer in answers)
+    small = broker.call(handle_fetch, fetch((0, 0)), NAMES)
+    assert max(await finished_in_each_turn(answers)) == 1
+    for answer in answers:
+        found = replies(await answer)
+        assert values(found.pop(0)) == [b"a"]
+        assert {reply.error_code for reply in found.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert not isinstance(small, asyncio.Future) or small.done()
 
 
 @in_virtual_time
