@@ -92,13 +92,15 @@ def test_large_commit_is_refused_when_one_of_its_topics_was_deleted_in_between()
 
 
 def test_large_commit_is_refused_when_its_shard_was_loaded_anew_in_between() -> None:
+    """The old shard has forgotten its groups: by its word the member would be fenced."""
     with group_world() as w:
+        member = w.member()
 
         def elect_again() -> None:
             w.elect()
             w.load()
 
-        answer = commit_at_once(w, OFFSETS, meanwhile=elect_again)
+        answer = commit_at_once(w, OFFSETS, committer=Committer(GROUP, member, None, 1), meanwhile=elect_again)
         assert answer == dict.fromkeys([P0, P1], ErrorCode.NOT_COORDINATOR)
         assert w.fetch().answer == {}
 
