@@ -6,7 +6,6 @@ is one sentence and an exit code, not a traceback.
 """
 
 import asyncio
-import ctypes
 import errno
 import gc
 import logging
@@ -27,6 +26,7 @@ import uvloop
 
 from broker.config import BrokerConfig
 from broker.config_sources import LoadedConfig, load_config
+from broker.heap import GIVE_BACK_SECONDS, Heap
 from broker.listeners import Listeners, parse_http_listener, parse_listeners, told_only_here
 from broker.log_output import LogHandler
 from broker.network.side_loop import ThreadSideLoop
@@ -47,12 +47,8 @@ _GC_THRESHOLDS: Final = (5_000, 3, 3_000)
 """A broker makes many objects that live long and few that form cycles. So a full collection, which takes half a second
 with ten thousand topics, is of little use. The others look at 5,000 and 20,000 new objects, which takes milliseconds;
 at a million, as it was before, hundreds of them."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _FEW_FILES: Final = 10_000
 _SPARE_DESCRIPTORS: Final = 256
-_KEEP_FREE_BYTES: Final = 32 << 20
-_KEEP_BUFFERS_BELOW: Final = 4 << 20
-"""Buffers of a megabyte come and go with every fetch; to return each to the kernel costs more than to read into it."""
 
 
 class Stopped(Exception):
@@ -195,7 +191,10 @@ async def _serve(loaded: LoadedConfig, ready_file: str | None) -> str | None:
         side_loop.close()
         logger.info("stopped before the start was complete")
         return None
-    _tune_memory()
+    _tune_collector()
+    heap = Heap()
+    heap.keep_buffers()
+    broker.supervisor.repeat(heap.give_back, "give back free memory", GIVE_BACK_SECONDS)
     broker.failure.add_done_callback(lambda _: stop.set())
     _warn_of_addresses(broker.listeners, loaded.config.advertised_listeners is not None)
     try:
@@ -262,16 +261,12 @@ def _spare_descriptors() -> int:
     return min(soft // 8, _SPARE_DESCRIPTORS) if soft != resource.RLIM_INFINITY else _SPARE_DESCRIPTORS
 
 
-def _tune_memory() -> None:
-    """What the start has loaded stays, so the collector need not look at it again; and malloc keeps what is freed."""
+def _tune_collector() -> None:
+    """What the start has loaded stays, so the garbage collector need not look at it again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # glibc's.
-        libc.mallopt(_M_MMAP_THRESHOLD, _KEEP_BUFFERS_BELOW)
-        libc.mallopt(_M_TRIM_THRESHOLD, _KEEP_FREE_BYTES)
 
 
 def _announce(broker: Broker, ready_file: str | None, seconds: float) -> None:
