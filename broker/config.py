@@ -244,6 +244,16 @@ class BrokerConfig:
         3_000, "How long a new group waits for more members.", low=0, embedded=0
     )
     group_max_size: int = integer(INT32_MAX, "The most members of a group.", low=1)
+    oncelog_group_member_max_bytes: int = integer(
+        1 << 20, "Memory that one group member may take: the metadata of all protocols that it offers, and 2 KiB.",
+        low=4_096,
+    )  # fmt: skip
+    oncelog_group_max_bytes: int = integer(
+        16 << 20, "Memory that the members of one group may take, their assignments included.", low=4_096
+    )
+    oncelog_groups_max_bytes: int = long(
+        128 << 20, "Memory that the members of all groups of this broker may take, all together.", low=4_096
+    )
     offset_metadata_max_bytes: int = integer(4096, "The longest metadata of a committed offset.")
     offsets_topic_num_partitions: int = integer(50, "Partitions of __consumer_offsets; never change it.", low=1)
     offsets_topic_segment_bytes: int = integer(104_857_600, "Segments of __consumer_offsets.", low=1)

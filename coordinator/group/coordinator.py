@@ -29,6 +29,7 @@ from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, Meta
 from coordinator.group import offset_requests
 from coordinator.group.group import Group
 from coordinator.group.large_commit import LargeCommit
+from coordinator.group.log_lines import log_rebalance, log_refusal
 from coordinator.group.log_records import OffsetCommitted
 from coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
@@ -39,6 +40,7 @@ from coordinator.group.member import (
     SyncReply,
     SyncResult,
 )
+from coordinator.group.memory import GroupMemory
 from coordinator.group.offset_requests import (
     DEFAULT_RETENTION,
     Committer,
@@ -139,6 +141,7 @@ class GroupCoordinator:
         self._tasks = tasks
         self._wall_clock = wall_clock
         self._rng = rng
+        self._memory = GroupMemory(settings.memory_limits())
         self._shards: dict[int, GroupShard] = {}
         self._loads: dict[int, Cancellable] = {}
         """Of each shard, for as long as it is here."""
@@ -173,7 +176,7 @@ class GroupCoordinator:
         )
 
     def _new_shard(self, partition: int, log: ReplicatedLog) -> GroupShard:
-        return GroupShard(partition, log, self._settings, self._wall_clock)
+        return GroupShard(partition, log, self._settings, self._wall_clock, self._memory)
 
     def on_resigned(self, partition: int) -> None:
         """This broker no longer leads the partition, or leads it anew."""
@@ -249,8 +252,14 @@ class GroupCoordinator:
             return
         group = shard.group_or_new(joining.group_id)
         state = group.state
-        step = group.join(self._join_request(joining), reply, shard.now())
-        _log_rebalance(group, state, f"{joining.client_id or joining.member_id} joins", joining.reason)
+        request = self._join_request(joining)
+        refusal = self._memory.validate_join(group, request)
+        if refusal is None:
+            step = group.join(request, reply, shard.now())
+        else:
+            log_refusal("JoinGroup", group, refusal)
+            step = group.turn_away(request, reply, refusal.error, shard.now())
+        log_rebalance(group, state, f"{joining.client_id or joining.member_id} joins", joining.reason)
         shard.carry_out(group, step)
 
     def sync_group(self, group_id: str, request: SyncRequest, reply: SyncReply) -> None:
@@ -263,12 +272,20 @@ class GroupCoordinator:
         elif group_id not in shard.groups:
             reply(SyncResult(error=shard.verdict(ErrorCode.UNKNOWN_MEMBER_ID)))
         else:
-            group, open_shard = shard.groups[group_id], shard
+            group, open_shard, member_id = shard.groups[group_id], shard, request.member_id
+            refusal = self._memory.validate_sync(group, request)
+            if refusal is not None:
+                log_refusal("SyncGroup", group, refusal)
+                reply(SyncResult(error=refusal.error))
+                return
 
             def answer(result: SyncResult) -> None:
-                """The session begins now: a client that waits for its assignment sends no heartbeats."""
-                if result.error is ErrorCode.NONE and request.member_id in group.roster:
-                    group.keep_alive(request.member_id, open_shard.now())
+                """The session begins now: a client that waits for its assignment sends no heartbeats.
+
+                This is kept while the request is parked, and must not keep the request.
+                """
+                if result.error is ErrorCode.NONE and member_id in group.roster:
+                    group.keep_alive(member_id, open_shard.now())
                 reply(result)
 
             shard.carry_out(group, group.sync(request, answer, shard.now()))
@@ -303,7 +320,7 @@ class GroupCoordinator:
             for leaver, error in zip(leavers, errors, strict=True):
                 if error is ErrorCode.NONE:
                     what = f"{leaver.member_id or leaver.group_instance_id} leaves"
-                    _log_rebalance(group, state, what, leaver.reason)
+                    log_rebalance(group, state, what, leaver.reason)
         if shard.log.is_deserted:
             errors = [shard.verdict(error) for error in errors]
         outcome = shard.carry_out(group, step)
@@ -569,17 +586,3 @@ def _describe(group: Group) -> GroupDescription:
         protocol_name=name or "",
         members=tuple(members),
     )
-
-
-def _log_rebalance(group: Group, before: GroupState, what: str, reason: str | None) -> None:
-    """Clients may say why they join or leave (KIP-800)."""
-    if group.state is not before:
-        logger.info(
-            "Group %s, generation %d: %s -> %s: %s; reason given: %s",
-            group.group_id,
-            group.generation,
-            before.value,
-            group.state.value,
-            what,
-            reason or "none",
-        )

@@ -38,6 +38,7 @@ from coordinator.group.member import (
     select_protocol,
 )
 from coordinator.group.roster import Roster, images
+from coordinator.group.sessions import Sessions
 from coordinator.group.state import (
     TRANSITIONS,
     GroupRules,
@@ -67,6 +68,7 @@ class Group:
         "_join_deadline",
         "_pending_sync",
         "_rules",
+        "_sessions",
         "_subscription",
         "_sync_deadline",
         "generation",
@@ -86,11 +88,12 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.roster = Roster()
-        self.pending_members: dict[str, float] = {}
-        """Ids given out with MEMBER_ID_REQUIRED that have not come back yet, each until its deadline."""
+        self.pending_members: set[str] = set()
+        """Ids given out with MEMBER_ID_REQUIRED that have not come back yet."""
         self.persisted: GroupImage | None = None
         """The image in the log; None if there is no record of this group's membership."""
         self._rules = rules
+        self._sessions = Sessions()
         self._pending_sync: set[str] = set()
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
@@ -118,7 +121,7 @@ class Group:
         """A loaded group begins to live: sessions start, and one that is over the size limit rebalances."""
         step = Step()
         for member in self.roster:
-            _touch(member, at)
+            self._touch(member, at)
         if len(self.roster) > self._rules.max_size:
             self._prepare_rebalance(step, at)
         return step
@@ -127,7 +130,9 @@ class Group:
         """The group leaves this coordinator: whoever is parked must look for the next one."""
         step = Step()
         for member in self.roster:
-            step.answer_join(member, JoinResult(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id))
+            self.roster.answer_join(
+                step, member, JoinResult(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+            )
             step.answer_sync(member, SyncResult(error=ErrorCode.NOT_COORDINATOR))
         self._become(GroupState.DEAD)
         return step
@@ -135,19 +140,26 @@ class Group:
     # What members ask
 
     def join(self, request: JoinRequest, reply: JoinReply, at: Instant) -> Step:
-        step = Step()
         if not self._has_room_for(request.member_id):
-            _refuse_join(step, reply, ErrorCode.GROUP_MAX_SIZE_REACHED)
-            self._remove(step, request.member_id)
-            self._complete_join_if_all_joined(step, at)
-        elif not self._supports(request):
-            _refuse_join(step, reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return self.turn_away(request, reply, ErrorCode.GROUP_MAX_SIZE_REACHED, at)
+        step = Step()
+        if not self._supports(request):
+            step.refuse_join(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         elif request.member_id == UNKNOWN_MEMBER_ID:
             self._join_as_new_member(step, request, reply, at)
         elif request.member_id in self.pending_members and request.group_instance_id is None:
             self._admit(step, request, request.member_id, reply, at)
         else:
             self._join_as_known_member(step, request, reply, at)
+        return step
+
+    def turn_away(self, request: JoinRequest, reply: JoinReply, error: ErrorCode, at: Instant) -> Step:
+        """Refuse a JoinGroup, and go on without its member."""
+        step = Step()
+        size = len(self.roster)
+        step.refuse_join(reply, error)
+        self._remove(step, request.member_id)
+        self._after_removal(step, size, at)
         return step
 
     def sync(self, request: SyncRequest, reply: SyncReply, at: Instant) -> Step:
@@ -202,9 +214,7 @@ class Group:
 
     def next_deadline(self) -> float | None:
         """When ``expire`` has something to do, or None while nothing can run out."""
-        deadlines = [member.session_deadline for member in self.roster]
-        deadlines += self.pending_members.values()
-        deadlines += (self._join_deadline, self._sync_deadline)
+        deadlines = (self._sessions.next(), self._join_deadline, self._sync_deadline)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     # What the log says to a transition
@@ -270,7 +280,7 @@ class Group:
         """The member has been heard of."""
         member = self.roster[member_id]
         if not (member.is_new and member.is_parked):
-            _touch(member, at)
+            self._touch(member, at)
 
     def _validate_sync(self, request: SyncRequest) -> ErrorCode:
         error = self.validate_generation(request.member_id, request.group_instance_id, request.generation)
@@ -293,7 +303,7 @@ class Group:
                 member = self.roster.get(member_id)
                 if member is not None and member.join_reply is not None:
                     return True
-                return self.roster.parked_joins() < self._rules.max_size
+                return self.roster.parked_joins < self._rules.max_size
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member_id in self.roster or len(self.roster) < self._rules.max_size
             case _:
@@ -307,21 +317,22 @@ class Group:
     def _join_as_new_member(self, step: Step, request: JoinRequest, reply: JoinReply, at: Instant) -> None:
         if request.group_instance_id is not None and request.group_instance_id in self.roster.static_ids:
             self._take_over(step, request, self.roster.static_ids[request.group_instance_id], reply, at)
-        elif request.group_instance_id is None and request.requires_known_member_id:
-            self.pending_members[request.new_member_id] = at.monotonic + request.session_timeout_ms / 1000
-            _refuse_join(step, reply, ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
+        elif request.is_to_be_named:
+            self.pending_members.add(request.new_member_id)
+            self._sessions.set(request.new_member_id, at.monotonic + request.session_timeout_ms / 1000)
+            step.refuse_join(reply, ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
         else:
             self._admit(step, request, request.new_member_id, reply, at)
 
     def _admit(self, step: Step, request: JoinRequest, member_id: str, reply: JoinReply, at: Instant) -> None:
         member = request.to_member(member_id, reply)
         member.is_new = True
-        member.session_deadline = at.monotonic + self._rules.new_member_join_timeout_ms / 1000
+        self._sessions.set(member_id, at.monotonic + self._rules.new_member_join_timeout_ms / 1000)
         if self.state is GroupState.EMPTY:
             self.protocol_type = request.protocol_type
         if self._initial_delay is not None:
             self._initial_delay.has_company = True
-        self.pending_members.pop(member_id, None)
+        self.pending_members.discard(member_id)
         self.roster.add(member)
         self._rebalance(step, at)
 
@@ -329,7 +340,7 @@ class Group:
         """Who changed nothing gets the current generation again; but a leader's rejoin is a wish to reassign."""
         error = self.roster.validate(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
-            _refuse_join(step, reply, error, request.member_id)
+            step.refuse_join(reply, error, request.member_id)
             return
         member = self.roster[request.member_id]
         unchanged = member.protocols == request.protocols
@@ -344,8 +355,8 @@ class Group:
 
     def _rejoin(self, step: Step, request: JoinRequest, member: Member, reply: JoinReply) -> None:
         again = JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-        step.answer_join(member, again)  # An earlier request that its client gave up: only the latest one waits.
-        member.join_reply = reply
+        self.roster.answer_join(step, member, again)  # A request that its client gave up: only the latest one waits.
+        self.roster.park_join(member, reply)
         self.roster.change_protocols(member, request.protocols)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -364,11 +375,12 @@ class Group:
 
     def _replace(self, step: Step, old: Member, new: Member, at: Instant) -> None:
         """Whoever still waits in the old process's name is fenced."""
-        step.answer_join(old, JoinResult(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
+        self.roster.answer_join(step, old, JoinResult(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
         step.answer_sync(old, SyncResult(error=ErrorCode.FENCED_INSTANCE_ID))
         self.roster.replace(old, new)
         self._no_longer_pending_sync(old.member_id)
-        _touch(new, at)
+        self._sessions.clear(old.member_id)
+        self._touch(new, at)
 
     def _joined(self, member_id: str) -> JoinResult:
         assert self.protocol_name is not None
@@ -412,7 +424,7 @@ class Group:
             member.assignment = b""
             if member.sync_reply is not None:
                 step.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
-                _touch(member, at)
+                self._touch(member, at)
 
     def _wait_for_company(self, delay: InitialDelay, at: Instant) -> None:
         self._initial_delay = delay
@@ -428,7 +440,7 @@ class Group:
     def _complete_join_if_all_joined(self, step: Step, at: Instant) -> None:
         if self.state is not GroupState.PREPARING_REBALANCE or self._initial_delay is not None:
             return
-        if not self.pending_members and self.roster.parked_joins() == len(self.roster):
+        if not self.pending_members and self.roster.parked_joins == len(self.roster):
             self._complete_join(step, at)
 
     def _complete_join(self, step: Step, at: Instant) -> None:
@@ -453,9 +465,9 @@ class Group:
         self._subscription = self.roster.subscription(self.protocol_type, self.protocol_name)
         self._become(GroupState.COMPLETING_REBALANCE)
         for member in self.roster:
-            step.answer_join(member, self._joined(member.member_id))
+            self.roster.answer_join(step, member, self._joined(member.member_id))
             member.is_new = False
-            _touch(member, at)
+            self._touch(member, at)
         self._pending_sync.update(self.roster.ids())
         self._sync_deadline = at.monotonic + self.roster.rebalance_timeout_ms() / 1000
 
@@ -470,7 +482,7 @@ class Group:
             assignment=member.assignment,
         )
         step.answer_sync(member, result)
-        _touch(member, at)
+        self._touch(member, at)
 
     def _no_longer_pending_sync(self, member_id: str) -> None:
         self._pending_sync.discard(member_id)
@@ -540,7 +552,7 @@ class Group:
             result = replace(result, skip_assignment=new.member_id == self.roster.leader)
         else:
             result = replace(result, leader=previous_leader, members=())
-        step.answer_join(new, result)
+        self.roster.answer_join(step, new, result)
 
     # Leaving
 
@@ -555,20 +567,15 @@ class Group:
         return ErrorCode.NONE
 
     def _expire_members(self, step: Step, at: Instant) -> None:
-        gone = [member_id for member_id, deadline in self.pending_members.items() if deadline <= at.monotonic]
-        for member in self.roster:
-            if member.session_deadline is None or member.session_deadline > at.monotonic:
-                continue
-            if member.is_parked and not member.is_new:
-                member.session_deadline = None
-            else:
-                gone.append(member.member_id)
-        for member_id in gone:
-            self._remove(step, member_id)
+        for member_id in self._sessions.take_due(at.monotonic):
+            member = self.roster.get(member_id)
+            if member is None or member.is_new or not member.is_parked:
+                self._remove(step, member_id)
 
     def _remove(self, step: Step, member_id: str) -> None:
         """Take a member, or an id that waits to become one, out of everything; its parked requests are answered."""
-        self.pending_members.pop(member_id, None)
+        self.pending_members.discard(member_id)
+        self._sessions.clear(member_id)
         member = self.roster.pop(member_id)
         if member is not None:
             self._no_longer_pending_sync(member_id)
@@ -582,14 +589,9 @@ class Group:
         elif len(self.roster) < size_before:
             self._prepare_rebalance(step, at)
 
+    def _touch(self, member: Member, at: Instant) -> None:
+        self._sessions.set(member.member_id, at.monotonic + member.session_timeout_ms / 1000)
+
     def _become(self, state: GroupState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} -> {state.value}"
         self.state = state
-
-
-def _touch(member: Member, at: Instant) -> None:
-    member.session_deadline = at.monotonic + member.session_timeout_ms / 1000
-
-
-def _refuse_join(step: Step, reply: JoinReply, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-    step.joins.append((reply, JoinResult(error=error, member_id=member_id)))

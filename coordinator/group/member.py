@@ -8,10 +8,12 @@ assignor the members use is their affair. The one thing read out of them is the 
 ``GroupImage`` is what a group metadata record holds, no more: a group that is loaded from the log equals its image.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from coordinator.group.footprint import MEMBER_BYTES, size_of_protocols
 from protocol.errors import ErrorCode
 
 UNKNOWN_MEMBER_ID: Final = ""
@@ -121,8 +123,6 @@ class Member:
     """Not yet in any generation: its parked JoinGroup may time out, since it cannot send heartbeats."""
     join_reply: JoinReply | None = field(default=None, repr=False)
     sync_reply: SyncReply | None = field(default=None, repr=False)
-    session_deadline: float | None = None
-    """None while a parked request stands for a heartbeat."""
 
     @property
     def is_static(self) -> bool:
@@ -131,6 +131,11 @@ class Member:
     @property
     def is_parked(self) -> bool:
         return self.join_reply is not None or self.sync_reply is not None
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, its assignment apart."""
+        return MEMBER_BYTES + size_of_protocols(self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
         return next(protocol.metadata for protocol in self.protocols if protocol.name == protocol_name)
@@ -165,18 +170,10 @@ class Member:
         )
 
 
-def common_protocols(members: Iterable[Member]) -> frozenset[str]:
-    """The protocols that all of ``members`` support."""
-    names = [frozenset(protocol.name for protocol in member.protocols) for member in members]
-    return frozenset.intersection(*names) if names else frozenset()
-
-
 def select_protocol(members: Iterable[Member]) -> str:
     """Each member votes for the first of its protocols that all support; the most votes win, ties by seniority."""
     voters = list(members)
-    candidates = common_protocols(voters)
-    votes: dict[str, int] = {}
-    for member in voters:
-        choice = member.vote(candidates)
-        votes[choice] = votes.get(choice, 0) + 1
+    support = Counter(protocol.name for member in voters for protocol in member.protocols)
+    candidates = frozenset(name for name, supporters in support.items() if supporters == len(voters))
+    votes = Counter(member.vote(candidates) for member in voters)
     return max(votes, key=lambda name: votes[name])

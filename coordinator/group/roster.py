@@ -8,11 +8,14 @@ from collections.abc import Iterable, Iterator
 
 from coordinator.group.member import (
     GroupProtocol,
+    JoinReply,
+    JoinResult,
     Member,
     MemberImage,
     MemberInfo,
     select_protocol,
 )
+from coordinator.group.state import JoinRequest, Step
 from coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, Subscription
 from protocol.errors import ErrorCode
 
@@ -20,12 +23,16 @@ from protocol.errors import ErrorCode
 class Roster:
     """Members in order of seniority. The leader is the most senior one until a rebalance elects another."""
 
-    __slots__ = ("_by_id", "_support", "leader", "static_ids")
+    __slots__ = ("_by_id", "_support", "leader", "parked_joins", "size", "static_ids")
 
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
         self._support: dict[str, int] = {}
         self.leader: str | None = None
+        self.parked_joins = 0
+        """Members whose JoinGroup is parked."""
+        self.size = 0
+        """Bytes of memory that the members take, their assignments apart."""
         self.static_ids: dict[str, str] = {}
         """Group instance id → member id, of the static members."""
 
@@ -55,7 +62,7 @@ class Roster:
             self.static_ids[member.group_instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
-        self._count_support(member, 1)
+        self._count(member, 1)
 
     def pop(self, member_id: str) -> Member | None:
         member = self._by_id.pop(member_id, None)
@@ -65,7 +72,7 @@ class Roster:
             del self.static_ids[member.group_instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self._by_id), None)
-        self._count_support(member, -1)
+        self._count(member, -1)
         return member
 
     def replace(self, old: Member, new: Member) -> None:
@@ -76,17 +83,27 @@ class Roster:
         self.static_ids[old.group_instance_id] = new.member_id
         if self.leader == old.member_id:
             self.leader = new.member_id
-        self._count_support(old, -1)
-        self._count_support(new, 1)
+        self._count(old, -1)
+        self._count(new, 1)
 
     def with_replaced(self, old: Member, new: Member) -> list[Member]:
         """How the members would be after ``replace``."""
         return [new if member is old else member for member in self]
 
     def change_protocols(self, member: Member, protocols: tuple[GroupProtocol, ...]) -> None:
-        self._count_support(member, -1)
+        self._count(member, -1)
         member.protocols = protocols
-        self._count_support(member, 1)
+        self._count(member, 1)
+
+    def park_join(self, member: Member, reply: JoinReply) -> None:
+        """A member of this roster waits for the next generation."""
+        self.parked_joins += member.join_reply is None
+        member.join_reply = reply
+
+    def answer_join(self, step: Step, member: Member, result: JoinResult) -> None:
+        """Answer the parked JoinGroup of a member of this roster, if there is one."""
+        self.parked_joins -= member.join_reply is not None
+        step.answer_join(member, result)
 
     def elect_leader(self) -> bool:
         """The leader must have joined, to compute the assignment. False if nobody has."""
@@ -114,9 +131,6 @@ class Roster:
     def select_protocol(self) -> str:
         return select_protocol(self)
 
-    def parked_joins(self) -> int:
-        return sum(member.join_reply is not None for member in self)
-
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
@@ -131,9 +145,23 @@ class Roster:
             return Subscription()
         return Subscription(member.metadata(protocol_name or "") for member in self)
 
-    def _count_support(self, member: Member, by: int) -> None:
+    def growth(self, request: JoinRequest) -> int:
+        """Return by how many bytes the roster would grow if it had the member that a request makes or changes."""
+        holder = None
+        if request.group_instance_id is not None:
+            holder = self.static_ids.get(request.group_instance_id)
+        known = self._by_id.get(request.member_id if holder is None else holder)
+        return request.size - (0 if known is None else known.size)
+
+    def _count(self, member: Member, by: int) -> None:
+        self.size += by * member.size
+        self.parked_joins += by * (member.join_reply is not None)
         for protocol in member.protocols:
-            self._support[protocol.name] = self._support.get(protocol.name, 0) + by
+            supporters = self._support.get(protocol.name, 0) + by
+            if supporters:
+                self._support[protocol.name] = supporters
+            else:
+                del self._support[protocol.name]
 
 
 def images(members: Iterable[Member], protocol_name: str, assignments: dict[str, bytes]) -> tuple[MemberImage, ...]:

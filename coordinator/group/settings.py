@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from coordinator.group.memory import MemoryLimits
 from coordinator.group.state import GroupRules
 from protocol.records.compression import Compression
 
@@ -16,6 +17,9 @@ class GroupSettings:
     group_initial_rebalance_delay_ms: int = 3_000
     group_new_member_join_timeout_ms: int = 300_000
     """How long the first JoinGroup of a member may be parked: it cannot be told from one whose client is gone."""
+    member_max_bytes: int = MemoryLimits().member
+    group_max_bytes: int = MemoryLimits().group
+    groups_max_bytes: int = MemoryLimits().all_groups
     offset_metadata_max_bytes: int = 4_096
     offsets_commit_timeout_ms: int = 5_000
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
@@ -28,3 +32,6 @@ class GroupSettings:
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             new_member_join_timeout_ms=self.group_new_member_join_timeout_ms,
         )
+
+    def memory_limits(self) -> MemoryLimits:
+        return MemoryLimits(member=self.member_max_bytes, group=self.group_max_bytes, all_groups=self.groups_max_bytes)

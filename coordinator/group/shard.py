@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from coordinator.group.group import Group
@@ -30,6 +31,7 @@ from coordinator.group.log_records import (
     encode_offset_commit,
 )
 from coordinator.group.member import UNKNOWN_MEMBER_ID, Instant, JoinReply, JoinResult, SyncReply, SyncResult
+from coordinator.group.memory import GroupMemory
 from coordinator.group.offsets import CommittedOffset, OffsetStore
 from coordinator.group.settings import GroupSettings
 from coordinator.group.state import GroupState, Step
@@ -55,6 +57,8 @@ SESSION_PARTS: Final = 4
 """A member's commit holds up its heartbeats for one of these parts of its session time-out at most."""
 _LOOK_MS: Final = 500
 """How often such waits, and deadlines of groups whose log is deserted, are looked at again."""
+_ANSWERS_IN_A_TURN: Final = 500
+"""Members of one group whose parked requests are answered in one turn of the loop."""
 _DISMISSALS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -86,7 +90,14 @@ OnOutcome = Callable[[ErrorCode], None]
 class GroupShard:
     """See the module's text. It answers nothing before it is ``open``."""
 
-    def __init__(self, partition: int, log: ReplicatedLog, settings: GroupSettings, wall_clock: WallClock) -> None:
+    def __init__(
+        self,
+        partition: int,
+        log: ReplicatedLog,
+        settings: GroupSettings,
+        wall_clock: WallClock,
+        memory: GroupMemory,
+    ) -> None:
         self.partition = partition
         self.log = log
         self.groups: dict[str, Group] = {}
@@ -95,6 +106,7 @@ class GroupShard:
         self._settings = settings
         self._rules = settings.rules()
         self._wall_clock = wall_clock
+        self._memory = memory
         self._had_offsets: set[str] = set()
         """Groups that offsets were committed for: without any, too, they exist until they are deleted or swept."""
         self._written: dict[str, int] = {}
@@ -147,6 +159,7 @@ class GroupShard:
         self._timers.clear()
         for group in self.groups.values():
             self._answer(group, group.retire(), 0)
+            self._memory.forget(group)
         self.groups.clear()
 
     # Writing
@@ -261,15 +274,16 @@ class GroupShard:
             else:
                 self._written[group.group_id] = outcome
                 self._answer(group, group.apply(step.transition, self.now()), outcome)
+        self._memory.note(group)
         self._set_timer(group)
         self._drop_if_void(group.group_id)
         return outcome
 
     def _answer(self, group: Group, step: Step, end_offset: int) -> None:
-        for join_reply, joined in step.joins:
-            self._answer_join(join_reply, joined, end_offset)
-        for sync_reply, synced in step.syncs:
-            self._answer_sync(sync_reply, synced, self.written(group.group_id))
+        written = self.written(group.group_id)
+        answers = [partial(self._answer_join, reply, joined, end_offset) for reply, joined in step.joins]
+        answers += [partial(self._answer_sync, reply, synced, written) for reply, synced in step.syncs]
+        _call_in_slices(answers)
 
     def _answer_join(self, reply: JoinReply, result: JoinResult, end_offset: int) -> None:
         if result.error is not ErrorCode.NONE:
@@ -300,6 +314,7 @@ class GroupShard:
 
     def _drop(self, group: Group) -> None:
         self._answer(group, group.retire(), 0)
+        self._memory.forget(group)
         del self.groups[group.group_id]
         self._had_offsets.discard(group.group_id)
         self._cancel_timer(group.group_id)
@@ -378,3 +393,11 @@ class GroupShard:
 
         key = deadlines.add(look)
         self.log.when_replicated(end_offset, lambda error: settle(coordinator_error(error)))
+
+
+def _call_in_slices(calls: Sequence[Callable[[], None]]) -> None:
+    """Call some now and the others in the next turns of the loop: each has a response encoded and sent."""
+    for call in calls[:_ANSWERS_IN_A_TURN]:
+        call()
+    if len(calls) > _ANSWERS_IN_A_TURN:
+        asyncio.get_running_loop().call_soon(_call_in_slices, calls[_ANSWERS_IN_A_TURN:])

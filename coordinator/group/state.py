@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from coordinator.group.footprint import MEMBER_BYTES, size_of_protocols
 from coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
     GroupImage,
@@ -17,6 +18,7 @@ from coordinator.group.member import (
     SyncReply,
     SyncResult,
 )
+from protocol.errors import ErrorCode
 
 
 class GroupState(Enum):
@@ -95,6 +97,16 @@ class JoinRequest:
     requires_known_member_id: bool
     supports_skipping_assignment: bool
 
+    @property
+    def is_to_be_named(self) -> bool:
+        """Whether a new member of this request is given an id first, with which it must join again."""
+        return self.group_instance_id is None and self.requires_known_member_id
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that its member takes, without an assignment."""
+        return MEMBER_BYTES + size_of_protocols(self.protocols)
+
     def to_member(self, member_id: str, reply: JoinReply) -> Member:
         """The member that this request makes, parked."""
         return Member(
@@ -148,6 +160,9 @@ class Step:
     joins: list[tuple[JoinReply, JoinResult]] = field(default_factory=list)
     syncs: list[tuple[SyncReply, SyncResult]] = field(default_factory=list)
     transition: Transition | None = None
+
+    def refuse_join(self, reply: JoinReply, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+        self.joins.append((reply, JoinResult(error=error, member_id=member_id)))
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
         """Answer the member's parked JoinGroup, if there is one."""

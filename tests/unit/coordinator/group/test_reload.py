@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.group.memory import GroupMemory
 from coordinator.group.offset_requests import Committer, OffsetToCommit
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard, Producer
@@ -37,7 +38,7 @@ def knowledge(shard: GroupShard) -> dict[str, Any]:
 
 def replayed(batches: list[bytes]) -> GroupShard:
     log = Log()
-    shard = GroupShard(0, log.elect(), SETTINGS, lambda: 0)
+    shard = GroupShard(0, log.elect(), SETTINGS, lambda: 0, GroupMemory(SETTINGS.memory_limits()))
     for batch in batches:
         shard.replay(batch, 0, read_header(batch))
     for group_id in shard.offsets.group_ids():

@@ -1,0 +1,27 @@
+"""What the broker's log says about groups: who made one rebalance and why, and what was refused."""
+
+import logging
+
+from coordinator.group.group import Group
+from coordinator.group.memory import Refusal
+from coordinator.group.state import GroupState
+
+logger = logging.getLogger(__name__)
+
+
+def log_rebalance(group: Group, before: GroupState, what: str, reason: str | None) -> None:
+    """Clients may say why they join or leave (KIP-800)."""
+    if group.state is not before:
+        logger.info(
+            "Group %s, generation %d: %s -> %s: %s; reason given: %s",
+            group.group_id,
+            group.generation,
+            before.value,
+            group.state.value,
+            what,
+            reason or "none",
+        )
+
+
+def log_refusal(api: str, group: Group, refusal: Refusal) -> None:
+    logger.warning("Refused a %s of group %s: %s is %d", api, group.group_id, refusal.setting, refusal.limit)
