@@ -80,6 +80,10 @@ class Scale:
     repetitions: int
     sessions: int
     """Fetch sessions of unknown partitions."""
+    together: int
+    """Connections that each send a long request in the same moment; six times as many have creations judged."""
+    elements: int
+    """Of a long request: nearly as many as any API may have."""
 
 
 FULL: Final = Scale(
@@ -91,6 +95,8 @@ FULL: Final = Scale(
     bomb_bytes=40_000_000,
     repetitions=10,
     sessions=40,
+    together=50,
+    elements=9_900,
 )
 SMALL: Final = Scale(
     megabytes=1,
@@ -101,6 +107,8 @@ SMALL: Final = Scale(
     bomb_bytes=2_000_000,
     repetitions=1,
     sessions=3,
+    together=4,
+    elements=900,
 )
 """For every run of the tests."""
 
@@ -202,6 +210,52 @@ async def unknown_partitions(attacker: Attacker) -> None:
     data = made.fetch_session_of_unknown(attacker.scale.megabytes * 20_000)
     for _ in range(attacker.scale.sessions):
         await attacker.send(data)
+
+
+# Long requests of many connections at once. None is above a limit: each has a response.
+
+
+async def long_requests(attacker: Attacker) -> None:
+    for data in made.long_requests(attacker.scale.elements):
+        connections = [await RawConnection.open(attacker.port) for _ in range(attacker.scale.together)]
+        for connection in connections:
+            connection.send(data[:-1])
+        await asyncio.sleep(0.5)  # The broker has received them but for the last byte.
+        for connection in connections:
+            connection.send(data[-1:])
+        await _responses(attacker, connections, 1)
+
+
+async def judged_creations(attacker: Attacker) -> None:
+    """Small requests that are much work for the controller, and wait for nothing."""
+    topics = [_topic(f"judged-{number}", attacker.scale.partitions // 5) for number in range(5)]
+    create = CreateTopicsRequest(topics=topics, validate_only=True, timeout_ms=60_000)
+    connections = [await RawConnection.open(attacker.port) for _ in range(6 * attacker.scale.together)]
+    for connection in connections:
+        connection.send(made.request_frame(create, 5) * 3)
+    await _responses(attacker, connections, 3)
+
+
+async def unread_descriptions(attacker: Attacker) -> None:
+    """Requests whose responses are hundreds of times as large, by clients that do not read them."""
+    data = made.describe_configs_of_groups(attacker.scale.elements * 19 // 10)
+    connections = [await RawConnection.open(attacker.port) for _ in range(attacker.scale.together)]
+    for connection in connections:
+        connection.stop_reading()
+        connection.send(data)
+    await asyncio.sleep(attacker.scale.repetitions)  # As long as an attacker would watch the broker fill.
+    attacker.tally.add(len(connections), "not read")
+    await _abort(connections)
+
+
+async def _responses(attacker: Attacker, connections: Iterable[RawConnection], count: int) -> None:
+    for connection in connections:
+        received = await connection.receive(count, _WITHIN_SECONDS)
+        attacker.tally.add(count, "closed" if received.closed else "responded")
+        if received.closed:
+            attacker.tally.harm("a request within the limits was not responded to")
+        async with connection:
+            pass
 
 
 # Batches that lie
@@ -339,6 +393,9 @@ ATTACKS: Final[tuple[tuple[str, Callable[[Attacker], Awaitable[None]]], ...]] = 
     ("CreateTopics of many partitions", many_partitions),
     ("requests in a pipeline", pipeline),
     ("fetch sessions of unknown partitions", unknown_partitions),
+    ("long requests together", long_requests),
+    ("creations that are judged", judged_creations),
+    ("descriptions that are not read", unread_descriptions),
     ("bombs of headers", header_bombs),
     ("bombs of records", record_bombs),
     ("batches that count wrongly", lying_counts),

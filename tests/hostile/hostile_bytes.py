@@ -10,8 +10,17 @@ from typing import Final
 from protocol.api_keys import ApiKey
 from protocol.framing import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from protocol.primitives import encode_uvarint
 from protocol.records.compression import Compression, compress
 from protocol.records.record_batch import NewRecord, assemble_batch, build_batch, read_header
@@ -104,6 +113,27 @@ def join_group(group: str, instance: str | None, client_id: str = "hostile", rea
         reason=reason,
     )
     return request_frame(request, 8, client_id)
+
+
+def long_requests(count: int) -> list[bytes]:
+    """A request of ``count`` elements for each of some APIs, none of which exists at the broker."""
+    names = [f"hostile-{number:06d}" for number in range(count)]
+    partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in range(count)]
+    offsets = [OffsetCommitRequestTopic(name="hostile-nowhere", partitions=partitions)]
+    wanted = [MetadataRequestTopic(name=name) for name in names]
+    return [
+        request_frame(DescribeGroupsRequest(groups=names), 5),
+        request_frame(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 8),
+        request_frame(OffsetCommitRequest(group_id="hostile-group", topics=offsets), 8),
+        request_frame(FindCoordinatorRequest(key_type=0, coordinator_keys=names), 4),
+    ]
+
+
+def describe_configs_of_groups(count: int) -> bytes:
+    """DescribeConfigs of so many groups, with all that can be asked for."""
+    resources = [DescribeConfigsResource(resource_type=32, resource_name=f"g{number}") for number in range(count)]
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
+    return request_frame(request, 4)
 
 
 # Batches
