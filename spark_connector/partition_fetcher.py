@@ -9,6 +9,8 @@ that yields none for so long although the log reaches beyond it counts as lost, 
 What is gone for good is ``DataLoss``, or is passed over where the options say so: the range then goes on where the log
 does. What a broker that lags behind might say in error is doubted for some seconds first.
 
+A new leader is asked first whether its log still has what was read of this range (``spark_connector.epoch_end``).
+
 The topic goes by its id where the cluster has ids (Fetch 13): a new topic of the same name is never read for it.
 """
 
@@ -33,6 +35,7 @@ from protocol.messages.fetch import (
 from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batches
 from protocol.schema import Buffer
 from spark_connector.data_loss import data_loss
+from spark_connector.epoch_end import NO_EPOCH, find_epoch_end, is_cut
 from spark_connector.offset_lookup import DOUBT_SECONDS, earliest_offsets, latest_offsets
 from spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
 from spark_connector.read_options import FetchSettings
@@ -87,6 +90,10 @@ class PartitionFetcher:
         self._position = offset_range.start
         self._under_way: asyncio.Future[FetchResponse] | None = None
         self._connection: Connection | None = None
+        self._leader_epoch = NO_EPOCH
+        """That of the leader whose log has what was read."""
+        self._read_epoch = NO_EPOCH
+        """That of the last batch that was read."""
         self._failures = 0
         self._is_answered_empty = False
         """Whether the last answer had no records, from a log that reaches to the range's end."""
@@ -156,8 +163,24 @@ class PartitionFetcher:
             if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 await self._find_topic()
             raise Unreachable(f"{self._range}: no leader: {error_code(error).name}")
-        self._connection = await self._cluster.connection_to(leader)
-        self._send_on(self._connection)
+        connection = await self._cluster.connection_to(leader)
+        await self._follow(connection, self._cluster.metadata.leader_epoch(tp))
+        self._connection = connection
+        self._send_on(connection)
+
+    async def _follow(self, connection: Connection, leader_epoch: int) -> None:
+        """Read on from this leader, if its log has what was read. Raises ``DataLoss`` unless the options let it."""
+        if leader_epoch <= self._leader_epoch:  # Metadata of a broker that lags behind: the fetch will be refused.
+            return
+        if self._read_epoch != NO_EPOCH:
+            tp, epoch = self._range.topic_partition, self._read_epoch
+            seconds = self._answer_seconds
+            end = await find_epoch_end(connection, tp, epoch, leader_epoch=leader_epoch, seconds=seconds)
+            if end is not None and is_cut(end, self._position):
+                where = f"at {end.end_offset}" if end.end_offset >= 0 else "at an offset that its leader does not know"
+                lost = f"{self._range}: the log was cut off {where} and goes on with other records"
+                self._lose(f"{lost}, after it had been read up to {self._position}", self._position)
+        self._leader_epoch = leader_epoch
 
     def _send_on(self, connection: Connection) -> None:
         at_most = _NEWEST_WITH_TOPIC_NAMES if self._range.topic_id == NO_TOPIC_ID else None
@@ -166,6 +189,7 @@ class PartitionFetcher:
     def _request(self) -> FetchRequest:
         wanted = FetchPartition(
             partition=self._range.partition,
+            current_leader_epoch=self._leader_epoch,
             fetch_offset=self._position,
             partition_max_bytes=self._settings.max_partition_bytes,
         )
@@ -209,6 +233,7 @@ class PartitionFetcher:
             raise RangeUnreadable(f"{self._range}: {len(records)} bytes of a larger batch at {self._position}")
         start = self._position
         self._position = max(self._position, batches[-1][1].next_offset)
+        self._read_epoch = batches[-1][1].partition_leader_epoch
         self._failures = 0
         self._doubts_since = None
         if not self.is_done and self._connection is not None and self._connection.is_open:

@@ -20,6 +20,12 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from protocol.records.record_batch import NewRecord, build_batch
 from protocol.schema import Message
 from spark_connector.offset_ranges import OffsetRange
@@ -34,8 +40,15 @@ class ScriptedPartition(ScriptedBroker):
 
     def __init__(self, end: int = 0) -> None:
         super().__init__(
-            {FetchRequest: self._fetch, ListOffsetsRequest: self._list_offsets, MetadataRequest: self._metadata}
+            {
+                FetchRequest: self._fetch,
+                ListOffsetsRequest: self._list_offsets,
+                MetadataRequest: self._metadata,
+                OffsetForLeaderEpochRequest: self._end_of_epoch,
+            }
         )
+        self.epoch_begins = [0]
+        """Where each leader epoch begins in the log, by its number; the last one is the leader's."""
         self.begin = 0
         self.end = end
         self.stable_end: int | None = None
@@ -55,7 +68,10 @@ class ScriptedPartition(ScriptedBroker):
         topic = MetadataResponseTopic(name=TOPIC, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.topic_id is not None:
             numbers = range(self.partitions)
-            of_topic = [MetadataResponsePartition(partition_index=number, leader_id=1) for number in numbers]
+            epoch = len(self.epoch_begins) - 1
+            of_topic = [
+                MetadataResponsePartition(partition_index=number, leader_id=1, leader_epoch=epoch) for number in numbers
+            ]
             topic = MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=of_topic)
         return MetadataResponse(brokers=[broker], controller_id=1, topics=[topic])
 
@@ -70,6 +86,23 @@ class ScriptedPartition(ScriptedBroker):
         ]
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=found)])
 
+    def elect(self, end: int) -> None:
+        """Go on with a leader whose log ends there: what was written behind it is lost."""
+        self.epoch_begins.append(end)
+
+    def _epoch_at(self, offset: int) -> int:
+        return max(epoch for epoch, begin in enumerate(self.epoch_begins) if begin <= offset)
+
+    def _end_of_epoch(self, request: Message) -> Answer:
+        assert isinstance(request, OffsetForLeaderEpochRequest)
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        later = self.epoch_begins[asked.leader_epoch + 1 :]
+        end = EpochEndOffset(leader_epoch=asked.leader_epoch, end_offset=min(later, default=self.end))
+        if asked.current_leader_epoch != len(self.epoch_begins) - 1:
+            end.error_code = ErrorCode.FENCED_LEADER_EPOCH
+        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=TOPIC, partitions=[end])])
+
     def _fetch(self, request: Message) -> Answer:
         assert isinstance(request, FetchRequest)
         (topic,) = request.topics
@@ -80,10 +113,12 @@ class ScriptedPartition(ScriptedBroker):
             return respond(instead) if isinstance(instead, PartitionData) else instead
         if topic.topic_id != self.topic_id:
             return respond(PartitionData(error_code=ErrorCode.UNKNOWN_TOPIC_ID))
+        if topic.partitions[0].current_leader_epoch not in (-1, len(self.epoch_begins) - 1):
+            return respond(PartitionData(error_code=ErrorCode.FENCED_LEADER_EPOCH))
         if not self.begin <= offset <= self.end:
             return respond(PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
         base = offset // 2 * 2
-        records = b"" if self.is_emptied or base >= self.end else batch(base)
+        records = b"" if self.is_emptied or base >= self.end else batch(base, self._epoch_at(base))
         return respond(PartitionData(records=records, high_watermark=self.end, last_stable_offset=self.end))
 
 
@@ -91,8 +126,9 @@ def respond(data: PartitionData) -> FetchResponse:
     return FetchResponse(responses=[FetchableTopicResponse(topic=TOPIC, topic_id=ID, partitions=[data])])
 
 
-def batch(base: int) -> bytes:
-    return bytes(build_batch([NewRecord(0, None, b"v%d" % (base + n)) for n in range(2)], base_offset=base))
+def batch(base: int, epoch: int = 0) -> bytes:
+    records = [NewRecord(0, None, b"v%d" % (base + n)) for n in range(2)]
+    return bytes(build_batch(records, base_offset=base, partition_leader_epoch=epoch))
 
 
 def offsets(start: int, end: int) -> OffsetRange:

@@ -1,19 +1,36 @@
 """Fetching a range: ahead, through errors that pass, and what is said when records are gone."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from clients.cluster import Cluster
 from clients.errors import BrokerRefused
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse, PartitionData
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from protocol.schema import Message, Versions
 from spark_connector.data_loss import DataLoss
 from spark_connector.partition_fetcher import PartitionFetcher, RangeUnreadable
 from spark_connector.read_options import FetchSettings
 from tests.unit.broker.virtual_time import in_virtual_time
-from tests.unit.clients.scripted_broker import Reaction
-from tests.unit.spark_connector.scripted_partition import ID, ScriptedPartition, batch, connected_to, offsets, respond
+from tests.unit.clients.scripted_broker import Answer, Reaction
+from tests.unit.spark_connector.scripted_partition import (
+    ID,
+    TOPIC,
+    ScriptedPartition,
+    batch,
+    connected_to,
+    offsets,
+    respond,
+)
 
 
 def fetcher(cluster: Cluster, start: int, end: int, *, fail: bool = True) -> PartitionFetcher:
@@ -197,3 +214,99 @@ async def test_nobody_waits_for_what_was_under_way() -> None:
         await fetching.next()
         fetching.close()
         assert await bases(fetcher(cluster, 0, 6)) == [0, 2, 4]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("end", [0, 2, 3])
+def test_log_that_lost_its_end_while_it_was_read_is_data_loss(end: int, fail: bool, caplog: Any) -> None:
+    """New records have the offsets of lost ones that were read: without a word they would never be."""
+
+    @in_virtual_time
+    async def play() -> None:
+        partition = ScriptedPartition(end=8)
+        async with connected_to(partition) as cluster:
+            fetching = fetcher(cluster, 0, 8, fail=fail)
+            for _ in range(2):
+                assert await fetching.next() is not None
+            partition.elect(end)
+            told = f"the log was cut off at {end} and goes on with other records, after it had been read up to"
+            if not fail:
+                assert await bases(fetching) == [4, 6]
+                assert told in caplog.text
+                return
+            with pytest.raises(DataLoss, match=told):
+                await bases(fetching)
+
+    play()
+
+
+@pytest.mark.parametrize("end", [4, 6, 8])
+def test_new_leader_with_all_that_was_read_is_read_on(end: int) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        partition = ScriptedPartition(end=8)
+        async with connected_to(partition) as cluster:
+            fetching = fetcher(cluster, 0, 8)
+            assert await fetching.next() is not None
+            await asyncio.sleep(1)  # The batch at 2 is here.
+            partition.elect(end)
+            assert await bases(fetching) == [2, 4, 6]
+
+    play()
+
+
+@pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, None])
+def test_end_of_epoch_is_asked_again_until_it_is_known(error: ErrorCode | None) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        partition = ScriptedPartition(end=8)
+        answers = 2
+
+        def refuse(request: Message) -> Answer:
+            nonlocal answers
+            answers -= 1
+            if not answers:
+                partition.script[OffsetForLeaderEpochRequest] = known
+            if error is None:
+                return Reaction.CLOSE
+            end = EpochEndOffset(error_code=error)
+            return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=TOPIC, partitions=[end])])
+
+        known = partition.script[OffsetForLeaderEpochRequest]
+        partition.script[OffsetForLeaderEpochRequest] = refuse
+        async with connected_to(partition) as cluster:
+            fetching = fetcher(cluster, 0, 8)
+            assert await fetching.next() is not None
+            partition.elect(6)
+            assert await bases(fetching) == [2, 4, 6]
+            assert answers == 0
+
+    play()
+
+
+@in_virtual_time
+async def test_broker_that_cannot_tell_the_ends_of_epochs_is_trusted() -> None:
+    partition = ScriptedPartition(end=8)
+    partition.versions = {ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(0, 1)}
+    async with connected_to(partition) as cluster:
+        fetching = fetcher(cluster, 0, 8)
+        assert await fetching.next() is not None
+        partition.elect(0)
+        assert await bases(fetching) == [2, 4, 6]
+
+
+@in_virtual_time
+async def test_leader_of_an_earlier_epoch_is_not_asked_what_is_lost() -> None:
+    """Its log never had what was read of its successor, of which metadata that lag behind say nothing."""
+    partition = ScriptedPartition(end=12)
+    partition.epoch_begins = [0, 2, 4]
+    async with connected_to(partition) as cluster:
+        fetching = fetcher(cluster, 0, 12)
+        for _ in range(3):
+            assert await fetching.next() is not None
+        await asyncio.sleep(1)
+        newest = partition.epoch_begins.pop()
+        partition.connections[0].transport.close()
+        asyncio.get_running_loop().call_later(3.0, partition.epoch_begins.append, newest)
+        assert await bases(fetching) == [6, 8, 10]
+        assert not partition.seen(OffsetForLeaderEpochRequest)
