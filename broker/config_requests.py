@@ -14,7 +14,6 @@ from broker.resource_settings import LONGEST_NAME
 from broker.security.authorizer import CLUSTER_NAME, Operation
 from broker.security.authorizer import ResourceType as AclResourceType
 from broker.sliced_work import Steps, in_slices, new_budget
-from coordinator.controller import topic_name
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.config_changes import (
     ConfigAlteration,
@@ -24,6 +23,7 @@ from coordinator.controller.config_changes import (
     why_malformed,
 )
 from coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
+from protocol import topic_name
 from protocol.errors import ErrorCode
 from protocol.records.record_walk import WorkBudget
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from protocol.topic_partition import TopicPartition
 from spark_connector.key_partitions import ends_and_bytes, partitions_of_keys
+from spark_connector.target_topics import STATE_TOPIC, shown, why_no_target
 from spark_connector.varint_columns import varint_sizes, varints, zigzag
 
 Numbers = npt.NDArray[Any]
@@ -97,8 +98,9 @@ def _binary(array: "pa.Array") -> "pa.Array":
 class ArrowEncoder:
     """Encodes rows for the partitions of their topics. ``topic`` wins over the column, as in Spark's own sink."""
 
-    def __init__(self, topic: str | None, batch_bytes: int, rng: Random) -> None:
+    def __init__(self, topic: str | None, batch_bytes: int, rng: Random, *, state_topic: str = STATE_TOPIC) -> None:
         self._topic = topic
+        self._state_topic = state_topic
         self._batch_bytes = batch_bytes
         self._rng = rng
 
@@ -108,7 +110,11 @@ class ArrowEncoder:
             return [self._topic]
         if rows.topic is None or rows.topic.null_count:
             raise RowsInvalid("a row has no topic: the column topic is null, and there is no option topic")
-        return [str(each) for each in pc.unique(rows.topic).to_pylist()]
+        topics = [str(each) for each in pc.unique(rows.topic).to_pylist()]
+        for topic in topics:
+            if reason := why_no_target(topic, self._state_topic):
+                raise RowsInvalid(f"a row of the column topic is for {shown(topic)}: {reason}. Correct the column")
+        return topics
 
     def encode(self, rows: Rows, partition_counts: Mapping[str, int]) -> Iterator[EncodedRecords]:
         """The batches of some rows. Raises ``RowsInvalid``."""

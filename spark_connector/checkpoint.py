@@ -28,6 +28,8 @@ class BatchPlan(NamedTuple):
     """Milliseconds since the epoch when Spark planned it; empty if it is not there."""
     names_rows: bool = False
     """Whether these offsets name the rows: those of topics do, while a count of lists of files does not."""
+    topics: frozenset[str] = frozenset()
+    """The topics that are read, as far as sources are topics."""
 
 
 def local_path(location: str) -> Path | None:
@@ -70,9 +72,10 @@ def plan_of(entry: str) -> BatchPlan:
     lines = entry.splitlines()
     before, sources = lines[:_LINES_BEFORE_SOURCES], lines[_LINES_BEFORE_SOURCES:]
     time = _json(before[-1]).get("batchTimestampMs") if before else None
-    ends = [each for each in sources if each != _NO_OFFSET]
-    names_rows = bool(ends) and all(_names_rows(_json(each)) for each in ends)
-    return BatchPlan(_shortened(" ".join(sources)), "" if time is None else str(time), names_rows)
+    ends = [_json(each) for each in sources if each != _NO_OFFSET]
+    names_rows = bool(ends) and all(_names_rows(each) for each in ends)
+    topics = frozenset(topic for each in ends if _names_rows(each) for topic in (each["end"] if "v" in each else each))
+    return BatchPlan(_shortened(" ".join(sources)), "" if time is None else str(time), names_rows, topics)
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ The names, defaults and precedences are those of Spark's Kafka source (its integ
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from spark_connector.columns import NAMES, WITHOUT_HEADERS, Columns, parse_columns
@@ -27,6 +28,7 @@ from spark_connector.offset_ranges import listed
 from spark_connector.option_names import WRITING_ONLY
 from spark_connector.options import MAX_INT32, OptionReader, OptionsInvalid
 from spark_connector.process_client import ClientSettings
+from spark_connector.target_topics import STATE_TOPIC
 from spark_connector.topic_selection import (
     TopicSelection,
     parse_assign,
@@ -153,7 +155,8 @@ def _selection(reader: OptionReader) -> TopicSelection:
     nothing: TopicSelection = parse_subscribe("-")
     assigned = reader.parsed("assign", parse_assign, 'JSON as {"topic": [0, 1]}', nothing)
     subscribed = reader.parsed("subscribe", parse_subscribe, "topics as a,b,c", assigned)
-    return reader.parsed("subscribePattern", parse_subscribe_pattern, "a regular expression", subscribed)
+    parse_pattern = partial(parse_subscribe_pattern, state_topic=reader.text("stateTopic", STATE_TOPIC))
+    return reader.parsed("subscribePattern", parse_pattern, "a regular expression", subscribed)
 
 
 def _start(reader: OptionReader, streaming: bool) -> Bound:

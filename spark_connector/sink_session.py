@@ -103,7 +103,7 @@ class SinkSession:
         options = self._options
         producer = BatchProducer(self._client.cluster, options.producer_config(transactional_id), wall_clock)
         await producer.start()
-        encoder = ArrowEncoder(options.topic, options.batch_bytes, self._client.rng)
+        encoder = ArrowEncoder(options.topic, options.batch_bytes, self._client.rng, state_topic=options.state_topic)
         return ArrowRowWriter(producer, encoder, transactional_id or "")
 
     def begin(self, sink: str, *, plans_name_rows: bool = False) -> Permit:
@@ -124,7 +124,13 @@ class SinkSession:
 
     def begin_unnamed(self) -> Permit:
         """The permit of a batch that is tried once: its sink has a name that nobody else will have."""
-        self._client.run(self.make_cluster_broker().require_support())
+
+        async def steps() -> None:
+            broker = self.make_cluster_broker()
+            await broker.require_support()
+            await broker.require_transaction_timeout()
+
+        self._client.run(steps())
         return Permit(sink=new_name(self._client.rng), generation=0, driver=NO_DRIVER)
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:

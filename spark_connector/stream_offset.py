@@ -12,7 +12,7 @@ days later, reads the same ranges. Offsets are compared as text by Spark, so the
 its name and offsets fit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,6 +40,13 @@ class StreamOffset:
             OffsetRange(tp.topic, tp.partition, start, self.end[tp], self.topic_ids.get(tp.topic, NO_TOPIC_ID))
             for tp, start in sorted(self.start.items())
         ]
+
+    def without(self, topics: Collection[str]) -> "StreamOffset":
+        """The same, but for some topics."""
+        if not topics:
+            return self
+        start, end = ({tp: n for tp, n in each.items() if tp.topic not in topics} for each in (self.start, self.end))
+        return StreamOffset(start, end, {name: each for name, each in self.topic_ids.items() if name not in topics})
 
     def to_json(self) -> Json:
         ids = {topic: topic_id.hex() for topic, topic_id in sorted(self.topic_ids.items()) if topic_id != NO_TOPIC_ID}

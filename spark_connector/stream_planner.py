@@ -30,6 +30,7 @@ from spark_connector.offset_lookup import (
 )
 from spark_connector.read_options import ReadOptions
 from spark_connector.stream_offset import StreamOffset
+from spark_connector.topic_selection import leaves_out
 
 _log = logging.getLogger(__name__)
 
@@ -86,8 +87,10 @@ class StreamPlanner:
         view = self._target or await self._fresh_view()
         if view is None:
             return previous
-        view, losses = await self._certain(previous, view)
-        start = await self._start(previous, view, losses)
+        # A former release read state topics, too, whose partitions are not selected any more.
+        known = previous.without({tp.topic for tp in previous.end if leaves_out(self._options.selection, tp.topic)})
+        view, losses = await self._certain(known, view)
+        start = await self._start(known, view, losses)
         if may_wait and self._target is None:
             if self._delay.holds_back(new_offsets(start, view.latest), asyncio.get_running_loop().time()):
                 return previous

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from spark_connector.checkpoint import read_plan
+from spark_connector.checkpoint import BatchPlan, read_plan
 from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_errors import SinkError, while_aborting, while_pickling
+from spark_connector.sink.sink_errors import SinkError, UnsuitableStateTopic, while_aborting, while_pickling
 from spark_connector.sink.state_record import Planned
 from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
 from spark_connector.sink_name import with_sink_name
@@ -39,6 +39,16 @@ QUERY_ID: Final = "sql.streaming.queryId"
 def make_stream_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "OncelogStreamWriter":
     """The writer for one batch. Each trigger appends, also in complete mode, as with Spark's own sink."""
     return OncelogStreamWriter(with_sink_name(stream_write_options(options, columns_of(schema))))
+
+
+def _require_other_source(options: WriteOptions, plan: BatchPlan) -> None:
+    """Raise ``UnsuitableStateTopic`` if the query reads its own decisions: each one would make another batch."""
+    if options.state_topic in plan.topics:
+        raise UnsuitableStateTopic(
+            f"the query reads the state topic {options.state_topic} (stateTopic) of its own sink: each batch writes a "
+            "record there, which would be the next batch, for ever. Leave that topic out of subscribe, or name it in "
+            "the option stateTopic of the source, too, which leaves it out of subscribePattern"
+        )
 
 
 class OncelogStreamWriter(DataSourceStreamArrowWriter):
@@ -62,6 +72,7 @@ class OncelogStreamWriter(DataSourceStreamArrowWriter):
         if self._is_exact and self._permit is None:
             with while_pickling():
                 plan = read_plan(self._options.checkpoint)
+                _require_other_source(self._options, plan)
                 self._permit = self.session().begin(self._sink, plans_name_rows=plan.names_rows)
         return self.__dict__
 
@@ -79,7 +90,8 @@ class OncelogStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
         if self._is_exact:
             options = self._options
-            planned = Planned(options.topic or "", *read_plan(options.checkpoint, batchId))
+            plan = read_plan(options.checkpoint, batchId)
+            planned = Planned(options.topic or "", plan.offsets, plan.time, plan.names_rows)
             self.session().commit(outcomes_of(messages), batchId, planned)
 
     def abort(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:

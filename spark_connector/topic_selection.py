@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from protocol.topic_partition import TopicPartition
+from spark_connector.target_topics import STATE_TOPIC
 
 _SPECIFIC_VALID: Final = '{"topic": {"0": 23, "1": -2}}'
 
@@ -20,12 +21,17 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of all topics whose whole name matches, also of topics that are created later."""
+    """All partitions of all topics whose whole name matches, also of topics that are created later.
+
+    Topics with the sink's decisions are left out as internal ones are: a stream that reads what its own sink writes
+    there has a new batch for ever.
+    """
 
     pattern: str
+    left_out: frozenset[str] = frozenset({STATE_TOPIC})
 
     def matches(self, topic: str) -> bool:
-        return re.fullmatch(self.pattern, topic) is not None
+        return topic not in self.left_out and re.fullmatch(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,11 @@ class Assign:
 TopicSelection = Subscribe | SubscribePattern | Assign
 
 
+def leaves_out(selection: TopicSelection, topic: str) -> bool:
+    """Whether a topic is never read although it exists, and although a former release may have read it."""
+    return isinstance(selection, SubscribePattern) and topic in selection.left_out
+
+
 def parse_subscribe(text: str) -> Subscribe:
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
@@ -49,14 +60,15 @@ def parse_subscribe(text: str) -> Subscribe:
     return Subscribe(topics)
 
 
-def parse_subscribe_pattern(text: str) -> SubscribePattern:
+def parse_subscribe_pattern(text: str, state_topic: str = STATE_TOPIC) -> SubscribePattern:
+    """A pattern that leaves out ``state_topic`` besides the usual one."""
     if not text:
         raise ValueError("an empty pattern matches nothing")
     try:
         re.compile(text)
     except re.error as error:
         raise ValueError(str(error)) from error
-    return SubscribePattern(text)
+    return SubscribePattern(text, frozenset({STATE_TOPIC, state_topic}))
 
 
 def parse_assign(text: str) -> Assign:
@@ -88,6 +100,8 @@ def parse_partition_numbers(text: str) -> dict[TopicPartition, int]:
         for partition, number in numbers.items():
             if not partition.isdecimal() or isinstance(number, bool) or not isinstance(number, int):
                 raise ValueError(f"{topic!r} has {partition!r}: {number!r}, which is not a partition and a number")
+            if TopicPartition(topic, int(partition)) in found:
+                raise ValueError(f"{topic!r} has partition {int(partition)} twice; each may be named once")
             found[TopicPartition(topic, int(partition))] = number
     if not found:
         raise ValueError("no partition is named")
@@ -96,12 +110,20 @@ def parse_partition_numbers(text: str) -> dict[TopicPartition, int]:
 
 def _parse_json_object(text: str) -> Mapping[str, object]:
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, object_pairs_hook=_without_repetition)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise ValueError("not a JSON object")
     return parsed
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name in found if sum(name == each for each, _ in pairs) > 1)
+        raise ValueError(f"{twice!r} is there twice; each topic and each partition may be named once")
+    return found
 
 
 def _is_count(number: object) -> bool:

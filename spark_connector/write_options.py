@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from clients.producer.producer_config import ProducerConfig
@@ -17,8 +18,8 @@ from spark_connector.option_names import READING_ONLY
 from spark_connector.options import MAX_INT32, OptionReader
 from spark_connector.process_client import ClientSettings
 from spark_connector.sink.former_names import Former
+from spark_connector.target_topics import STATE_TOPIC, VALID_NAME, why_no_target, why_no_topic_of_ours
 
-STATE_TOPIC: Final = "__spark_sink_state"
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Kafka's default of ``transaction.max.timeout.ms``, the longest that brokers allow."""
 _DEFAULT_BATCH_BYTES: Final = 512 * 1024
@@ -181,7 +182,8 @@ def _finish(
     application: str | None,
     version: int,
 ) -> WriteOptions:
-    topic = reader.parsed("topic", _topic, "the name of a topic", None)
+    state_topic = reader.parsed("stateTopic", _state_topic, f"another topic, {VALID_NAME}", STATE_TOPIC)
+    topic = reader.parsed("topic", partial(_topic, state_topic), f"another topic, {VALID_NAME}", None)
     _check_columns(reader, columns, topic)
     for name, reason in _REFUSED.items():
         reader.refuse(name, reason)
@@ -200,7 +202,7 @@ def _finish(
         sink=sink,
         application=application,
         version=version,
-        state_topic=reader.parsed("stateTopic", _topic, "the name of a topic", STATE_TOPIC),
+        state_topic=state_topic,
         transaction_timeout_ms=reader.integer(
             "transactionTimeoutMs", DEFAULT_TRANSACTION_TIMEOUT_MS, minimum=1000, maximum=MAX_INT32
         ),
@@ -221,9 +223,15 @@ def _finish(
     return written
 
 
-def _topic(text: str) -> str:
-    if not text:
-        raise ValueError
+def _topic(state_topic: str, text: str) -> str:
+    if reason := why_no_target(text, state_topic):
+        raise ValueError(reason)
+    return text
+
+
+def _state_topic(text: str) -> str:
+    if reason := why_no_topic_of_ours(text):
+        raise ValueError(reason)
     return text
 
 

@@ -33,7 +33,7 @@ from clients.errors import ClientError
 from protocol.topic_partition import TopicPartition
 from spark_connector.offset_lookup import latest_offsets
 from spark_connector.process_client import ClientSettings, ProcessClient
-from spark_connector.write_options import STATE_TOPIC
+from spark_connector.target_topics import STATE_TOPIC
 from tests.demo import DemoFailed, Line, Story, messages, print_table
 from tests.processes import REPOSITORY, OncelogProcess
 from tests.spark.session_processes import by_role, kill, members

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.dispatch import Outcome, RequestContext, handles
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from broker.sliced_work import Steps, new_budget
-from coordinator.controller import topic_name
 from coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from protocol import topic_name
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (

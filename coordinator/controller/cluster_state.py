@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from coordinator.controller import topic_name
 from coordinator.controller.assignment import BrokerAndRack
 from coordinator.metadata_store import paths, znodes
 from coordinator.metadata_store.store import Znode
@@ -19,6 +18,7 @@ from coordinator.metadata_store.znodes import (
     ReplicaAssignment,
     TopicAssignment,
 )
+from protocol import topic_name
 from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator.controller import topic_name
 from coordinator.controller.api_error import ApiError
 from coordinator.controller.assignment import (
     assign_replicas,
@@ -25,6 +24,7 @@ from coordinator.controller.cluster_image import (
 from coordinator.controller.cluster_state import ClusterState
 from coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
 from coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment, encode_uuid
+from protocol import topic_name
 from protocol.errors import ErrorCode
 
 BROKER_DEFAULT: Final = -1

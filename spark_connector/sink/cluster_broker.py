@@ -6,10 +6,12 @@ again: every step can be repeated.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from clients.admin.configs import Resource, ResourceType, describe_config
 from clients.admin.transactions import ONGOING, describe_transactions, list_transactions
 from clients.cluster import Cluster, Coordinator
 from clients.errors import BrokerRefused, ClientError, Refusal, VersionNotSupported, error_code
@@ -36,7 +38,7 @@ from protocol.topic_partition import TopicPartition
 from spark_connector.offset_lookup import persistently
 from spark_connector.sink.former_names import Former
 from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter
-from spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
+from spark_connector.sink.sink_errors import BatchNotDecided, SinkUnavailable, UnsupportedBroker
 from spark_connector.sink.sink_transactions import (
     NO_SUCH_ID,
     Description,
@@ -48,7 +50,9 @@ from spark_connector.sink.state_log import StateLog, StateMemory
 from spark_connector.sink.state_record import StateRecord
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
+_LONGEST_TIMEOUT: Final = "transaction.max.timeout.ms"
 _NEEDED: Final = (ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS)
 _ACKS_ALL: Final = -1
 _FIRST_INIT_WITH_EXPECTED: Final = 3
@@ -112,6 +116,26 @@ class ClusterBroker:
             raise UnsupportedBroker(
                 f"the exactly-once sink needs brokers of Apache Kafka 3.0 or newer: the one at {connection.address} "
                 f"lacks {' and '.join(lacks)}. With delivery.guarantee=at-least-once the sink does without"
+            )
+
+    async def require_transaction_timeout(self) -> None:
+        """Raise ``BatchNotDecided`` if brokers do not allow the time-out of transactions, as far as they tell it.
+
+        Where no driver begins a transaction of its own, tasks would be the first to notice.
+        """
+        known = (await self._patiently(lambda: self._cluster.refresh(()))).brokers
+        broker = Resource(type=ResourceType.BROKER, name=str(min(each.node_id for each in known)))
+        try:
+            described = await self._patiently(lambda: describe_config(self._cluster, broker, [_LONGEST_TIMEOUT]))
+        except BrokerRefused as error:
+            _log.debug("%s is not known: %s", _LONGEST_TIMEOUT, error)
+            return
+        longest = min((int(each.value) for each in described if each.value is not None), default=None)
+        wanted = self._settings.transaction_timeout_ms
+        if longest is not None and longest < wanted:
+            raise BatchNotDecided(
+                f"transactionTimeoutMs: {wanted} is longer than the brokers allow; it may be up to {longest} (their "
+                f"{_LONGEST_TIMEOUT})"
             )
 
     async def transaction_version(self) -> int:

@@ -29,7 +29,7 @@ from typing import Final
 
 from clients.admin.transactions import ONGOING, list_transactions
 from clients.errors import ClientError
-from spark_connector.write_options import STATE_TOPIC
+from spark_connector.target_topics import STATE_TOPIC
 from tests.processes import REPOSITORY, OncelogProcess
 from tests.spark.other_end import OtherEnd
 from tests.spark.restarted_query import FAILED, Restarted

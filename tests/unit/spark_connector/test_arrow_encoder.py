@@ -172,3 +172,21 @@ def test_rows_that_cannot_be_written(columns: dict[str, Any], complaint: str) ->
     rows = rows_of(pa.record_batch({"value": pa.array([b"v"]), **columns}))
     with pytest.raises(RowsInvalid, match=complaint):
         list(encoder.encode(rows, dict.fromkeys(encoder.topics_of(rows), 3)))
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        ("__spark_sink_state", "state topic"),
+        ("decisions", "state topic"),
+        ("__consumer_offsets", "internal topic"),
+        ("a b", "no topic can have this name"),
+        ("x" * 250, "no topic can have this name: it has to be a name of 1 to 249"),
+        ("", "no topic can have this name"),
+    ],
+)
+def test_rows_for_topics_that_cannot_be_written_are_refused(topic: str, reason: str) -> None:
+    encoder = ArrowEncoder(None, LIMIT, Random(1), state_topic="decisions")
+    rows = pa.record_batch({"value": pa.array([b"v", b"w"], pa.binary()), "topic": pa.array(["a", topic])})
+    with pytest.raises(RowsInvalid, match=f"column topic .*{reason}"):
+        encoder.topics_of(rows_of(rows))

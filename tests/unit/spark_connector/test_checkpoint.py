@@ -64,3 +64,9 @@ def test_many_offsets_become_a_digest() -> None:
 )
 def test_only_offsets_of_topics_name_rows(sources: list[str], names_rows: bool) -> None:
     assert plan_of("\n".join(["v1", "{}", *sources])).names_rows is names_rows
+
+
+def test_the_topics_of_a_plan_are_those_of_all_sources_that_are_topics() -> None:
+    of_kafka = '{"orders":{"0":12}}'
+    of_ours = '{"v":1,"start":{"t":{"0":0}},"end":{"t":{"0":1},"u":{"0":2}},"ids":{}}'
+    assert plan_of("\n".join(["v1", "{}", "-", of_kafka, of_ours, '{"logOffset":1}'])).topics == {"orders", "t", "u"}

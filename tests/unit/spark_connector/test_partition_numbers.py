@@ -1,7 +1,11 @@
 """Numbers for partitions, as options have them."""
 
+import pytest
+
 from protocol.topic_partition import TopicPartition
-from spark_connector.topic_selection import parse_partition_numbers
+from spark_connector.options import OptionsInvalid
+from spark_connector.read_options import read_options
+from spark_connector.topic_selection import parse_assign, parse_partition_numbers
 
 
 def test_offset_of_a_stream_stands_for_its_end() -> None:
@@ -15,3 +19,24 @@ def test_topic_may_have_the_name_of_a_part_of_such_an_offset() -> None:
         TopicPartition("v", 0): 1,
         TopicPartition("end", 0): 2,
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"orders": {"0": 0, "0": 5, "1": 0}}',
+        '{"orders": {"0": 0, "00": 5}}',
+        '{"orders": {"0": 0}, "orders": {"1": 5}}',
+    ],
+)
+def test_what_is_named_twice_is_refused(text: str) -> None:
+    """JSON takes the last one, so a start that was meant would be passed over."""
+    with pytest.raises(ValueError, match="twice"):
+        parse_partition_numbers(text)
+    with pytest.raises(OptionsInvalid, match=r"startingOffsets.*twice"):
+        read_options({"kafka.bootstrap.servers": "b:1", "subscribe": "orders", "startingOffsets": text}, streaming=True)
+
+
+def test_a_topic_that_is_assigned_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        parse_assign('{"orders": [0], "orders": [1]}')

@@ -122,6 +122,14 @@ def test_selections() -> None:
     assert isinstance(pattern, SubscribePattern)
     assert pattern.matches("t1")
     assert not pattern.matches("t11")
+    everything = parse(subscribe="absent", subscribePattern=".*").selection
+    assert isinstance(everything, SubscribePattern)
+    assert not everything.matches("__spark_sink_state")
+    assert everything.matches("decisions")
+    named = parse(subscribe="absent", subscribePattern=".*", stateTopic="decisions").selection
+    assert isinstance(named, SubscribePattern)
+    assert not named.matches("__spark_sink_state")
+    assert not named.matches("decisions")
     assert "not valid" in problems(subscribe="absent", subscribePattern="t[")[0]
 
 

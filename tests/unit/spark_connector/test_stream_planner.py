@@ -217,3 +217,17 @@ async def test_topics_that_are_named_have_to_exist() -> None:
             await StreamPlanner(cluster, options()).begin(max_offsets=None)
         asyncio.get_running_loop().call_later(3.0, setattr, partition, "topic_id", ID)
         assert (await StreamPlanner(cluster, options()).begin(max_offsets=None)).end == {P0: 10}
+
+
+@in_virtual_time
+async def test_a_state_topic_that_a_former_release_read_by_a_pattern_is_left_out_of_what_is_known() -> None:
+    """It exists, so it is not lost."""
+    partition = ScriptedPartition(end=10)
+    state = TopicPartition("__spark_sink_state", 3)
+    async with connected_to(partition) as cluster:
+        by_pattern = read_options({"kafka.bootstrap.servers": "unused:1", "subscribePattern": ".*"}, streaming=True)
+        planner = StreamPlanner(cluster, by_pattern)
+        previous = StreamOffset({P0: 0, state: 0}, {P0: 3, state: 7}, {TOPIC: ID, state.topic: OTHER_ID})
+        following = await planner.advance(previous, max_offsets=None, may_wait=True)
+        assert following == StreamOffset({P0: 3}, {P0: 10}, {TOPIC: ID})
+        assert await advance(planner, following) is following

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,31 @@ def test_a_version_cannot_be_written_once_without_transactions() -> None:
 def test_a_stream_has_no_use_for_what_batches_are_told() -> None:
     found = complaints(stream_write_options, {**STREAM, "txnappid": "a", "txnversion": "1"}, VALUE)
     assert [line.partition(":")[0] for line in found] == ["txnAppId", "txnVersion"]
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"topic": "a b"}, r"topic: 'a b' is not valid .*letters, digits, dots"),
+        ({"topic": "x" * 250}, r"topic: .* is not valid .*1 to 249 letters"),
+        ({"topic": ".."}, r"topic: '\.\.' is not valid"),
+        ({"topic": ""}, r"topic: '' is not valid"),
+        ({"topic": "__consumer_offsets"}, "topic: .*internal topic.*may be another topic"),
+        ({"topic": "__transaction_state"}, "topic: .*internal topic"),
+        ({"topic": "__spark_sink_state"}, "topic: .*state topic.*may be another topic"),
+        ({"topic": "__spark_sink_state", "statetopic": "mine"}, "topic: .*state topic"),
+        ({"topic": "mine", "statetopic": "mine"}, r"topic: .*state topic \(stateTopic\)"),
+        ({"statetopic": "a b"}, "stateTopic: 'a b' is not valid .*may be another topic"),
+        ({"statetopic": "__consumer_offsets"}, "stateTopic: .*internal topic.*may be another topic"),
+    ],
+)
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_topics_that_cannot_be_written_are_refused_before_anything_is_read(
+    given: dict[str, str], complaint: str, guarantee: str
+) -> None:
+    options = {**STREAM, **given, "delivery.guarantee": guarantee}
+    problems = complaints(stream_write_options, options, VALUE)
+    assert any(re.search(complaint, each) for each in problems), problems
+    del options["checkpointlocation"]
+    problems = complaints(batch_write_options, options, VALUE, overwrite=False)
+    assert any(re.search(complaint, each) for each in problems), problems
