@@ -7,7 +7,6 @@ from protocol.topic_name import CLUSTER_METADATA_TOPIC_NAME, MAX_LENGTH, why_inv
 
 STATE_TOPIC: Final = "__spark_sink_state"
 """Where sinks write their decisions, unless ``stateTopic`` names another one."""
-VALID_NAME: Final = f"a name of 1 to {MAX_LENGTH} letters, digits, dots, underscores and dashes"
 _INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state", CLUSTER_METADATA_TOPIC_NAME})
 _SHOWN: Final = 60
 
@@ -15,7 +14,7 @@ _SHOWN: Final = 60
 def why_no_topic_of_ours(name: str) -> str:
     """The reason why neither rows nor decisions can be written to a topic; empty if they can."""
     if why_invalid(name) is not None:
-        return f"no topic can have this name: it has to be {VALID_NAME}"
+        return f"no topic can have this name: one has 1 to {MAX_LENGTH} letters, digits, dots, underscores and dashes"
     return "it is an internal topic, which brokers alone write to" if name in _INTERNAL else ""
 
 

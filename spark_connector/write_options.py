@@ -18,7 +18,7 @@ from spark_connector.option_names import READING_ONLY
 from spark_connector.options import MAX_INT32, OptionReader
 from spark_connector.process_client import ClientSettings
 from spark_connector.sink.former_names import Former
-from spark_connector.target_topics import STATE_TOPIC, VALID_NAME, why_no_target, why_no_topic_of_ours
+from spark_connector.target_topics import STATE_TOPIC, why_no_target, why_no_topic_of_ours
 
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Kafka's default of ``transaction.max.timeout.ms``, the longest that brokers allow."""
@@ -182,9 +182,9 @@ def _finish(
     application: str | None,
     version: int,
 ) -> WriteOptions:
-    state_topic = reader.parsed("stateTopic", _state_topic, f"another topic, {VALID_NAME}", STATE_TOPIC)
-    topic = reader.parsed("topic", partial(_topic, state_topic), f"another topic, {VALID_NAME}", None)
-    _check_columns(reader, columns, topic)
+    state_topic = reader.parsed("stateTopic", _state_topic, "the name of another topic", STATE_TOPIC)
+    topic = reader.parsed("topic", partial(_topic, state_topic), "the name of another topic", None)
+    _check_columns(reader, columns, names_topic=reader.has("topic"))
     for name, reason in _REFUSED.items():
         reader.refuse(name, reason)
     reader.given(_WITHOUT_EFFECT)
@@ -235,12 +235,12 @@ def _state_topic(text: str) -> str:
     return text
 
 
-def _check_columns(reader: OptionReader, columns: Sequence[tuple[str, str]], topic: str | None) -> None:
+def _check_columns(reader: OptionReader, columns: Sequence[tuple[str, str]], *, names_topic: bool) -> None:
     """Other columns than these are left out, as by Spark's own sink."""
     found = dict(columns)
     if "value" not in found:
         reader.complain(f"column value: is missing; there are {', '.join(found) or 'none'}")
-    if topic is None and "topic" not in found:
+    if not names_topic and "topic" not in found:
         reader.complain("topic: is required where the rows have no column topic; it may be the name of a topic")
     for name, types in _COLUMN_TYPES.items():
         if name in found and found[name] not in types:

@@ -181,7 +181,7 @@ def test_rows_that_cannot_be_written(columns: dict[str, Any], complaint: str) ->
         ("decisions", "state topic"),
         ("__consumer_offsets", "internal topic"),
         ("a b", "no topic can have this name"),
-        ("x" * 250, "no topic can have this name: it has to be a name of 1 to 249"),
+        ("x" * 250, "no topic can have this name: one has 1 to 249"),
         ("", "no topic can have this name"),
     ],
 )

@@ -187,13 +187,13 @@ def test_a_stream_has_no_use_for_what_batches_are_told() -> None:
         ({"topic": "x" * 250}, r"topic: .* is not valid .*1 to 249 letters"),
         ({"topic": ".."}, r"topic: '\.\.' is not valid"),
         ({"topic": ""}, r"topic: '' is not valid"),
-        ({"topic": "__consumer_offsets"}, "topic: .*internal topic.*may be another topic"),
+        ({"topic": "__consumer_offsets"}, "topic: .*internal topic.*may be the name of another topic"),
         ({"topic": "__transaction_state"}, "topic: .*internal topic"),
-        ({"topic": "__spark_sink_state"}, "topic: .*state topic.*may be another topic"),
+        ({"topic": "__spark_sink_state"}, "topic: .*state topic.*may be the name of another topic"),
         ({"topic": "__spark_sink_state", "statetopic": "mine"}, "topic: .*state topic"),
         ({"topic": "mine", "statetopic": "mine"}, r"topic: .*state topic \(stateTopic\)"),
-        ({"statetopic": "a b"}, "stateTopic: 'a b' is not valid .*may be another topic"),
-        ({"statetopic": "__consumer_offsets"}, "stateTopic: .*internal topic.*may be another topic"),
+        ({"statetopic": "a b"}, "stateTopic: 'a b' is not valid .*may be the name of another topic"),
+        ({"statetopic": "__consumer_offsets"}, "stateTopic: .*internal topic.*may be the name of another topic"),
     ],
 )
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
