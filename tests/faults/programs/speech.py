@@ -78,11 +78,22 @@ class Gate:
 
 def perform(roles: Mapping[Role, Callable[[Gate], None]]) -> None:
     """Run the roles, and obey orders until there are none any more; then end the process."""
-    faulthandler.dump_traceback_later(_STACKS_SECONDS, repeat=True)  # Where it hangs, should it ever hang.
+    threading.Thread(target=_print_stacks, name="stacks", daemon=True).start()
     gates = {role: Gate(role) for role in roles}
     for role, run in roles.items():
         threading.Thread(target=_play, args=(role, run, gates[role]), name=role).start()
     _obey(gates)
+
+
+def _print_stacks() -> None:
+    """Say from time to time where the program is, should it ever hang.
+
+    With the interpreter's lock: ``faulthandler.dump_traceback_later`` reads the stacks of running threads without it,
+    which can end the program.
+    """
+    never = threading.Event()
+    while not never.wait(_STACKS_SECONDS):
+        faulthandler.dump_traceback()
 
 
 def _play(role: Role, run: Callable[[Gate], None], gate: Gate) -> None:

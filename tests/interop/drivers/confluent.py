@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.broker_under_test import REPLICATION_FACTOR
@@ -22,6 +22,20 @@ def _partitions(consumer: Consumer, topic: str) -> Sequence[int]:
     while not (partitions := list(consumer.list_topics(topic, TIMEOUT_SECONDS).topics[topic].partitions)):
         deadline.check(f"a broker knows the partitions of {topic}")
     return partitions
+
+
+def _seek_to_beginning(member: Consumer, deadline: Deadline) -> None:
+    """Seek on all partitions as soon as librdkafka has started them, a little after they are assigned."""
+    while True:
+        try:
+            for partition in member.assignment():
+                member.seek(TopicPartition(partition.topic, partition.partition, 0))
+            return
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+        deadline.check("the partitions of a member are started")
+        _poll(member, 0.05)
 
 
 def _poll(consumer: Consumer, seconds: float = 0.2) -> Message | None:
@@ -85,8 +99,7 @@ class ConfluentKafka:
                 for member in members:
                     _poll(member)
             for member in members:
-                for partition in member.assignment():  # Forget what came while the other one was joining.
-                    member.seek(TopicPartition(topic, partition.partition, 0))
+                _seek_to_beginning(member, deadline)  # Forget what came while the other one was joining.
             while sum(map(len, results)) < count:
                 deadline.check(f"{results} of {count}")
                 for member, records in zip(members, results, strict=True):
