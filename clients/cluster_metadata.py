@@ -1,8 +1,10 @@
 """What brokers said about their cluster: who they are, who leads each partition, and the ids of topics. Pure.
 
 A cache of answers. Metadata answers come from any broker, also from one that lags behind, so a partition's leader is
-replaced only by one of the same or a newer leader epoch, unless the topic itself is another (its id changed). A leader
-that a broker names in an error is taken the same way (KIP-951), and saves the question.
+replaced only by one of the same or a newer leader epoch, unless the topic itself is another (its id changed). That is
+so for a topic that was forgotten and asked for anew, too: an earlier leader would tell a consumer that it does not know
+what was read of its successor, as if that had been lost. A leader that a broker names in an error is taken the same way
+(KIP-951), and saves the question.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,6 +32,8 @@ class ClusterMetadata:
         """When each topic was last told of."""
         self._partitions: dict[TopicPartition, MetadataResponsePartition] = {}
         self._names: dict[bytes, str] = {}
+        self._forgotten: dict[str, MetadataResponseTopic] = {}
+        """Topics with an id that are to be asked for anew, for their leader epochs."""
 
     def update(self, response: MetadataResponse, now: float) -> None:
         """Take over an answer. Topics with an error are left as they were; those that do not exist are forgotten."""
@@ -44,32 +48,30 @@ class ClusterMetadata:
                 self._take_topic(topic.name, topic, now)
             elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self.forget(topic.name)
+                self._forgotten.pop(topic.name, None)
 
     def _take_topic(self, name: str, topic: MetadataResponseTopic, now: float) -> None:
-        known = self.topics.get(name)
-        if known is not None:
-            if known.topic_id == topic.topic_id:
-                topic.partitions = [self._newer(name, partition) for partition in topic.partitions]
-            self.forget(name)
+        known = self.topics.get(name) or self._forgotten.get(name)
+        if known is not None and known.topic_id == topic.topic_id:
+            partitions = {each.partition_index: each for each in known.partitions}
+            topic.partitions = [_newer(partitions.get(each.partition_index), each) for each in topic.partitions]
+        self.forget(name)
+        self._forgotten.pop(name, None)
         self.topics[name] = topic
         self.updated_at[name] = now
         self._partitions |= {TopicPartition(name, each.partition_index): each for each in topic.partitions}
         if topic.topic_id != ZERO_UUID:
             self._names[topic.topic_id] = name
 
-    def _newer(self, name: str, told: MetadataResponsePartition) -> MetadataResponsePartition:
-        known = self._partitions.get(TopicPartition(name, told.partition_index))
-        if known is None or NO_LEADER_EPOCH in (known.leader_epoch, told.leader_epoch):
-            return told
-        return told if told.leader_epoch >= known.leader_epoch else known
-
     def forget(self, name: str) -> None:
-        """Know nothing more of a topic."""
+        """Know nothing more of a topic, but for the leader epochs that its brokers have had."""
         topic = self.topics.pop(name, None)
         if topic is None:
             return
         self.updated_at.pop(name, None)
         self._names.pop(topic.topic_id, None)
+        if topic.topic_id != ZERO_UUID:
+            self._forgotten[name] = topic
         for partition in topic.partitions:
             self._partitions.pop(TopicPartition(name, partition.partition_index), None)
 
@@ -113,3 +115,9 @@ class ClusterMetadata:
                 known.leader_id, known.leader_epoch = leader_id, leader_epoch
                 news.add(topic_partition)
         return news
+
+
+def _newer(known: MetadataResponsePartition | None, told: MetadataResponsePartition) -> MetadataResponsePartition:
+    if known is None or NO_LEADER_EPOCH in (known.leader_epoch, told.leader_epoch):
+        return told
+    return told if told.leader_epoch >= known.leader_epoch else known

@@ -41,6 +41,28 @@ def test_the_newest_leader_epoch_wins_over_the_latest_answer() -> None:
     assert metadata.updated_at["orders"] == 1.0
 
 
+def test_topic_that_is_asked_for_anew_does_not_go_back_to_an_earlier_leader() -> None:
+    """The leader was not reached, and the broker that is asked then lags behind."""
+    metadata = knowing(told(2, 6))
+    metadata.forget("orders")
+    assert metadata.leader(ORDERS) is None
+    metadata.update(told(1, 5), 1.0)
+    assert (metadata.leader(ORDERS), metadata.leader_epoch(ORDERS)) == (2, 6)
+    metadata.forget("orders")
+    metadata.update(told(3, 7), 2.0)
+    assert (metadata.leader(ORDERS), metadata.leader_epoch(ORDERS)) == (3, 7)
+    metadata.forget("orders")
+    metadata.update(told(1, 0, topic_id=OTHER_ID), 3.0)
+    assert (metadata.leader(ORDERS), metadata.leader_epoch(ORDERS)) == (1, 0)
+
+
+def test_topic_without_an_id_that_is_asked_for_anew_may_be_another() -> None:
+    metadata = knowing(told(2, 6, topic_id=ZERO_UUID))
+    metadata.forget("orders")
+    metadata.update(told(1, 0, topic_id=ZERO_UUID), 1.0)
+    assert metadata.leader(ORDERS) == 1
+
+
 def test_another_topic_of_the_same_name_begins_its_epochs_anew() -> None:
     metadata = knowing(told(2, 6), told(1, 0, topic_id=OTHER_ID))
     assert (metadata.leader(ORDERS), metadata.leader_epoch(ORDERS)) == (1, 0)
