@@ -254,6 +254,12 @@ class BrokerConfig:
     oncelog_groups_max_bytes: int = long(
         128 << 20, "Memory that the members of all groups of this broker may take, all together.", low=4_096
     )
+    oncelog_group_id_max_length: int = integer(
+        1_024, "Characters of the id of a new group; a longer one is refused with INVALID_GROUP_ID.", low=1
+    )
+    oncelog_offsets_metadata_max_bytes: int = long(
+        128 << 20, "Memory that the metadata of all committed offsets of this broker may take.", low=1
+    )
     offset_metadata_max_bytes: int = integer(4096, "The longest metadata of a committed offset.")
     offsets_topic_num_partitions: int = integer(50, "Partitions of __consumer_offsets; never change it.", low=1)
     offsets_topic_segment_bytes: int = integer(104_857_600, "Segments of __consumer_offsets.", low=1)

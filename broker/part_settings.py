@@ -31,6 +31,8 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         member_max_bytes=config.oncelog_group_member_max_bytes,
         group_max_bytes=config.oncelog_group_max_bytes,
         groups_max_bytes=config.oncelog_groups_max_bytes,
+        group_id_max_length=config.oncelog_group_id_max_length,
+        offsets_metadata_max_bytes=config.oncelog_offsets_metadata_max_bytes,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
         offsets_retention_ms=config.offsets_retention_minutes * _MINUTE_MS,

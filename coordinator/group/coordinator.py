@@ -41,6 +41,7 @@ from coordinator.group.member import (
     SyncResult,
 )
 from coordinator.group.memory import GroupMemory
+from coordinator.group.offset_metadata import OffsetMetadataRules
 from coordinator.group.offset_requests import (
     DEFAULT_RETENTION,
     Committer,
@@ -143,6 +144,11 @@ class GroupCoordinator:
         self._rng = rng
         self._memory = GroupMemory(settings.memory_limits())
         self._shards: dict[int, GroupShard] = {}
+        self._metadata_rules = OffsetMetadataRules(
+            longest=settings.offset_metadata_max_bytes,
+            most_bytes=settings.offsets_metadata_max_bytes,
+            stores=lambda: (shard.offsets for shard in self._shards.values()),
+        )
         self._loads: dict[int, Cancellable] = {}
         """Of each shard, for as long as it is here."""
         self._loading: set[GroupShard] = set()
@@ -350,7 +356,7 @@ class GroupCoordinator:
             committer,
             offsets,
             reply,
-            metadata_max_bytes=self._settings.offset_metadata_max_bytes,
+            metadata_rules=self._metadata_rules,
             retention_ms=retention_ms,
             unknown_group=unknown_group,
         )
@@ -360,8 +366,9 @@ class GroupCoordinator:
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
             return shard
-        maximum = self._settings.offset_metadata_max_bytes
-        return LargeCommit(shard, self._metadata, group_id, metadata_max_bytes=maximum, retention_ms=retention_ms)
+        return LargeCommit(
+            shard, self._metadata, group_id, metadata_rules=self._metadata_rules, retention_ms=retention_ms
+        )
 
     def commit_at_once(
         self,
@@ -402,7 +409,7 @@ class GroupCoordinator:
             committer,
             offsets,
             reply,
-            metadata_max_bytes=self._settings.offset_metadata_max_bytes,
+            metadata_rules=self._metadata_rules,
             producer=producer,
         )
 
@@ -516,6 +523,8 @@ class GroupCoordinator:
             return ErrorCode.NOT_COORDINATOR
         if not shard.is_open:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if len(group_id) > self._settings.group_id_max_length and group_id not in shard.groups:
+            return ErrorCode.INVALID_GROUP_ID
         return shard
 
     def _shard_of_named_group(self, group_id: str) -> GroupShard | ErrorCode:

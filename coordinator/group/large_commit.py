@@ -13,6 +13,7 @@ batch, what is remembered of it. While that is done other requests go on. What t
 from collections.abc import Generator, Sequence
 
 from coordinator.group.log_records import encode_offset_commit
+from coordinator.group.offset_metadata import OffsetMetadataRules
 from coordinator.group.offset_requests import (
     Committer,
     OffsetToCommit,
@@ -39,12 +40,18 @@ class LargeCommit:
     """The offsets of one request. It begins before the request is looked at; then ``encode``, and ``commit`` once."""
 
     def __init__(
-        self, shard: GroupShard, metadata: TopicMetadata, group_id: str, *, metadata_max_bytes: int, retention_ms: int
+        self,
+        shard: GroupShard,
+        metadata: TopicMetadata,
+        group_id: str,
+        *,
+        metadata_rules: OffsetMetadataRules,
+        retention_ms: int,
     ) -> None:
         self.shard = shard
         self._metadata = metadata
         self._group_id = group_id
-        self._metadata_max_bytes = metadata_max_bytes
+        self._metadata_rules = metadata_rules
         self._now_ms = shard.now().wall_ms
         self._expire_ms = expiry(self._now_ms, retention_ms)
         self._learnt = shard.offsets.watch(group_id)
@@ -56,8 +63,7 @@ class LargeCommit:
 
     def encode(self, offsets: Sequence[OffsetToCommit], budget: WorkBudget) -> Generator[None, object, None]:
         """Make what will be committed of the offsets; yields when the budget is used up."""
-        maximum = self._metadata_max_bytes
-        too_large = [offset.partition for offset in offsets if len(offset.metadata) > maximum]
+        too_large = self._metadata_rules.refused(self.shard.offsets, self._group_id, offsets)
         self._errors = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         for offset in offsets:
             if offset.partition in self._errors:

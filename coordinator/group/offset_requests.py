@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from coordinator.group.group import Group
 from coordinator.group.log_records import OffsetCommitted
+from coordinator.group.offset_metadata import OffsetMetadataRules
 from coordinator.group.offsets import CommittedOffset, StoredOffset
 from coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, OnOutcome, Producer
 from coordinator.group.state import GroupState
@@ -88,7 +89,7 @@ def commit(
     offsets: Sequence[OffsetToCommit],
     reply: OnPartitionErrors,
     *,
-    metadata_max_bytes: int,
+    metadata_rules: OffsetMetadataRules,
     retention_ms: int = DEFAULT_RETENTION,
     producer: Producer = NO_PRODUCER,
     unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
@@ -101,7 +102,8 @@ def commit(
     if error is not ErrorCode.NONE:
         reply({offset.partition: error for offset in offsets})
         return
-    errors = {o.partition: ErrorCode.OFFSET_METADATA_TOO_LARGE for o in offsets if len(o.metadata) > metadata_max_bytes}
+    too_large = metadata_rules.refused(shard.offsets, committer.group_id, offsets)
+    errors = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     accepted = [offset for offset in offsets if offset.partition not in errors]
     if not accepted:
         reply(errors)

@@ -16,6 +16,7 @@ broker that does not know the epoch yet (KIP-320). Many clients commit without o
 that from erasing what the partition's committed offset already knew.
 """
 
+import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
@@ -49,6 +50,11 @@ Offsets = dict[TopicPartition, StoredOffset]
 _NOTHING: Final[Offsets] = {}
 
 
+def size_of_metadata(metadata: str) -> int:
+    """Return the bytes of memory that an offset's metadata takes; none is nothing."""
+    return sys.getsizeof(metadata) if metadata else 0
+
+
 class Learnt:
     """What a store has learnt since this was made: changed partitions of one group, and deleted topics."""
 
@@ -67,6 +73,8 @@ class OffsetStore:
         self._committed: dict[str, Offsets] = {}
         self._pending: dict[int, dict[str, Offsets]] = {}
         self._open: dict[str, dict[TopicPartition, set[int]]] = {}
+        self.metadata_bytes = 0
+        """Memory that the metadata of all offsets takes, of those that are pending too."""
         self._watching: list[weakref.ref[Learnt]] = []
         """Whoever asked to be told what is learnt, as long as it exists."""
 
@@ -81,11 +89,11 @@ class OffsetStore:
         record_offset: int,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        stored = StoredOffset(committed, record_offset)
-        if producer_id == NO_PRODUCER_ID:
-            self._committed.setdefault(group_id, {})[partition] = stored
-        else:
-            self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[partition] = stored
+        offsets = self._offsets_of(group_id, producer_id)
+        self._weigh(offsets.get(partition), -1)
+        offsets[partition] = stored = StoredOffset(committed, record_offset)
+        self._weigh(stored, 1)
+        if producer_id != NO_PRODUCER_ID:
             self._open.setdefault(group_id, {}).setdefault(partition, set()).add(producer_id)
         if self._watching:
             self._note(group_id, (partition,))
@@ -101,10 +109,12 @@ class OffsetStore:
     ) -> None:
         """Commit many at once; their records stand one after the other from ``record_offset`` on."""
         stored = dict(zip(partitions, map(StoredOffset, committed, count(record_offset)), strict=True))
-        if producer_id == NO_PRODUCER_ID:
-            self._committed.setdefault(group_id, {}).update(stored)
-        else:
-            self._pending.setdefault(producer_id, {}).setdefault(group_id, {}).update(stored)
+        offsets = self._offsets_of(group_id, producer_id)
+        for partition, offset in stored.items():
+            self._weigh(offsets.get(partition), -1)
+            self._weigh(offset, 1)
+        offsets.update(stored)
+        if producer_id != NO_PRODUCER_ID:
             producers_of = self._open.setdefault(group_id, {}).setdefault
             for partition in stored:
                 producers_of(partition, set()).add(producer_id)
@@ -114,8 +124,10 @@ class OffsetStore:
     def remove(self, group_id: str, partition: TopicPartition) -> None:
         """A tombstone."""
         offsets = self._committed.get(group_id)
-        if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
-            del self._committed[group_id]
+        if offsets is not None:
+            self._weigh(offsets.pop(partition, None), -1)
+            if not offsets:
+                del self._committed[group_id]
         for producer_id in list(self._open.get(group_id, {}).get(partition, ())):
             self._forget_pending(producer_id, group_id, partition)
         if self._watching:
@@ -127,6 +139,7 @@ class OffsetStore:
         for group_id, offsets in pending.items():
             for partition, stored in offsets.items():
                 self._close(producer_id, group_id, partition)
+                self._weigh(stored, -1)
                 if commit:
                     self._materialise(group_id, partition, stored)
             if self._watching:
@@ -217,17 +230,35 @@ class OffsetStore:
         newest = max((stored for stored in known if stored), key=lambda stored: stored.record_offset, default=None)
         return None if newest is None else newest.committed
 
+    def metadata_bytes_of(self, group_id: str, partition: TopicPartition) -> int:
+        """Return what the metadata of a partition's committed offset takes."""
+        stored = self._committed.get(group_id, _NOTHING).get(partition)
+        return 0 if stored is None else size_of_metadata(stored.committed.metadata)
+
     # Bookkeeping
+
+    def _offsets_of(self, group_id: str, producer_id: int) -> Offsets:
+        """Return where a commit belongs: to the group, or to a producer's transaction."""
+        if producer_id == NO_PRODUCER_ID:
+            return self._committed.setdefault(group_id, {})
+        return self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
+
+    def _weigh(self, stored: StoredOffset | None, by: int) -> None:
+        """An offset comes (1) or goes (-1)."""
+        if stored is not None and stored.committed.metadata:
+            self.metadata_bytes += by * size_of_metadata(stored.committed.metadata)
 
     def _materialise(self, group_id: str, partition: TopicPartition, stored: StoredOffset) -> None:
         offsets = self._committed.setdefault(group_id, {})
         current = offsets.get(partition)
         if current is None or stored.record_offset > current.record_offset:
+            self._weigh(current, -1)
             offsets[partition] = stored
+            self._weigh(stored, 1)
 
     def _forget_pending(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
         groups = self._pending[producer_id]
-        del groups[group_id][partition]
+        self._weigh(groups[group_id].pop(partition), -1)
         if not groups[group_id]:
             del groups[group_id]
         if not groups:

@@ -20,7 +20,11 @@ class GroupSettings:
     member_max_bytes: int = MemoryLimits().member
     group_max_bytes: int = MemoryLimits().group
     groups_max_bytes: int = MemoryLimits().all_groups
+    group_id_max_length: int = 1_024
+    """Characters of the id of a group that does not exist yet."""
     offset_metadata_max_bytes: int = 4_096
+    offsets_metadata_max_bytes: int = 128 << 20
+    """Of all offsets of this broker."""
     offsets_commit_timeout_ms: int = 5_000
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     offsets_retention_check_interval_ms: int = 600_000

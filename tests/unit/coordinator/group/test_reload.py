@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from coordinator.group.memory import GroupMemory
 from coordinator.group.offset_requests import Committer, OffsetToCommit
+from coordinator.group.offsets import size_of_metadata
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard, Producer
 from coordinator.group.state import GroupState
@@ -28,6 +29,10 @@ def knowledge(shard: GroupShard) -> dict[str, Any]:
     """All that is not soft state: images of groups, offsets with their places in the log, and what is pending."""
     groups = {group_id: group.persisted for group_id, group in shard.groups.items()}
     with_offsets = set(shard.offsets.group_ids())
+    kept = [shard.offsets.committed(g) for g in with_offsets]
+    kept += [offsets for p in (7, 8) for offsets in shard.offsets.pending_of(p).values()]
+    weighed = [size_of_metadata(stored.committed.metadata) for offsets in kept for stored in offsets.values()]
+    assert shard.offsets.metadata_bytes == sum(weighed)
     return {
         "groups": {g: image for g, image in groups.items() if image is not None or g in with_offsets},
         "offsets": {g: dict(shard.offsets.committed(g)) for g in with_offsets},
