@@ -289,8 +289,9 @@ class GroupWorld:
         committer: Committer = MEMBER,
         producer: Producer = PRODUCER,
         partition: TopicPartition = P0,
+        metadata: str = "",
     ) -> Call[PartitionErrors]:
-        offsets = [OffsetToCommit(partition, offset)]
+        offsets = [OffsetToCommit(partition, offset, metadata=metadata)]
         return self.begin(lambda reply: self.coordinator.txn_commit_offsets(committer, producer, offsets, reply))
 
     def fetch(

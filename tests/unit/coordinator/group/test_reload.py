@@ -64,7 +64,8 @@ def happen(w: GroupWorld, event: str, rng: random.Random) -> None:
         case "short retention":
             w.begin(lambda reply: w.coordinator.commit_offsets(Committer(group), [offset], reply, retention_ms=1_000))
         case "txn":
-            w.txn_commit(offset.offset, committer=Committer(group), producer=producer, partition=partition)
+            committer = Committer(group)
+            w.txn_commit(offset.offset, committer=committer, producer=producer, partition=partition, metadata="m")
         case "commit marker" | "abort marker":
             w.marker(producer.id, commit=event == "commit marker")
         case "member" | "static":
