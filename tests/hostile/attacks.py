@@ -16,6 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.framing import parse_response
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.compression import Compression
@@ -360,6 +361,75 @@ async def _abort(connections: Iterable[RawConnection]) -> None:
             pass
 
 
+# Groups and transactional ids
+
+
+async def _await_coordinator(attacker: Attacker, key_type: int) -> None:
+    """Until groups (0), or transactional ids (1), have a coordinator: their topics are created by the first request."""
+    client = await WireClient.connect(attacker.port, answer_within=_WITHIN_SECONDS)
+    try:
+        for _ in range(100):
+            response = await client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"]), 4)
+            if not response.coordinators[0].error_code:
+                return
+            await asyncio.sleep(0.1)
+    finally:
+        client.close()
+    attacker.tally.harm("there is no coordinator")
+
+
+async def _join(attacker: Attacker, group: str, metadata: bytes) -> None:
+    async with await RawConnection.open(attacker.port) as connection:
+        connection.send(made.join_bytes(group, metadata))
+        await connection.receive(1, _WITHIN_SECONDS)
+        if connection.responses:
+            _, response = parse_response(JoinGroupResponse, 3, memoryview(connection.last_response))
+            attacker.tally.add(1, ErrorCode(response.error_code).name)
+        else:
+            attacker.tally.add(1, "closed")
+
+
+async def large_members(attacker: Attacker) -> None:
+    """Members of groups of their own with as much metadata as is accepted, and with more."""
+    await _await_coordinator(attacker, 0)
+    for number in range(attacker.scale.connections // 2):
+        await _join(attacker, f"hostile-large-{number}", bytes(1_000_000))
+        if number % 10 == 0:
+            await _join(attacker, f"hostile-huge-{number}", bytes(attacker.scale.megabytes * 1_500_000))
+
+
+async def subscription_bombs(attacker: Attacker) -> None:
+    """Members that subscribe to hundreds of thousands of topics, and to millions."""
+    await _await_coordinator(attacker, 0)
+    for number in range(attacker.scale.repetitions):
+        for count in (500_000, attacker.scale.megabytes * 700_000):
+            await _join(attacker, f"hostile-bomb-{number}", made.subscription_of_empty_names(count))
+
+
+async def many_joins(attacker: Attacker) -> None:
+    """Members of one group: ids that never come back, then members that wait for each other, on few connections."""
+    await _await_coordinator(attacker, 0)
+    count = attacker.scale.pipelined // 5
+    await attacker.send(made.join_bytes("hostile-pending", b"", 4) * count, inputs=count, responses=count)
+    connections = [await RawConnection.open(attacker.port) for _ in range(50)]
+    joins = attacker.scale.pipelined // 10 // len(connections)
+    for connection in connections:
+        connection.send(made.join_bytes("hostile-parked", b"") * joins)
+    for connection in connections:
+        await connection.receive(joins, _WITHIN_SECONDS)
+    attacker.tally.add(joins * len(connections), "joined")
+    await _abort(connections)
+
+
+async def long_transactional_ids(attacker: Attacker) -> None:
+    """Ids of 30 kB, and ids of a kilobyte, which are kept."""
+    await _await_coordinator(attacker, 1)
+    for length, count in ((30_000, attacker.scale.pipelined // 50), (1_000, attacker.scale.pipelined // 20)):
+        ids = (f"{number}-".ljust(length, "x") for number in range(count))
+        data = b"".join(made.request_frame(requests.init_producer_id(each), 4) for each in ids)
+        await attacker.send(data, inputs=count, responses=count)
+
+
 # Names
 
 
@@ -404,6 +474,10 @@ ATTACKS: Final[tuple[tuple[str, Callable[[Attacker], Awaitable[None]]], ...]] = 
     ("frames that crawl", begun_frames),
     ("connections that come and go", churn),
     ("other protocols", wrong_protocols),
+    ("large group members", large_members),
+    ("bombs of subscriptions", subscription_bombs),
+    ("many joins of one group", many_joins),
+    ("long transactional ids", long_transactional_ids),
     ("a poisoned group", poisoned_group),
     ("forged log lines", forged_log_lines),
 )

@@ -136,6 +136,23 @@ def describe_configs_of_groups(count: int) -> bytes:
     return request_frame(request, 4)
 
 
+def join_bytes(group: str, metadata: bytes, version: int = 3) -> bytes:
+    """JoinGroup of a new member whose session is short. From version 4 on it is only given an id."""
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=6_000,
+        rebalance_timeout_ms=3_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    )
+    return request_frame(request, version)
+
+
+def subscription_of_empty_names(count: int) -> bytes:
+    """What a member of a consumer group says, two bytes for each topic."""
+    return struct.pack(">hi", 0, count) + bytes(2 * count) + struct.pack(">i", -1)
+
+
 # Batches
 
 
