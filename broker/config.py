@@ -257,6 +257,9 @@ class BrokerConfig:
     oncelog_group_id_max_length: int = integer(
         1_024, "Characters of the id of a new group; a longer one is refused with INVALID_GROUP_ID.", low=1
     )
+    oncelog_offsets_max_count: int = integer(
+        1_000_000, "Committed offsets that this broker keeps; commits of other partitions are refused.", low=1
+    )
     oncelog_offsets_metadata_max_bytes: int = long(
         128 << 20, "Memory that the metadata of all committed offsets of this broker may take.", low=1
     )
@@ -313,6 +316,9 @@ class BrokerConfig:
     )
     oncelog_transactional_id_max_length: int = integer(
         1_024, "Characters of a new transactional id; a longer one is refused with INVALID_REQUEST.", low=1
+    )
+    oncelog_transactional_ids_max_count: int = integer(
+        300_000, "Transactional ids that this broker keeps; new ones are refused with POLICY_VIOLATION.", low=1
     )
     oncelog_end_txn_answer_ms: int = integer(
         5, "How long EndTxn waits for the markers before it answers; they are written in any case.", low=0

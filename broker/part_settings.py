@@ -32,6 +32,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         group_max_bytes=config.oncelog_group_max_bytes,
         groups_max_bytes=config.oncelog_groups_max_bytes,
         group_id_max_length=config.oncelog_group_id_max_length,
+        offsets_max_count=config.oncelog_offsets_max_count,
         offsets_metadata_max_bytes=config.oncelog_offsets_metadata_max_bytes,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
@@ -44,6 +45,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 def transaction_config(config: BrokerConfig) -> TransactionConfig:
     return TransactionConfig(
         max_timeout_ms=config.transaction_max_timeout_ms,
+        max_ids=config.oncelog_transactional_ids_max_count,
         max_id_length=config.oncelog_transactional_id_max_length,
         transactional_id_expiration_ms=config.transactional_id_expiration_ms,
         abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,

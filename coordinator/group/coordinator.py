@@ -147,6 +147,7 @@ class GroupCoordinator:
         self._metadata_rules = OffsetMetadataRules(
             longest=settings.offset_metadata_max_bytes,
             most_bytes=settings.offsets_metadata_max_bytes,
+            most_offsets=settings.offsets_max_count,
             stores=lambda: (shard.offsets for shard in self._shards.values()),
         )
         self._loads: dict[int, Cancellable] = {}

@@ -63,8 +63,7 @@ class LargeCommit:
 
     def encode(self, offsets: Sequence[OffsetToCommit], budget: WorkBudget) -> Generator[None, object, None]:
         """Make what will be committed of the offsets; yields when the budget is used up."""
-        too_large = self._metadata_rules.refused(self.shard.offsets, self._group_id, offsets)
-        self._errors = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        self._errors = self._metadata_rules.refused(self.shard.offsets, self._group_id, offsets)
         for offset in offsets:
             if offset.partition in self._errors:
                 continue

@@ -1,7 +1,9 @@
-"""How much metadata may be committed with offsets: that of one of them, and that of all that a broker keeps.
+"""How many offsets may be committed, and how much metadata with them.
 
-Committed offsets stay in memory for a week and longer, and their metadata is whatever clients write: nothing at all, as
-a rule. So it is bounded by itself (``oncelog.offsets.metadata.max.bytes``), and a commit without any is never refused.
+Committed offsets stay in memory for a week and longer, and anybody who may commit can commit for groups of any name. So
+their number is bounded (``oncelog.offsets.max.count``). Their metadata is whatever clients write, nothing at all as a
+rule, and is bounded by itself (``oncelog.offsets.metadata.max.bytes``). A group that has an offset of a partition can
+commit for that partition again.
 """
 
 import logging
@@ -9,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from coordinator.group.offsets import OffsetStore, size_of_metadata
+from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_SETTING: Final = "oncelog.offsets.metadata.max.bytes"
+_BYTES_SETTING: Final = "oncelog.offsets.metadata.max.bytes"
+_COUNT_SETTING: Final = "oncelog.offsets.max.count"
 
 
 class Commit(Protocol):
@@ -27,33 +31,52 @@ class Commit(Protocol):
 
 
 class OffsetMetadataRules:
-    """The two limits, and where the metadata is that counts."""
+    """The limits, and where the offsets are that count."""
 
-    def __init__(self, *, longest: int, most_bytes: int, stores: Callable[[], Iterable[OffsetStore]]) -> None:
-        """``longest`` is in characters, and ``most_bytes`` is for all of ``stores``."""
+    def __init__(
+        self, *, longest: int, most_bytes: int, most_offsets: int, stores: Callable[[], Iterable[OffsetStore]]
+    ) -> None:
+        """``longest`` is in characters; ``most_bytes`` and ``most_offsets`` are for all of ``stores``."""
         self._longest = longest
+        self._most_offsets = most_offsets
         self._most_bytes = most_bytes
         self._stores = stores
 
-    def refused(self, store: OffsetStore, group_id: str, commits: Sequence[Commit]) -> list[TopicPartition]:
-        """Return the partitions whose metadata is too long, or for which there is no room any more."""
-        with_metadata = [commit for commit in commits if commit.metadata]
+    def refused(self, store: OffsetStore, group_id: str, commits: Sequence[Commit]) -> dict[TopicPartition, ErrorCode]:
+        """Return the partitions that are refused, with their errors: too much metadata, or no room any more."""
+        errors = self._beyond_count(store, group_id, commits)
+        with_metadata = [commit for commit in commits if commit.metadata and commit.partition not in errors]
         if not with_metadata:
-            return []
-        refused = []
+            return errors
         room = self._most_bytes - sum(each.metadata_bytes for each in self._stores())
         no_room = 0
         for commit in with_metadata:
             growth = size_of_metadata(commit.metadata) - store.metadata_bytes_of(group_id, commit.partition)
             if len(commit.metadata) > self._longest:
-                refused.append(commit.partition)
+                errors[commit.partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             elif growth > 0 and growth > room:
-                refused.append(commit.partition)
+                errors[commit.partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 no_room += 1
             else:
                 room -= growth
         if no_room:
-            logger.warning(
-                "Refused %d offsets with metadata of group %s: %s is %d", no_room, group_id, _SETTING, self._most_bytes
-            )
-        return refused
+            _log_refusal(no_room, group_id, _BYTES_SETTING, self._most_bytes)
+        return errors
+
+    def _beyond_count(
+        self, store: OffsetStore, group_id: str, commits: Sequence[Commit]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """A partition that has an offset can always have another."""
+        room = self._most_offsets - sum(each.count for each in self._stores())
+        if len(commits) <= room:
+            return {}
+        known = store.committed(group_id)
+        added = [commit.partition for commit in commits if commit.partition not in known]
+        refused = added[max(room, 0) :]
+        if refused:
+            _log_refusal(len(refused), group_id, _COUNT_SETTING, self._most_offsets)
+        return dict.fromkeys(refused, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+
+
+def _log_refusal(offsets: int, group_id: str, setting: str, limit: int) -> None:
+    logger.warning("Refused %d offsets of group %s: %s is %d", offsets, group_id, setting, limit)

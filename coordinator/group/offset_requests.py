@@ -102,8 +102,7 @@ def commit(
     if error is not ErrorCode.NONE:
         reply({offset.partition: error for offset in offsets})
         return
-    too_large = metadata_rules.refused(shard.offsets, committer.group_id, offsets)
-    errors = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    errors = metadata_rules.refused(shard.offsets, committer.group_id, offsets)
     accepted = [offset for offset in offsets if offset.partition not in errors]
     if not accepted:
         reply(errors)

@@ -73,6 +73,8 @@ class OffsetStore:
         self._committed: dict[str, Offsets] = {}
         self._pending: dict[int, dict[str, Offsets]] = {}
         self._open: dict[str, dict[TopicPartition, set[int]]] = {}
+        self.count = 0
+        """Offsets, those that are pending too."""
         self.metadata_bytes = 0
         """Memory that the metadata of all offsets takes, of those that are pending too."""
         self._watching: list[weakref.ref[Learnt]] = []
@@ -245,7 +247,10 @@ class OffsetStore:
 
     def _weigh(self, stored: StoredOffset | None, by: int) -> None:
         """An offset comes (1) or goes (-1)."""
-        if stored is not None and stored.committed.metadata:
+        if stored is None:
+            return
+        self.count += by
+        if stored.committed.metadata:
             self.metadata_bytes += by * size_of_metadata(stored.committed.metadata)
 
     def _materialise(self, group_id: str, partition: TopicPartition, stored: StoredOffset) -> None:

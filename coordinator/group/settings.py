@@ -23,6 +23,7 @@ class GroupSettings:
     group_id_max_length: int = 1_024
     """Characters of the id of a group that does not exist yet."""
     offset_metadata_max_bytes: int = 4_096
+    offsets_max_count: int = 1_000_000
     offsets_metadata_max_bytes: int = 128 << 20
     """Of all offsets of this broker."""
     offsets_commit_timeout_ms: int = 5_000

@@ -68,6 +68,8 @@ class TransactionConfig:
     """The settings of the coordinator, with Kafka's defaults where Kafka has them."""
 
     max_timeout_ms: int = 900_000
+    max_ids: int = 300_000
+    """Transactional ids that this broker keeps."""
     max_id_length: int = 1_024
     """Characters of a transactional id that is not in the log yet."""
     transactional_id_expiration_ms: int = 604_800_000
@@ -248,6 +250,23 @@ class TransactionCoordinator:
             outcome = again
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
 
+    def _validate_new_id(self, transactional_id: str) -> ErrorCode:
+        """An id is kept for a week, whoever made it: their length and their number are bounded."""
+        length, limit = len(transactional_id), self._config.max_id_length
+        if length > limit:
+            logger.warning(
+                "Refused a transactional id of %d characters: oncelog.transactional.id.max.length is %d", length, limit
+            )
+            return ErrorCode.INVALID_REQUEST
+        if self._states.id_count() >= self._config.max_ids:
+            logger.warning(
+                "Refused the transactional id %s: oncelog.transactional.ids.max.count is %d",
+                transactional_id,
+                self._config.max_ids,
+            )
+            return ErrorCode.POLICY_VIOLATION
+        return ErrorCode.NONE
+
     def _try_init(
         self, request: _InitProducerId, new_producer_id: int
     ) -> Reply[InitProducerIdResult] | ErrorCode | Missing:
@@ -258,13 +277,9 @@ class TransactionCoordinator:
         now_ms = self._wall_clock()
         txn = partition.transactions.get(request.transactional_id)
         if txn is None:
-            if len(request.transactional_id) > self._config.max_id_length:
-                logger.warning(
-                    "Refused a transactional id of %d characters: oncelog.transactional.id.max.length is %d",
-                    len(request.transactional_id),
-                    self._config.max_id_length,
-                )
-                return ErrorCode.INVALID_REQUEST
+            refusal = self._validate_new_id(request.transactional_id)
+            if refusal is not ErrorCode.NONE:
+                return refusal
             producer_id = self._producer_ids.next_nowait() if new_producer_id == NO_PRODUCER_ID else new_producer_id
             if producer_id is None:
                 return Missing.PRODUCER_ID

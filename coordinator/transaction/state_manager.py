@@ -161,6 +161,10 @@ class TransactionStateManager:
             if partition.is_open:
                 yield from partition.transactions.values()
 
+    def id_count(self) -> int:
+        """Return how many transactional ids are kept here."""
+        return sum(len(partition.transactions) for partition in self._partitions.values())
+
     # Loading
 
     async def _load(self, partition: OwnedPartition) -> None:

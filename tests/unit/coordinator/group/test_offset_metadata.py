@@ -43,6 +43,17 @@ def test_commit_with_metadata_beyond_the_bound_is_refused(world: GroupWorld, cap
     assert _commit(world, _offsets(0, 1, "shorter")) == [ErrorCode.NONE]
 
 
+def test_commit_beyond_the_number_of_offsets_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    with group_world(settings=GroupSettings(offsets_max_count=2)) as w:
+        refused = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert _commit(w, _offsets(0, 1)) == [ErrorCode.NONE]
+        assert _commit(w, _offsets(0, 3)) == [ErrorCode.NONE, ErrorCode.NONE, refused]
+        assert "oncelog.offsets.max.count is 2" in caplog.text
+        assert _commit(w, _offsets(0, 2)) == [ErrorCode.NONE] * 2, "those that are known go on"
+        w.delete_offsets(TopicPartition("t", 0), group="g")
+        assert _commit(w, _offsets(5, 1)) == [ErrorCode.NONE]
+
+
 def test_metadata_of_deleted_offsets_leaves_room(world: GroupWorld) -> None:
     _commit(world, _offsets(0, 3))
     assert _commit(world, _offsets(3, 1)) == [TOO_LARGE]

@@ -33,6 +33,7 @@ def knowledge(shard: GroupShard) -> dict[str, Any]:
     kept += [offsets for p in (7, 8) for offsets in shard.offsets.pending_of(p).values()]
     weighed = [size_of_metadata(stored.committed.metadata) for offsets in kept for stored in offsets.values()]
     assert shard.offsets.metadata_bytes == sum(weighed)
+    assert shard.offsets.count == len(weighed)
     return {
         "groups": {g: image for g, image in groups.items() if image is not None or g in with_offsets},
         "offsets": {g: dict(shard.offsets.committed(g)) for g in with_offsets},

@@ -153,6 +153,14 @@ def test_a_new_transactional_id_beyond_the_limit_is_refused(caplog: pytest.LogCa
         assert w.init("ids").answer.error is ErrorCode.NONE
 
 
+def test_a_new_transactional_id_beyond_their_number_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    with world(config=TransactionConfig(max_ids=1)) as w:
+        assert w.init("a").answer.error is ErrorCode.NONE
+        assert w.init("b").answer.error is ErrorCode.POLICY_VIOLATION
+        assert "oncelog.transactional.ids.max.count is 1" in caplog.text
+        assert w.init("a").answer.error is ErrorCode.NONE
+
+
 def test_a_transactional_id_beyond_the_limit_that_is_in_the_log_goes_on() -> None:
     with world(config=TransactionConfig(max_id_length=3)) as w:
         w.coordinator._config = TransactionConfig()
