@@ -258,7 +258,9 @@ class BrokerConfig:
         1_024, "Characters of the id of a new group; a longer one is refused with INVALID_GROUP_ID.", low=1
     )
     oncelog_offsets_max_count: int = integer(
-        1_000_000, "Committed offsets that this broker keeps; commits of other partitions are refused.", low=1
+        1_000_000,
+        "Committed offsets that this broker keeps, each group counted as six more; new ones are refused.",
+        low=1,
     )
     oncelog_offsets_metadata_max_bytes: int = long(
         128 << 20, "Memory that the metadata of all committed offsets of this broker may take.", low=1

@@ -16,6 +16,8 @@ from protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+GROUP_WEIGHT: Final = 6
+"""A group takes as much memory as so many offsets."""
 _BYTES_SETTING: Final = "oncelog.offsets.metadata.max.bytes"
 _COUNT_SETTING: Final = "oncelog.offsets.max.count"
 
@@ -67,7 +69,7 @@ class OffsetMetadataRules:
         self, store: OffsetStore, group_id: str, commits: Sequence[Commit]
     ) -> dict[TopicPartition, ErrorCode]:
         """A partition that has an offset can always have another."""
-        room = self._most_offsets - sum(each.count for each in self._stores())
+        room = self._most_offsets - sum(each.count + GROUP_WEIGHT * each.group_count for each in self._stores())
         if len(commits) <= room:
             return {}
         known = store.committed(group_id)

@@ -169,6 +169,11 @@ class OffsetStore:
             if learnt is not None and learnt.group_id == group_id:
                 learnt.partitions.update(partitions)
 
+    @property
+    def group_count(self) -> int:
+        """Groups with committed offsets, those apart that only wait for a marker."""
+        return len(self._committed)
+
     def committed(self, group_id: str) -> Offsets:
         return self._committed.get(group_id, _NOTHING)
 

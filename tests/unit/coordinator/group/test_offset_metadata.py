@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.group.large_commit import LargeCommit
+from coordinator.group.offset_metadata import GROUP_WEIGHT
 from coordinator.group.offset_requests import Committer, OffsetToCommit, PartitionErrors
 from coordinator.group.offsets import size_of_metadata
 from coordinator.group.settings import GroupSettings
@@ -44,12 +45,13 @@ def test_commit_with_metadata_beyond_the_bound_is_refused(world: GroupWorld, cap
 
 
 def test_commit_beyond_the_number_of_offsets_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    with group_world(settings=GroupSettings(offsets_max_count=2)) as w:
+    with group_world(settings=GroupSettings(offsets_max_count=2 + GROUP_WEIGHT)) as w:
         refused = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         assert _commit(w, _offsets(0, 1)) == [ErrorCode.NONE]
         assert _commit(w, _offsets(0, 3)) == [ErrorCode.NONE, ErrorCode.NONE, refused]
-        assert "oncelog.offsets.max.count is 2" in caplog.text
+        assert f"oncelog.offsets.max.count is {2 + GROUP_WEIGHT}" in caplog.text
         assert _commit(w, _offsets(0, 2)) == [ErrorCode.NONE] * 2, "those that are known go on"
+        assert _commit(w, _offsets(0, 1), "another group") == [refused]
         w.delete_offsets(TopicPartition("t", 0), group="g")
         assert _commit(w, _offsets(5, 1)) == [ErrorCode.NONE]
 
