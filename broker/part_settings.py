@@ -4,7 +4,7 @@ from broker.config import BrokerConfig
 from broker.replication.transaction_verification import VerificationSettings
 from broker.storage.log_manager import LogManagerConfig
 from coordinator.group.settings import GroupSettings
-from coordinator.transaction.coordinator import TransactionConfig
+from coordinator.transaction.settings import TransactionConfig
 from protocol.records.compression import Compression
 
 _MINUTE_MS = 60_000

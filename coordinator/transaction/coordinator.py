@@ -23,7 +23,6 @@ the client is told COORDINATOR_NOT_AVAILABLE, which says nothing about the outco
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -33,6 +32,7 @@ from coordinator.ports import BrokerChannel, ProducerIdSource, ReplicatedLog, Ta
 from coordinator.runtime import Answer, Backoff, Deadlines, Reply
 from coordinator.transaction.listing import TransactionFilter
 from coordinator.transaction.marker_sender import MarkerSender, PendingMarkers
+from coordinator.transaction.settings import TransactionConfig
 from coordinator.transaction.state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -61,27 +61,6 @@ from protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionConfig:
-    """The settings of the coordinator, with Kafka's defaults where Kafka has them."""
-
-    max_timeout_ms: int = 900_000
-    max_ids: int = 300_000
-    """Transactional ids that this broker keeps."""
-    max_id_length: int = 1_024
-    """Characters of a transactional id that is not in the log yet."""
-    transactional_id_expiration_ms: int = 604_800_000
-    abort_timed_out_interval_ms: int = 10_000
-    remove_expired_interval_ms: int = 3_600_000
-    request_timeout_ms: int = 30_000
-    completion_wait_ms: int = 5
-    """How long the answer of EndTxn waits for the transaction to complete."""
-    busy_wait_ms: int = 100
-    """How long what needs an id that is not busy waits for that."""
-    retry_backoff_ms: int = 20
-    retry_backoff_max_ms: int = 1_000
 
 
 class InitProducerIdResult(NamedTuple):

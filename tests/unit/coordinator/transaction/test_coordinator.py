@@ -5,8 +5,9 @@ from functools import partial
 import pytest
 
 from coordinator.metadata_store.store import StoreUnavailable
-from coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult, TransactionConfig
+from coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult
 from coordinator.transaction.listing import TransactionFilter, parse_states
+from coordinator.transaction.settings import TransactionConfig
 from coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, Transaction, TransactionState
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from coordinator.transaction.coordinator import TransactionConfig
+from coordinator.transaction.settings import TransactionConfig
 from coordinator.transaction.state import ProducerIdAndEpoch, TransactionState
 from protocol.errors import ErrorCode
 from protocol.topic_partition import TopicPartition

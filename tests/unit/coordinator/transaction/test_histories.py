@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult, InitProducerIdResult, TransactionConfig
+from coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult, InitProducerIdResult
 from coordinator.transaction.listing import TransactionFilter
 from coordinator.transaction.log_records import build_record_batch
+from coordinator.transaction.settings import TransactionConfig
 from coordinator.transaction.state import (
     LAST_LIVE_EPOCH,
     NO_PARTITIONS,

@@ -5,8 +5,9 @@ from functools import partial
 import pytest
 
 from coordinator.metadata_store.store import StoreUnavailable
-from coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult, TransactionConfig
+from coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult
 from coordinator.transaction.log_records import build_record_batch
+from coordinator.transaction.settings import TransactionConfig
 from coordinator.transaction.state import (
     LAST_LIVE_EPOCH,
     MAX_EPOCH,

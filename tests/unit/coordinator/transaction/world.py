@@ -20,10 +20,10 @@ from coordinator.runtime import Answer, map_answer
 from coordinator.transaction.coordinator import (
     EndTxnResult,
     InitProducerIdResult,
-    TransactionConfig,
     TransactionCoordinator,
 )
 from coordinator.transaction.log_records import read_record
+from coordinator.transaction.settings import TransactionConfig
 from coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
