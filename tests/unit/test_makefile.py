@@ -72,7 +72,9 @@ def test_oncelog_is_installed_anew_only_if_the_project_file_differs(environment:
 
 
 def test_help_has_every_target_with_its_text() -> None:
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
     assert {line.split()[0] for line in shown.splitlines()} == set(phony.split())
     assert all(len(line.split()) > 1 for line in shown.splitlines())
