@@ -394,8 +394,8 @@ class Dispatcher:
 
     def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> Answer:
         """The one place where an unexpected exception of a request ends."""
-        if isinstance(error, CloseConnection):
-            raise error
+        if isinstance(error, CloseConnection):  # Another one: what is raised here would hold itself, and its frames.
+            raise CloseConnection(str(error)) from None
         route.failures += 1
         name = route.handler.name
         logger.error(

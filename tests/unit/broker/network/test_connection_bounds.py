@@ -1,13 +1,15 @@
 """What one client can hold of memory, and of a turn of the loop, is bounded whatever it sends or leaves unread."""
 
 import asyncio
+import gc
 import resource
+import weakref
 from typing import Any
 
 import pytest
 
 from broker.config import BrokerConfig
-from broker.dispatch import ApiHandler, Outcome, RequestContext, handles
+from broker.dispatch import ApiHandler, CloseConnection, Outcome, RequestContext, handles
 from broker.network.long_requests import MOST_LONG_REQUESTS
 from broker.network.response_memory import LARGEST_GRANT, SMALLEST_GRANT, ResponseMemory
 from broker.network.socket_server import first_descriptor_kept_back
@@ -139,6 +141,38 @@ def test_long_requests_that_describe_are_few_at_a_time_and_delay_no_others(loop_
         assert most[0] == MOST_LONG_REQUESTS
 
     run(loop_name, scenario)
+
+
+class _Held:
+    """What a request holds while it is worked on."""
+
+
+@pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
+def test_request_that_ends_its_connection_is_freed_without_a_garbage_collection(loop_name: str) -> None:
+    async def scenario() -> None:
+        held: list[weakref.ref[_Held]] = []
+
+        @handles(ApiKey.METADATA, versions="0-9")
+        async def handle_metadata(broker: Any, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+            decoded = _Held()
+            held.append(weakref.ref(decoded))
+            await asyncio.sleep(0)
+            raise CloseConnection(f"its client has gone: {decoded}")
+
+        async with serve([handle_metadata]) as served:
+            for _ in range(3):
+                client = await served.connect()
+                client.send((1, MetadataRequest(topics=[]), 4))
+                await client.lost
+            await settle()
+            assert len(held) == 3
+            assert not any(reference() for reference in held)
+
+    gc.disable()
+    try:
+        run(loop_name, scenario)
+    finally:
+        gc.enable()
 
 
 @every_loop
