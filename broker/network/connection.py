@@ -34,7 +34,7 @@ from typing import Final, Protocol, cast
 
 from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
 from broker.network.frames import FrameReader
-from broker.network.long_requests import LONG_BYTES, LongRequests, is_long
+from broker.network.long_requests import LONG_BYTES, Account, LongRequests
 from broker.network.response_memory import Reading, ResponseMemory
 from broker.network.send_queue import unacknowledged_bytes
 from broker.network.turn_share import SMALL, TurnShare, units_of
@@ -287,8 +287,7 @@ class Connection(asyncio.BufferedProtocol):
             frame = frames[0]
             if slots and self._must_wait(frame):
                 break
-            if len(frame) >= LONG_BYTES and self._long_requests.are_too_many and is_long(frame):
-                self._await_long_place()
+            if len(frame) >= LONG_BYTES and self._awaits_room(frame):
                 break
             del frames[0]
             left -= 1 if len(frame) < SMALL else units_of(frame)
@@ -351,11 +350,15 @@ class Connection(asyncio.BufferedProtocol):
         self._slice = 0
         self._turn_share.await_turn(self._next_slice)
 
-    def _await_long_place(self) -> None:
-        """Begin no more until there is a place for a long request."""
+    def _awaits_room(self, frame: memoryview) -> bool:
+        """Return whether a long request must wait for others; if so, no more begins until it may."""
+        account = self._long_requests.account_of(frame)
+        if account is None or account.has_room(len(frame)):
+            return False
         self._resting = True
         self._slice = 0
-        self._long_requests.await_place(self._next_slice)
+        account.await_room(self._next_slice)
+        return True
 
     def _next_slice(self) -> None:
         self._resting = False
@@ -370,14 +373,17 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_for(request.awaitable, request, slot)
         else:
             self._blocked = True
+            account = self._long_requests.account_of(frame)
             unblock = self._unblock
-            if is_long(frame):
-                self._long_requests.begun()
-                unblock = self._unblock_long
+            if account is not None:
+                account.begun(len(frame))
+                unblock = partial(self._unblock_long, account)
             self._supervisor.spawn(request.awaitable, request.name, on_done=partial(unblock, request, slot))
 
-    def _unblock_long(self, request: Unfinished, slot: _Slot, task: "asyncio.Future[Message | Later | None]") -> None:
-        self._long_requests.done()
+    def _unblock_long(
+        self, account: Account, request: Unfinished, slot: _Slot, task: "asyncio.Future[Message | Later | None]"
+    ) -> None:
+        account.done(slot.size)
         self._unblock(request, slot, task)
 
     def _wait_for(self, later: Later, request: Unfinished, slot: _Slot) -> None:

@@ -1,10 +1,13 @@
-"""How many long requests that describe things are under way at once, of all connections together.
+"""How many bytes of long requests are under way at once, of all connections together.
 
-Such a request names thousands of things, and its response describes them. While it is under way the decoded request
-and what is described so far take megabytes. So ``MOST_LONG_REQUESTS`` are under way and further ones wait as they came,
-encoded, in their order. What counts is the size of the frame: a client of ordinary size never waits here. Requests of
-other APIs are not counted, neither those that change something nor those that wait for something: a few of them could
-keep the places for good.
+A request of many elements takes thirty times its size in memory while it is under way: decoded, and as what is
+described or written of it. So the frames under way are weighed, and above ``MOST_BYTES`` further ones wait as they
+came, encoded, in their order. One request may begin whatever it weighs. Small requests are not weighed and never wait.
+
+There are three accounts, so that requests which may have to wait for something (a commit for its replicas, a creation
+for the metadata store) delay none of the others. Produce and Fetch have bounds of their own. What brokers ask of each
+other is not weighed, and neither are joins and syncs of groups: they wait for other members, and could keep their place
+for minutes.
 """
 
 import asyncio
@@ -14,64 +17,89 @@ from typing import Final
 
 from protocol.api_keys import ApiKey
 
-LONG_BYTES: Final = 16 * 1024
+LONG_BYTES: Final = 4 * 1024
 """The frame of a long request has so many bytes at least."""
-MOST_LONG_REQUESTS: Final = 16
-_DESCRIBING: Final = frozenset(
-    {
-        ApiKey.METADATA,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.LIST_OFFSETS,
-        ApiKey.DESCRIBE_GROUPS,
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.DESCRIBE_LOG_DIRS,
-        ApiKey.DESCRIBE_PRODUCERS,
-        ApiKey.DESCRIBE_TRANSACTIONS,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-    }
+MOST_BYTES: Final = 3 << 20
+_DESCRIBING: Final = (
+    ApiKey.METADATA,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+)
+_COMMITTING: Final = (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.OFFSET_DELETE)
+_ADMINISTERING: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ELECT_LEADERS,
 )
 
 
-def is_long(frame: memoryview) -> bool:
-    """Return whether a request is counted."""
-    return len(frame) >= LONG_BYTES and int.from_bytes(frame[:2]) in _DESCRIBING
+class Account:
+    """The long requests of some APIs under way, and the connections whose next request is one that waits."""
 
-
-class LongRequests:
-    """The long requests under way, and the connections whose next request is a long one that waits."""
-
-    __slots__ = ("_admits", "_under_way", "_waiting")
+    __slots__ = ("_admits", "_bytes", "_waiting")
 
     def __init__(self) -> None:
-        self._under_way = 0
+        self._bytes = 0
         self._waiting: deque[Callable[[], None]] = deque()
         self._admits = False
 
-    @property
-    def are_too_many(self) -> bool:
-        """Whether another one has to wait."""
-        return self._under_way >= MOST_LONG_REQUESTS
+    def has_room(self, size: int) -> bool:
+        """Return whether a request of ``size`` bytes may begin."""
+        return self._bytes == 0 or self._bytes + size <= MOST_BYTES
 
-    def await_place(self, begin: Callable[[], None]) -> None:
-        """Call ``begin`` when another one may begin. It may find that it has to wait again. Only while they are too
-        many."""
+    def await_room(self, begin: Callable[[], None]) -> None:
+        """Call ``begin`` when a request may begin. It may find that it has to wait again. Only if there is no room."""
         self._waiting.append(begin)
 
-    def begun(self) -> None:
-        """Count one that has begun and is not done."""
-        self._under_way += 1
+    def begun(self, size: int) -> None:
+        """Count a request that has begun and is not done."""
+        self._bytes += size
 
-    def done(self) -> None:
-        """Count one that is done, whatever became of it."""
-        self._under_way -= 1
+    def done(self, size: int) -> None:
+        """Count a request that is done, whatever became of it."""
+        self._bytes -= size
         if self._waiting and not self._admits:
             self._admits = True
             asyncio.get_running_loop().call_soon(self._admit)
 
     def _admit(self) -> None:
+        """Have those that wait begin as long as there is room for one of the least size."""
         self._admits = False
         for _ in range(len(self._waiting)):
-            if self.are_too_many:
+            if not self.has_room(LONG_BYTES):
                 break
+            waited = len(self._waiting)
             self._waiting.popleft()()
+            if len(self._waiting) == waited:  # It is larger than what is left, and waits again: before the others.
+                self._waiting.rotate(1)
+                break
+
+
+class LongRequests:
+    """The accounts of one broker."""
+
+    __slots__ = ("_accounts",)
+
+    def __init__(self) -> None:
+        self._accounts: dict[int, Account] = {}
+        for keys in (_DESCRIBING, _COMMITTING, _ADMINISTERING):
+            account = Account()
+            self._accounts |= dict.fromkeys(map(int, keys), account)
+
+    def account_of(self, frame: memoryview) -> Account | None:
+        """Return the account that a request belongs to, None if it is not weighed."""
+        return self._accounts.get(int.from_bytes(frame[:2])) if len(frame) >= LONG_BYTES else None

@@ -10,7 +10,7 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.dispatch import ApiHandler, CloseConnection, Outcome, RequestContext, handles
-from broker.network.long_requests import MOST_LONG_REQUESTS
+from broker.network.long_requests import MOST_BYTES
 from broker.network.response_memory import LARGEST_GRANT, SMALLEST_GRANT, ResponseMemory
 from broker.network.socket_server import first_descriptor_kept_back
 from broker.network.turn_share import TURN_UNITS
@@ -104,7 +104,10 @@ def test_long_requests_of_many_connections_begin_in_turns_of_their_own(loop_name
 
 @pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
 def test_long_requests_that_describe_are_few_at_a_time_and_delay_no_others(loop_name: str) -> None:
-    count = 3 * MOST_LONG_REQUESTS
+    topics = [MetadataRequestTopic(name=f"topic-{number:06d}") for number in range(15_000)]
+    request = MetadataRequest(topics=topics)
+    most_at_once = MOST_BYTES // (len(frame(1, request, 4)) - 4)
+    count = 3 * most_at_once
 
     async def scenario() -> None:
         under_way = [0]
@@ -120,14 +123,13 @@ def test_long_requests_that_describe_are_few_at_a_time_and_delay_no_others(loop_
             return MetadataResponse()
 
         turns = Turns()
-        topics = [MetadataRequestTopic(name=f"topic-{number:06d}") for number in range(2_000)]
         async with serve([handle_metadata, turns.handler()]) as served:
             clients = [await served.connect() for _ in range(count)]
-            gone = clients[MOST_LONG_REQUESTS : 2 * MOST_LONG_REQUESTS]
+            gone = clients[most_at_once : 2 * most_at_once]
             for number, client in enumerate(clients):
-                client.send((number, MetadataRequest(topics=topics), 4))
+                client.send((number, request, 4))
                 await settle()
-            await until(lambda: under_way[0] == MOST_LONG_REQUESTS)
+            await until(lambda: under_way[0] == most_at_once)
             other = await served.connect()
             other.send(*heartbeats("x"))
             assert await other.correlation_ids(1) == [1]
@@ -138,7 +140,7 @@ def test_long_requests_that_describe_are_few_at_a_time_and_delay_no_others(loop_
             for number, client in enumerate(clients):
                 if client not in gone:
                     assert await client.correlation_ids(1) == [number]
-        assert most[0] == MOST_LONG_REQUESTS
+        assert most[0] == most_at_once
 
     run(loop_name, scenario)
 
