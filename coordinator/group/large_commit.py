@@ -5,9 +5,10 @@ batch, what is remembered of it. While that is done other requests go on. What t
 (``offsets.Learnt``), and looked at in the step:
 
 * A commit that brings no leader epoch takes over what was known of its partition. Where another commit came in between,
-  the record is made anew.
-* Where a topic was deleted, its offsets would stay for ever. The request is refused by an error that has the client
-  repeat it; the next one finds no such topic.
+  the record is made anew. That is part of the step, so where it is more than ``_MOST_AGAIN`` the request is refused by
+  an error that has the client repeat it.
+* Where a topic was deleted, its offsets would stay for ever. The request is refused by the same error; the next one
+  finds no such topic.
 """
 
 from collections.abc import Generator, Sequence
@@ -34,6 +35,8 @@ from protocol.records.record_walk import WorkBudget
 from protocol.topic_partition import TopicPartition
 
 _UNITS_PER_OFFSET = 15
+_MOST_AGAIN = 2_000
+"""Records that are made anew in the step, which takes some milliseconds."""
 
 
 class LargeCommit:
@@ -83,13 +86,14 @@ class LargeCommit:
         key, value = encode_offset_commit(*change)
         return change.committed, encode_record(slot, self._now_ms, NewRecord(self._now_ms, key, value))
 
-    def _encode_again(self) -> None:
-        """Encode those anew whose leader epoch this broker chose, and may choose otherwise by now."""
-        for slot, partition in enumerate(self._partitions):
-            if partition in self._learnt.partitions:
-                offset = self._accepted[slot]
-                if offset.leader_epoch == NO_PARTITION_LEADER_EPOCH:
-                    self._committed[slot], self._records[slot] = self._encoded(slot, offset)
+    def _outdated(self) -> list[int]:
+        """Return the slots whose leader epoch this broker chose, and may choose otherwise by now."""
+        learnt = self._learnt.partitions
+        return [
+            slot
+            for slot, partition in enumerate(self._partitions)
+            if partition in learnt and self._accepted[slot].leader_epoch == NO_PARTITION_LEADER_EPOCH
+        ]
 
     def commit(
         self,
@@ -110,8 +114,12 @@ class LargeCommit:
         if not self._accepted:
             reply(self._errors)
             return
-        if self._learnt.partitions:
-            self._encode_again()
+        outdated = self._outdated() if self._learnt.partitions else ()
+        if len(outdated) > _MOST_AGAIN:
+            self.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reply)
+            return
+        for slot in outdated:
+            self._committed[slot], self._records[slot] = self._encoded(slot, self._accepted[slot])
         end = self.shard.write_commit(
             self._group_id, self._partitions, self._committed, self._records, self._now_ms, producer
         )

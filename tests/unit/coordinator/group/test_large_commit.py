@@ -74,6 +74,17 @@ def test_large_commit_without_leader_epochs_keeps_those_of_a_commit_in_between()
         assert w.fetched(P0) == (5, 3, "", OK)
 
 
+def test_large_commit_is_refused_when_a_commit_in_between_changes_very_many_of_its_records() -> None:
+    """To make them anew would be one long turn of the loop."""
+    with group_world() as w:
+        many = [OffsetToCommit(P0, offset) for offset in range(2_001)]
+        refused = dict.fromkeys([P0], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert commit_at_once(w, many, meanwhile=lambda: w.commit(10, leader_epoch=3)) == refused
+        assert w.fetched(P0) == (10, 3, "", OK)
+        assert commit_at_once(w, many[:2_000], meanwhile=lambda: w.commit(11, leader_epoch=4)) == {P0: OK}
+        assert w.fetched(P0) == (1_999, 4, "", OK)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_large_commit_without_leader_epochs_learns_from_a_transaction_that_ends_in_between(commit: bool) -> None:
     with group_world() as w:
