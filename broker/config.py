@@ -252,7 +252,9 @@ class BrokerConfig:
         16 << 20, "Memory that the members of one group may take, their assignments included.", low=4_096
     )
     oncelog_groups_max_bytes: int = long(
-        128 << 20, "Memory that the members of all groups of this broker may take, all together.", low=4_096
+        128 << 20,
+        "Memory that the members of all groups of this broker may take; a quarter of it is for members up to 16 KiB.",
+        low=4_096,
     )
     oncelog_group_id_max_length: int = integer(
         1_024, "Characters of the id of a new group; a longer one is refused with INVALID_GROUP_ID.", low=1

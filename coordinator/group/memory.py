@@ -3,7 +3,9 @@
 Metadata and assignments are bytes that clients choose, and members outlive their connections. So the size of each group
 is known, in bytes that are near enough to what the process needs for it (``footprint``), and three settings bound it:
 that of one member, of one group, and of all groups of this broker. What is loaded from the log always fits. A request
-that would make a group larger beyond a bound is refused; one that makes it no larger never is.
+that would make a group larger beyond a bound is refused; one that makes it no larger never is. A quarter of what all
+groups may take is for growth of at most ``_SMALL_GROWTH``: members of ordinary size still join when large ones took
+the rest.
 """
 
 from typing import Final, NamedTuple
@@ -17,6 +19,7 @@ from protocol.errors import ErrorCode
 MEMBER_SETTING: Final = "oncelog.group.member.max.bytes"
 GROUP_SETTING: Final = "oncelog.group.max.bytes"
 ALL_GROUPS_SETTING: Final = "oncelog.groups.max.bytes"
+_SMALL_GROWTH: Final = 16 * 1024
 
 
 class MemoryLimits(NamedTuple):
@@ -88,8 +91,9 @@ class GroupMemory:
             return None
         if self._noted.get(group, _NOTHING).size + growth > self._limits.group:
             return Refusal(error, GROUP_SETTING, self._limits.group)
-        if self.total + growth > self._limits.all_groups:
-            return Refusal(error, ALL_GROUPS_SETTING, self._limits.all_groups)
+        limit = self._limits.all_groups
+        if self.total + growth > (limit if growth <= _SMALL_GROWTH else limit // 4 * 3):
+            return Refusal(error, ALL_GROUPS_SETTING, limit)
         return None
 
 

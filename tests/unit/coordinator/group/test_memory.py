@@ -52,6 +52,20 @@ def test_join_beyond_the_size_of_all_groups_is_refused(caplog: pytest.LogCapture
         assert join(w, 7 * KIB) is ErrorCode.NONE
 
 
+def test_member_of_ordinary_size_joins_when_large_ones_took_all_that_there_is_for_them() -> None:
+    settings = GroupSettings(
+        group_initial_rebalance_delay_ms=0,
+        member_max_bytes=40 * KIB,
+        group_max_bytes=40 * KIB,
+        groups_max_bytes=200 * KIB,
+    )
+    with group_world(settings=settings) as w:
+        errors = [join(w, 30 * KIB, group=f"g{n}") for n in range(8)]
+        assert errors.count(ErrorCode.NONE) == 4
+        assert errors[4:] == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 4
+        assert join(w, 100, group="honest") is ErrorCode.NONE
+
+
 def test_join_that_makes_a_full_group_no_larger_is_not_refused() -> None:
     with group_world(settings=LIMITS) as w:
         join(w, 7 * KIB)
