@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from spark_connector.stream_offset import REVISION
+
 _LINES_BEFORE_SOURCES: Final = 2
 _NO_OFFSET: Final = "-"
 """The line of a source that has had nothing yet."""
@@ -29,7 +31,11 @@ class BatchPlan(NamedTuple):
     names_rows: bool = False
     """Whether these offsets name the rows: those of topics do, while a count of lists of files does not."""
     topics: frozenset[str] = frozenset()
-    """The topics that are read, as far as sources are topics."""
+    """The topics that are read, as far as sources are topics; without ``former_topics``."""
+    former_topics: frozenset[str] = frozenset()
+    """The topics in offsets of a former release, whose patterns matched more: the next batch may not read them."""
+    entry: Path | None = None
+    """The file that it was read from."""
 
 
 def local_path(location: str) -> Path | None:
@@ -62,7 +68,8 @@ def read_plan(location: str, batch: int | None = None) -> BatchPlan:
     try:
         if batch is None:
             batch = max(int(each.name) for each in (path / "offsets").iterdir() if each.name.isdecimal())
-        return plan_of((path / "offsets" / str(batch)).read_text())
+        entry = path / "offsets" / str(batch)
+        return plan_of(entry.read_text())._replace(entry=entry)
     except (OSError, ValueError):
         return BatchPlan()
 
@@ -74,8 +81,26 @@ def plan_of(entry: str) -> BatchPlan:
     time = _json(before[-1]).get("batchTimestampMs") if before else None
     ends = [_json(each) for each in sources if each != _NO_OFFSET]
     names_rows = bool(ends) and all(_names_rows(each) for each in ends)
-    topics = frozenset(topic for each in ends if _names_rows(each) for topic in (each["end"] if "v" in each else each))
-    return BatchPlan(_shortened(" ".join(sources)), "" if time is None else str(time), names_rows, topics)
+    read = [each for each in ends if _names_rows(each)]
+    former = frozenset(topic for each in read if _is_former(each) for topic in each["end"])
+    topics = frozenset(
+        topic for each in read if not _is_former(each) for topic in (each["end"] if "v" in each else each)
+    )
+    offsets = _shortened(" ".join(_without_revision(each) for each in sources))
+    return BatchPlan(offsets, "" if time is None else str(time), names_rows, topics, former)
+
+
+def _is_former(end: dict[str, Any]) -> bool:
+    """Whether a former release of this source wrote it."""
+    return "v" in end and REVISION not in end
+
+
+def _without_revision(source: str) -> str:
+    """The text as a former release wrote it: a batch planned anew after an upgrade has the same offsets."""
+    end = _json(source)
+    if "v" not in end or REVISION not in end:
+        return source
+    return json.dumps({name: each for name, each in end.items() if name != REVISION})
 
 
 def _json(text: str) -> dict[str, Any]:

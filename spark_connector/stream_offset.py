@@ -6,10 +6,12 @@ batch really starts stands inside the offset where it ends: whoever runs the bat
 days later, reads the same ranges. Offsets are compared as text by Spark, so their JSON has one order::
 
     {"v": 1, "init": true}
-    {"v": 1, "start": {topic: {partition: offset}}, "end": {topic: {partition: offset}}, "ids": {topic: hex}}
+    {"v": 1, "start": {topic: {partition: offset}}, "end": {topic: {partition: offset}}, "ids": {topic: hex},
+     "revision": 2}
 
 ``ids`` are the topics' ids where the cluster has ids: a topic that was deleted and created again is another one, though
-its name and offsets fit.
+its name and offsets fit. Offsets of releases whose patterns matched state topics, too, have no ``revision``; it means
+nothing to those releases.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,6 +22,8 @@ from protocol.topic_partition import TopicPartition
 from spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
 
 _VERSION: Final = 1
+REVISION: Final = "revision"
+_STATE_TOPICS_LEFT_OUT: Final = 2
 Json = dict[str, Any]
 
 
@@ -50,7 +54,8 @@ class StreamOffset:
 
     def to_json(self) -> Json:
         ids = {topic: topic_id.hex() for topic, topic_id in sorted(self.topic_ids.items()) if topic_id != NO_TOPIC_ID}
-        return {"v": _VERSION, "start": nested(self.start), "end": nested(self.end), "ids": ids}
+        offsets = {"start": nested(self.start), "end": nested(self.end)}
+        return {"v": _VERSION, **offsets, "ids": ids, REVISION: _STATE_TOPICS_LEFT_OUT}
 
 
 def initial_json() -> Json:

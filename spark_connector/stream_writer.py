@@ -13,6 +13,7 @@ the writer is pickled          planner, driver    the prelude; its permit travel
 So only pickling tells the writer that is about to be used by tasks from the one that commits.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+_log = logging.getLogger(__name__)
+
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 
@@ -42,12 +45,25 @@ def make_stream_writer(options: Mapping[str, str], schema: "StructType", overwri
 
 
 def _require_other_source(options: WriteOptions, plan: BatchPlan) -> None:
-    """Raise ``UnsuitableStateTopic`` if the query reads its own decisions: each one would make another batch."""
-    if options.state_topic in plan.topics:
+    """Raise ``UnsuitableStateTopic`` if the query reads its own decisions: each one would make another batch.
+
+    A batch that a former release planned is run as it was planned, once: what follows, this release plans.
+    """
+    entry = plan.entry
+    if entry is not None and options.state_topic in plan.topics:
         raise UnsuitableStateTopic(
             f"the query reads the state topic {options.state_topic} (stateTopic) of its own sink: each batch writes a "
             "record there, which would be the next batch, for ever. Leave that topic out of subscribe, or name it in "
-            "the option stateTopic of the source, too, which leaves it out of subscribePattern"
+            "the option stateTopic of the source, too, which leaves it out of subscribePattern. Spark would still run "
+            f"batch {entry.name} as it is planned: remove {entry} and "
+            f"{entry.with_name(f'.{entry.name}.crc')} while the query is stopped, so that it is planned anew"
+        )
+    if entry is not None and options.state_topic in plan.former_topics:
+        _log.warning(
+            "a former release planned batch %s with the state topic %s (stateTopic) of this sink among what is read: "
+            "the batch is finished as it was planned",
+            entry.name,
+            options.state_topic,
         )
 
 

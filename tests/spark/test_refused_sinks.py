@@ -30,24 +30,51 @@ def test_a_transaction_time_out_that_brokers_do_not_allow_is_refused_with_the_lo
 
 
 @pytest.mark.parametrize(
-    "end", ['{"%s": {"0": 12}}', '{"v": 1, "start": {}, "end": {"orders": {"0": 1}, "%s": {"3": 1}}, "ids": {}}']
+    "end",
+    [
+        '{"%s": {"0": 12}}',
+        '{"v": 1, "start": {}, "end": {"orders": {"0": 1}, "%s": {"3": 1}}, "ids": {}, "revision": 2}',
+    ],
 )
 def test_a_stream_that_reads_its_own_state_topic_is_refused(
     broker: OncelogProcess, new_name: Callable[[str], str], tmp_path: Path, end: str
 ) -> None:
     """By whichever source: each of its batches would make the next one."""
     state_topic = new_name("state")
-    given = {
+    given = _reading_its_decisions(broker, new_name, tmp_path, state_topic, end % state_topic)
+    refused = f"UnsuitableStateTopic: the query reads the state topic {state_topic}"
+    with pytest.raises(BatchNotBegun, match=refused) as told:
+        pickle.dumps(OncelogStreamWriter(stream_write_options(given, _VALUE)))
+    assert f"remove {tmp_path}/offsets/0 and {tmp_path}/offsets/.0.crc" in str(told.value)
+    _plan(tmp_path, end % "others")
+    pickle.dumps(OncelogStreamWriter(stream_write_options(given, _VALUE)))
+
+
+def test_batch_that_former_release_planned_from_its_state_topic_is_finished_with_warning(
+    broker: OncelogProcess, new_name: Callable[[str], str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark runs a pending batch as it was planned, whatever the source leaves out now."""
+    state_topic = new_name("state")
+    end = json.dumps({"v": 1, "start": {}, "end": {"orders": {"0": 1}, state_topic: {"3": 1}}, "ids": {}})
+    given = _reading_its_decisions(broker, new_name, tmp_path, state_topic, end)
+    pickle.dumps(OncelogStreamWriter(stream_write_options(given, _VALUE)))
+    assert f"a former release planned batch 0 with the state topic {state_topic}" in caplog.text
+
+
+def _reading_its_decisions(
+    broker: OncelogProcess, new_name: Callable[[str], str], checkpoint: Path, state_topic: str, end: str
+) -> dict[str, str]:
+    """Return the options of a sink whose first batch is planned."""
+    (checkpoint / "offsets").mkdir()
+    _plan(checkpoint, end)
+    return {
         "kafka.bootstrap.servers": broker.address,
         "topic": new_name("t"),
         "stateTopic": state_topic,
         "transactionalIdPrefix": new_name("sink"),
-        "checkpointLocation": str(tmp_path),
+        "checkpointLocation": str(checkpoint),
     }
-    (tmp_path / "offsets").mkdir()
-    entry = "\n".join(["v1", json.dumps({"batchTimestampMs": 1}), end % state_topic])
-    (tmp_path / "offsets" / "0").write_text(entry)
-    with pytest.raises(BatchNotBegun, match=f"UnsuitableStateTopic: the query reads the state topic {state_topic}"):
-        pickle.dumps(OncelogStreamWriter(stream_write_options(given, _VALUE)))
-    (tmp_path / "offsets" / "0").write_text(entry.replace(state_topic, "others"))
-    pickle.dumps(OncelogStreamWriter(stream_write_options(given, _VALUE)))
+
+
+def _plan(checkpoint: Path, end: str) -> None:
+    (checkpoint / "offsets" / "0").write_text("\n".join(["v1", json.dumps({"batchTimestampMs": 1}), end]))

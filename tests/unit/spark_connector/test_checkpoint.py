@@ -1,10 +1,13 @@
 """Reading a checkpoint's directory."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from protocol.topic_partition import TopicPartition
 from spark_connector.checkpoint import BatchPlan, local_path, plan_of, read_plan
+from spark_connector.stream_offset import StreamOffset
 
 ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n{"end":{"orders":{"0":12}}}\n-'
 
@@ -66,7 +69,20 @@ def test_only_offsets_of_topics_name_rows(sources: list[str], names_rows: bool) 
     assert plan_of("\n".join(["v1", "{}", *sources])).names_rows is names_rows
 
 
-def test_the_topics_of_a_plan_are_those_of_all_sources_that_are_topics() -> None:
+def test_topics_of_plan_are_those_of_all_sources_and_of_former_release_apart() -> None:
     of_kafka = '{"orders":{"0":12}}'
-    of_ours = '{"v":1,"start":{"t":{"0":0}},"end":{"t":{"0":1},"u":{"0":2}},"ids":{}}'
-    assert plan_of("\n".join(["v1", "{}", "-", of_kafka, of_ours, '{"logOffset":1}'])).topics == {"orders", "t", "u"}
+    of_former = '{"v":1,"start":{"t":{"0":0}},"end":{"t":{"0":1},"u":{"0":2}},"ids":{}}'
+    of_this = json.dumps(StreamOffset({TopicPartition("w", 0): 1}, {TopicPartition("w", 0): 2}).to_json())
+    plan = plan_of("\n".join(["v1", "{}", "-", of_kafka, of_former, of_this, '{"logOffset":1}']))
+    assert plan.topics == {"orders", "w"}
+    assert plan.former_topics == {"t", "u"}
+
+
+def test_offsets_of_former_release_and_of_this_one_are_the_same_text() -> None:
+    """Or a batch that is planned anew after an upgrade would be taken for another one than was decided."""
+    offset = StreamOffset({TopicPartition("t", 0): 1}, {TopicPartition("t", 0): 2}, {"t": bytes(range(16))}).to_json()
+    now = json.dumps(offset)
+    del offset["revision"]
+    former = json.dumps(offset)
+    assert now != former
+    assert plan_of(f"v1\n{{}}\n{now}").offsets == plan_of(f"v1\n{{}}\n{former}").offsets == former

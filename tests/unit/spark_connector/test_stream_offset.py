@@ -18,7 +18,7 @@ def test_one_text_for_one_offset() -> None:
     text = json.dumps(OFFSET.to_json())
     assert text == (
         '{"v": 1, "start": {"a": {"9": 3, "10": 2}, "b": {"0": 1}}, "end": {"a": {"9": 30, "10": 20}, "b": {"0": 10}}, '
-        f'"ids": {{"a": "{ID.hex()}"}}}}'
+        f'"ids": {{"a": "{ID.hex()}"}}, "revision": 2}}'
     )
     parsed = parse_offset(json.loads(text))
     assert parsed is not None
