@@ -9,7 +9,8 @@ ARG PYTHON_IMAGE=python:3.11-slim
 
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY oncelog oncelog
 COPY protocol protocol
 COPY coordinator coordinator
 COPY broker broker
@@ -34,5 +35,5 @@ WORKDIR /var/lib/kafka
 EXPOSE 9092
 VOLUME /var/lib/kafka/data
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=6 \
-    CMD ["python", "-P", "-m", "broker.container", "health", "--ready"]
-ENTRYPOINT ["python", "-P", "-m", "broker.container"]
+    CMD ["python", "-P", "-m", "oncelog.broker.container", "health", "--ready"]
+ENTRYPOINT ["python", "-P", "-m", "oncelog.broker.container"]

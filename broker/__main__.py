@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from clients import VERSION
-from clients.cli.commands import commands as client_commands
-from clients.cli.lazy_group import LazyGroup
-from clients.cli.standard_streams import accept_any_text, decode_arguments
-from clients.cli.suggestions import suggesting
+from oncelog.clients import VERSION
+from oncelog.clients.cli.commands import commands as client_commands
+from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.standard_streams import accept_any_text, decode_arguments
+from oncelog.clients.cli.suggestions import suggesting
 
 
 class _Commands(LazyGroup):
@@ -49,7 +49,7 @@ class _Commands(LazyGroup):
 @click.command("states", short_help="Print the transaction state machine.")
 def txn_states() -> None:
     """Print the transaction coordinator's state machine, from the code that runs it."""
-    from broker.tools.txn_states import main as print_states
+    from oncelog.broker.tools.txn_states import main as print_states
 
     print_states()
 
@@ -57,9 +57,9 @@ def txn_states() -> None:
 @click.group(
     cls=_Commands,
     lazy={
-        "cluster": "broker.cluster.command:cluster",
-        "dump-log": "broker.tools.dump_log:command",
-        "serve": "broker.serve:command",
+        "cluster": "oncelog.broker.cluster.command:cluster",
+        "dump-log": "oncelog.broker.tools.dump_log:command",
+        "serve": "oncelog.broker.serve:command",
     },
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -14,21 +14,21 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
-from broker.config import BrokerConfig
-from broker.controller_client import ControllerClient
-from broker.supervisor import Supervisor
-from broker.topic_config import group_metadata_topic_configs, transaction_state_topic_configs
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.cluster_image import (
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.controller_client import ControllerClient
+from oncelog.broker.supervisor import Supervisor
+from oncelog.broker.topic_config import group_metadata_topic_configs, transaction_state_topic_configs
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.cluster_image import (
     GROUP_METADATA_TOPIC_NAME,
     INTERNAL_TOPICS,
     TRANSACTION_STATE_TOPIC_NAME,
     MetadataCache,
     MetadataChange,
 )
-from coordinator.controller.leadership import chunks
-from coordinator.controller.topic_plan import NewTopic
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.leadership import chunks
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

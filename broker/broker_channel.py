@@ -15,10 +15,10 @@ within a moment (``on_silence``), it may be stopped, busy, or cut off, or this b
 metadata store says who is alive, and until it does, whoever acts on it must be safe if it was wrong. A broker that is
 *watched* is connected to all the time, on a lane of its own, and asked something small five times a second: one that
 does not answer for 1.6 seconds (longer while it has much to do for us) counts as a broken connection. A broker answers
-on that lane although a disk that stalls keeps its event loop from turning (`broker.network.heartbeats`). Unanswered
-questions are counted, not timed, so that a process which was itself stopped for a while suspects nobody. While a
-watched broker cannot be connected to, they are called again and again. So a broker that falls silent is suspected after
-two seconds, and before three have passed others lead what it led.
+on that lane although a disk that stalls keeps its event loop from turning (`oncelog.broker.network.heartbeats`).
+Unanswered questions are counted, not timed, so that a process which was itself stopped for a while suspects nobody.
+While a watched broker cannot be connected to, they are called again and again. So a broker that falls silent is
+suspected after two seconds, and before three have passed others lead what it led.
 
 While a broker cannot be reached, a new attempt is made at most every ``_PAUSE_SECONDS``; requests given in between fail
 at once.
@@ -31,23 +31,23 @@ from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from broker.local_channel import LocalChannel
-from broker.network.heartbeats import heartbeat_client_id
-from broker.replication.partition import Spawn
-from clients import VERSION
-from clients.connection import SOFTWARE_NAME, Address, Connection, connect
-from clients.errors import ClientError
-from coordinator.ports import OnResponse
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from protocol.schema import Message
+from oncelog.broker.local_channel import LocalChannel
+from oncelog.broker.network.heartbeats import heartbeat_client_id
+from oncelog.broker.replication.partition import Spawn
+from oncelog.clients import VERSION
+from oncelog.clients.connection import SOFTWARE_NAME, Address, Connection, connect
+from oncelog.clients.errors import ClientError
+from oncelog.coordinator.ports import OnResponse
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from oncelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
@@ -129,7 +129,7 @@ class _Question(NamedTuple):
 
 
 class ClusterChannel:
-    """Implements ``coordinator.ports.BrokerChannel`` for a member of a cluster."""
+    """Implements ``oncelog.coordinator.ports.BrokerChannel`` for a member of a cluster."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ one question: is it the other that is gone, or this broker that is cut off?
   cluster; then those on the other side of a cut do not, and only one side acts. In a cluster of two, silence is left to
   the metadata store.
 
-Loaded by ``broker.server`` when ``zookeeper.connect`` is set; a broker that is alone has none of this.
+Loaded by ``oncelog.broker.server`` when ``zookeeper.connect`` is set; a broker that is alone has none of this.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from broker import live_broker
-from broker.broker_channel import ClusterChannel
-from broker.cluster_replication import ClusterReplication
-from broker.config import BrokerConfig
-from broker.controller_client import ControllerClient
-from broker.controller_link import ControllerLink
-from broker.local_channel import LocalChannel
-from broker.replication.replica_manager import ReplicaManager
-from broker.replication_throttles import ReplicationThrottles
-from broker.supervisor import Supervisor
-from clients.connection import Address
-from coordinator.controller.cluster_image import ClusterImage, MetadataCache, MetadataChange
-from coordinator.controller.config_repository import ConfigRepository
-from coordinator.controller.controller import Controller
-from coordinator.controller.membership import await_free_id
-from coordinator.metadata_store.store import MetadataStore, Session
-from protocol.errors import error_of
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from protocol.schema import Message
+from oncelog.broker import live_broker
+from oncelog.broker.broker_channel import ClusterChannel
+from oncelog.broker.cluster_replication import ClusterReplication
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.controller_client import ControllerClient
+from oncelog.broker.controller_link import ControllerLink
+from oncelog.broker.local_channel import LocalChannel
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication_throttles import ReplicationThrottles
+from oncelog.broker.supervisor import Supervisor
+from oncelog.clients.connection import Address
+from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataCache, MetadataChange
+from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.membership import await_free_id
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session
+from oncelog.protocol.errors import error_of
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 

@@ -4,16 +4,16 @@ them. Loaded only by members of a cluster.
 
 from collections.abc import Callable
 
-from broker.config import BrokerConfig
-from broker.replication.follower_session import FetcherSettings
-from broker.replication.isr_changes import AlterPartitionSender
-from broker.replication.replica_fetcher import ReplicaFetchers
-from broker.replication.replica_host import Supervise
-from broker.replication.replica_manager import ReplicaManager
-from broker.replication_throttles import ReplicationThrottles
-from clients.connection import Address
-from coordinator.controller.controller import Controller
-from coordinator.ports import BrokerChannel
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.replication.follower_session import FetcherSettings
+from oncelog.broker.replication.isr_changes import AlterPartitionSender
+from oncelog.broker.replication.replica_fetcher import ReplicaFetchers
+from oncelog.broker.replication.replica_host import Supervise
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication_throttles import ReplicationThrottles
+from oncelog.clients.connection import Address
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.ports import BrokerChannel
 
 
 class ClusterReplication:

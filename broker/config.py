@@ -6,7 +6,7 @@
 Two kinds of rows deserve a word. Those with ``embedded=`` have another default while the broker is alone on the
 embedded metadata store, where replication factors of 3 and a rebalance delay of 3 s only hurt; the start prints them.
 Those with ``unused=`` are known and do nothing; the start says so once, with the reason. Keys of Kafka that would be
-dangerous to ignore, such as an authorizer, are refused instead (``broker.config_sources``).
+dangerous to ignore, such as an authorizer, are refused instead (``oncelog.broker.config_sources``).
 
 Keys that begin with ``oncelog.`` are ours.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from broker.settings import (
+from oncelog.broker.settings import (
     INT32_MAX,
     INT64_MAX,
     Setting,

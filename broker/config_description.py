@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from broker import topic_config
-from broker.config import BROKER_SETTINGS
-from broker.dynamic_config import DYNAMIC_KEYS, current_config
-from broker.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, group_synonym
-from broker.settings import Kind, Setting
-from broker.topic_config import SYNONYMS, TOPIC_SETTINGS
+from oncelog.broker import topic_config
+from oncelog.broker.config import BROKER_SETTINGS
+from oncelog.broker.dynamic_config import DYNAMIC_KEYS, current_config
+from oncelog.broker.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, group_synonym
+from oncelog.broker.settings import Kind, Setting
+from oncelog.broker.topic_config import SYNONYMS, TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 
 _IDENTITY: Final = ("broker.id", "node.id")

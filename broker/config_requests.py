@@ -8,27 +8,27 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from broker.dispatch import RequestContext
-from broker.log_levels import alter_levels
-from broker.resource_settings import LONGEST_NAME
-from broker.security.authorizer import CLUSTER_NAME, Operation
-from broker.security.authorizer import ResourceType as AclResourceType
-from broker.sliced_work import Steps, in_slices, new_budget
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.config_changes import (
+from oncelog.broker.dispatch import RequestContext
+from oncelog.broker.log_levels import alter_levels
+from oncelog.broker.resource_settings import LONGEST_NAME
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation
+from oncelog.broker.security.authorizer import ResourceType as AclResourceType
+from oncelog.broker.sliced_work import Steps, in_slices, new_budget
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResource,
     ResourceType,
     why_malformed,
 )
-from coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
-from protocol import topic_name
-from protocol.errors import ErrorCode
-from protocol.records.record_walk import WorkBudget
+from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
+from oncelog.protocol import topic_name
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 
 _NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 from typing import Final
 
-from broker import topic_config
-from broker.config import BROKER_SETTINGS, BrokerConfig
-from broker.dynamic_config import DynamicSettings, why_not_dynamic
-from broker.resource_settings import settings_of_resource, why_invalid_overrides
-from broker.settings import Kind, Setting
-from broker.topic_config import TOPIC_SETTINGS
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from coordinator.controller.config_changes import ConfigResource, ResourceType
-from protocol.errors import ErrorCode
+from oncelog.broker import topic_config
+from oncelog.broker.config import BROKER_SETTINGS, BrokerConfig
+from oncelog.broker.dynamic_config import DynamicSettings, why_not_dynamic
+from oncelog.broker.resource_settings import settings_of_resource, why_invalid_overrides
+from oncelog.broker.settings import Kind, Setting
+from oncelog.broker.topic_config import TOPIC_SETTINGS
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.protocol.errors import ErrorCode
 
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
 """Kafka's since 4.0 (KIP-1030)."""
 
 
 class ConfigRules:
-    """Implements ``coordinator.controller.config_changes.ConfigValidator``."""
+    """Implements ``oncelog.coordinator.controller.config_changes.ConfigValidator``."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config

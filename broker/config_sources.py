@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from broker.config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
-from broker.settings import ConfigError
+from oncelog.broker.config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
+from oncelog.broker.settings import ConfigError
 
 _NOT_SETTINGS: Final = re.compile(
     r"KAFKA_(HOME|VERSION|OPTS|HEAP_OPTS|JVM_PERFORMANCE_OPTS|GC_LOG_OPTS|LOG4J_\w+|JMX_\w+|DEBUG|CLASSPATH"

@@ -1,4 +1,4 @@
-"""``python -m broker.container``: the entry point of the image.
+"""``python -m oncelog.broker.container``: the entry point of the image.
 
 In a container there is no command line to speak of: settings are ``KAFKA_*`` variables or a mounted
 ``server.properties``, as with Kafka's own images, and the rest must do what one expects. What is decided here is only
@@ -26,7 +26,7 @@ from typing import Final
 
 import click
 
-from broker.config_sources import parse_properties, settings_in_environment
+from oncelog.broker.config_sources import parse_properties, settings_in_environment
 
 DATA_VARIABLE: Final = "ONCELOG_DATA_DIR"
 CONFIG_VARIABLE: Final = "ONCELOG_CONFIG_FILE"
@@ -94,8 +94,8 @@ def why_not_writable(directory: str) -> str | None:
 
 
 def main(words: Sequence[str], environment: Mapping[str, str]) -> None:
-    from broker.__main__ import cli
-    from broker.__main__ import main as oncelog
+    from oncelog.broker.__main__ import cli
+    from oncelog.broker.__main__ import main as oncelog
 
     config = environment.get(CONFIG_VARIABLE)
     if config is None or not Path(config).is_file():

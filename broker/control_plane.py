@@ -9,12 +9,12 @@ out.
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import RequestContext
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from protocol.errors import ErrorCode
+from oncelog.broker.dispatch import RequestContext
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 UNKNOWN_EPOCH: Final = -1
 

@@ -8,20 +8,20 @@ better than the last that it heard who the controller is, so any question may co
 import asyncio
 from collections.abc import Sequence
 
-from broker.config import BrokerConfig
-from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.cluster_image import NO_CONTROLLER
-from coordinator.controller.controller import Controller
-from coordinator.controller.topic_plan import NewTopic, TopicPlan
-from coordinator.ports import BrokerChannel
-from protocol.errors import ErrorCode, error_of
-from protocol.messages.create_topics import (
+from oncelog.broker.config import BrokerConfig
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.topic_plan import NewTopic, TopicPlan
+from oncelog.coordinator.ports import BrokerChannel
+from oncelog.protocol.errors import ErrorCode, error_of
+from oncelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.schema import Message
+from oncelog.protocol.schema import Message
 
 
 class ControllerClient:

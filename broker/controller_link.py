@@ -11,21 +11,21 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.broker_channel import ClusterChannel
-from broker.local_channel import LocalChannel
-from clients.connection import Address
-from coordinator.controller.cluster_image import NO_CONTROLLER, MetadataCache
-from coordinator.controller.cluster_loading import read_brokers
-from coordinator.controller.cluster_reading import read_orders
-from coordinator.controller.cluster_state import ClusterState, LiveBroker
-from coordinator.controller.config_repository import ConfigRepository
-from coordinator.controller.controller import Controller
-from coordinator.controller.controller_loss import ControllerContact, may_take_over
-from coordinator.metadata_store.store import MetadataStore, StoreUnavailable
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema import Message
+from oncelog.broker.broker_channel import ClusterChannel
+from oncelog.broker.local_channel import LocalChannel
+from oncelog.clients.connection import Address
+from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER, MetadataCache
+from oncelog.coordinator.controller.cluster_loading import read_brokers
+from oncelog.coordinator.controller.cluster_reading import read_orders
+from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker
+from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_loss import ControllerContact, may_take_over
+from oncelog.coordinator.metadata_store.store import MetadataStore, StoreUnavailable
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
+from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.dispatch import Outcome, RequestContext
-from broker.response_room import ResponseRoom
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
-from protocol.schema import Message
+from oncelog.broker.dispatch import Outcome, RequestContext
+from oncelog.broker.response_room import ResponseRoom
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 R = TypeVar("R", bound=Message)
 

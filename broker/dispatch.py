@@ -6,8 +6,8 @@ A handler is one decorated function per API::
     def handle_heartbeat(broker: "Broker", context: RequestContext, request: HeartbeatRequest) -> Outcome:
         ...
 
-``handles`` makes it an ``ApiHandler``, a value; there is no registry behind the scenes, ``broker.handlers`` lists them
-all. What a handler returns, its ``Outcome``, says how the connection goes on:
+``handles`` makes it an ``ApiHandler``, a value; there is no registry behind the scenes, ``oncelog.broker.handlers``
+lists them all. What a handler returns, its ``Outcome``, says how the connection goes on:
 
 * a message: the answer, now;
 * None: there is no answer (a produce with acks=0);
@@ -15,7 +15,7 @@ all. What a handler returns, its ``Outcome``, says how the connection goes on:
   begins its next request at once (a produce that waits for its followers, a fetch that waits for records);
 * a coroutine of any of these: the connection's next request waits until it is done (a produce that must first be
   verified, and may then leave a future). It costs a task, so it is for what really waits, and for long work
-  (``broker.sliced_work``). Its response may be large, and is encoded in slices.
+  (``oncelog.broker.sliced_work``). Its response may be large, and is encoded in slices.
 
 A large request is decoded in slices before its handler is called; the connection's next request waits for that, too.
 
@@ -34,21 +34,21 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from broker.network.request_limits import limit_of
-from broker.network.send_queue import NO_SOCKET
-from broker.security.authorizer import ANONYMOUS, Principal
-from protocol.api_keys import ApiKey
-from protocol.compiler import Decoder, decoder
-from protocol.errors import ErrorCode
-from protocol.framing import parse_request_header, response_encoder
-from protocol.primitives import DecodeError
-from protocol.schema import Buffer, Message, MessageType, Versions, parse_versions
+from oncelog.broker.network.request_limits import limit_of
+from oncelog.broker.network.send_queue import NO_SOCKET
+from oncelog.broker.security.authorizer import ANONYMOUS, Principal
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.compiler import Decoder, decoder
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import parse_request_header, response_encoder
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.schema import Buffer, Message, MessageType, Versions, parse_versions
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 logger = logging.getLogger(__name__)
-request_log = logging.getLogger("broker.requests")
+request_log = logging.getLogger("oncelog.broker.requests")
 """At DEBUG one line for each request. It can be switched on while the broker runs (BROKER_LOGGER)."""
 
 Later: TypeAlias = asyncio.Future[Any]
@@ -104,7 +104,7 @@ class ConnectionInfo:
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.carries_heartbeats = False
-        """Whether nothing but heartbeats of another broker will come (`broker.network.heartbeats`)."""
+        """Whether nothing but heartbeats of another broker will come (`oncelog.broker.network.heartbeats`)."""
         self.is_replica_fetcher = False
         """Whether a broker that copies partitions is at the other end, which may overtake a fetch of its own."""
         self.descriptor = NO_SOCKET

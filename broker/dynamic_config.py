@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from broker import topic_config
-from broker.config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
-from broker.network.socket_server import parse_per_ip_limits
-from broker.settings import ConfigError
-from coordinator.controller.config_changes import ConfigResource, ResourceType
-from coordinator.controller.config_repository import ConfigRepository, Overrides
+from oncelog.broker import topic_config
+from oncelog.broker.config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
+from oncelog.broker.network.socket_server import parse_per_ip_limits
+from oncelog.broker.settings import ConfigError
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
 
 logger = logging.getLogger(__name__)
 

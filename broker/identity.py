@@ -10,13 +10,13 @@ A broker without an id of its own gets one beyond ``reserved.broker.max.id``, co
 import random
 from typing import Final, NamedTuple
 
-from broker.config import BrokerConfig
-from broker.settings import ConfigError
-from broker.storage.disk import Disk
-from broker.storage.meta_properties import read_meta_properties
-from coordinator.controller.membership import cluster_id, generated_broker_id, prepare
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.settings import ConfigError
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.meta_properties import read_meta_properties
+from oncelog.coordinator.controller.membership import cluster_id, generated_broker_id, prepare
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Session
 
 _FIRST_BROKER_ID: Final = 1
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from broker.config import BrokerConfig
-from broker.settings import ConfigError
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.settings import ConfigError
 
 _ENTRY: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>-?\d+)")
 _HTTP_LISTENER: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/\[\]]*):(?P<port>\d{1,5})")

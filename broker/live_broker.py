@@ -6,12 +6,12 @@ that id describes its own configuration, so another process that listens on the 
 
 from typing import Final
 
-from clients.connection import Address, connect
-from clients.errors import ClientError
-from coordinator.controller.config_changes import ResourceType
-from coordinator.metadata_store.znodes import BrokerRegistration
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import (
+from oncelog.clients.connection import Address, connect
+from oncelog.clients.errors import ClientError
+from oncelog.coordinator.controller.config_changes import ResourceType
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,

@@ -12,20 +12,20 @@ import logging
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
-from broker.replication.partition import Spawn
-from broker.replication.replica_manager import ReplicaManager
-from broker.sliced_work import SLICE_UNITS, new_budget
-from coordinator.controller.cluster_image import MetadataCache
-from coordinator.controller.controller import Controller
-from coordinator.ports import OnResponse
-from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import Message
+from oncelog.broker.replication.partition import Spawn
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.sliced_work import SLICE_UNITS, new_budget
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.ports import OnResponse
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _END: Final = object()
 
 
 class LocalChannel:
-    """Implements ``coordinator.ports.BrokerChannel`` for a broker that is alone."""
+    """Implements ``oncelog.coordinator.ports.BrokerChannel`` for a broker that is alone."""
 
     def __init__(self, broker_id: int, metadata: MetadataCache) -> None:
         self._broker_id = broker_id

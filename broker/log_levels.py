@@ -1,17 +1,17 @@
 """The levels of the broker's loggers: what DescribeConfigs and IncrementalAlterConfigs of BROKER_LOGGER work on.
 
-A logger is named like the module that writes by it (``broker.server``), a package stands for all of its modules, and
-``root`` for everything. A level that is set holds until it is changed or the broker stops; it is not kept (KIP-412).
-Levels have Kafka's names.
+A logger is named like the module that writes by it (``oncelog.broker.server``), a package stands for all of its
+modules, and ``root`` for everything. A level that is set holds until it is changed or the broker stops; it is not kept
+(KIP-412). Levels have Kafka's names.
 """
 
 import logging
 from collections.abc import Sequence
 from typing import Final
 
-from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.config_changes import ConfigOperation, OperationType
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.config_changes import ConfigOperation, OperationType
+from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.storage.disk import Disk, File
-from broker.storage.disk_errors import is_out_of_space, is_passing
-from coordinator.metadata_store.local import JournalFull
-from protocol.records.checksum import crc32c
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.disk_errors import is_out_of_space, is_passing
+from oncelog.coordinator.metadata_store.local import JournalFull
+from oncelog.protocol.records.checksum import crc32c
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class _JournalFile:
 
 
 class MetadataJournal:
-    """Implements ``coordinator.metadata_store.local.Journal``. The directory exists and is locked by this broker."""
+    """Implements ``oncelog.coordinator.metadata_store.local.Journal``. The directory is this broker's and locked."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk

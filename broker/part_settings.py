@@ -1,11 +1,11 @@
 """What each part of a broker needs to know of the broker's configuration, in the part's own terms."""
 
-from broker.config import BrokerConfig
-from broker.replication.transaction_verification import VerificationSettings
-from broker.storage.log_manager import LogManagerConfig
-from coordinator.group.settings import GroupSettings
-from coordinator.transaction.settings import TransactionConfig
-from protocol.records.compression import Compression
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.replication.transaction_verification import VerificationSettings
+from oncelog.broker.storage.log_manager import LogManagerConfig
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.transaction.settings import TransactionConfig
+from oncelog.protocol.records.compression import Compression
 
 _MINUTE_MS = 60_000
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
-from protocol.records.validation import RejectedRecords
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from oncelog.protocol.records.validation import RejectedRecords
 
 _UNKNOWN_OFFSET: Final = -1
 

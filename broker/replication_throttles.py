@@ -7,14 +7,14 @@ Loaded only by members of a cluster.
 
 from collections.abc import Callable
 
-from broker.config import BrokerConfig
-from broker.dynamic_config import current_config
-from broker.replication.replication_quota import NO_LIMIT, ReplicationQuota
-from broker.settings import INT64_MAX
-from broker.topic_config import FOLLOWER_THROTTLE, LEADER_THROTTLE, TOPIC_SETTINGS, validate
-from coordinator.controller.cluster_image import MetadataCache, MetadataChange
-from coordinator.controller.config_changes import ConfigResource, ResourceType
-from coordinator.controller.config_repository import ConfigRepository, Overrides
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dynamic_config import current_config
+from oncelog.broker.replication.replication_quota import NO_LIMIT, ReplicationQuota
+from oncelog.broker.settings import INT64_MAX
+from oncelog.broker.topic_config import FOLLOWER_THROTTLE, LEADER_THROTTLE, TOPIC_SETTINGS, validate
+from oncelog.coordinator.controller.cluster_image import MetadataCache, MetadataChange
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
 
 
 class ReplicationThrottles:

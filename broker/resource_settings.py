@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from broker.settings import ConfigError, Setting, boolean, integer, named, string, strings
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.config_changes import ResourceType
-from protocol.errors import ErrorCode
+from oncelog.broker.settings import ConfigError, Setting, boolean, integer, named, string, strings
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.config_changes import ResourceType
+from oncelog.protocol.errors import ErrorCode
 
 LONGEST_NAME: Final = 1_000
 _NO_PROTOCOL: Final = "the group protocol that it is for is not served"

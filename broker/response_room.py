@@ -6,12 +6,12 @@ that is answered with an error that makes clients ask for it again, so that they
 The first thing is always described, whatever its size. While responses that wait to be read take all of the memory that
 there is for them, a response has room for ``FRUGAL_BYTES``.
 
-Requests that have described much and are not done are few (``broker.sliced_work``).
+Requests that have described much and are not done are few (``oncelog.broker.sliced_work``).
 """
 
 from typing import Final
 
-from broker.network.response_memory import FRUGAL_BYTES, ResponseMemory
+from oncelog.broker.network.response_memory import FRUGAL_BYTES, ResponseMemory
 
 LARGEST_RESPONSE: Final = 8 << 20
 

@@ -24,19 +24,19 @@ from typing import IO, Final, NoReturn
 import click
 import uvloop
 
-from broker.config import BrokerConfig
-from broker.config_sources import LoadedConfig, load_config
-from broker.heap import GIVE_BACK_SECONDS, Heap
-from broker.listeners import Listeners, parse_http_listener, parse_listeners, told_only_here
-from broker.log_output import LogHandler
-from broker.network.side_loop import ThreadSideLoop
-from broker.server import Broker, start_broker
-from broker.settings import ConfigError
-from broker.storage.disk import AlreadyLocked, LocalDisk
-from broker.storage.meta_properties import InvalidMetaProperties
-from coordinator.controller.finalized_features import IncompatibleFeatures
-from coordinator.controller.membership import BrokerIdTaken
-from coordinator.metadata_store.store import StoreUnavailable
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.config_sources import LoadedConfig, load_config
+from oncelog.broker.heap import GIVE_BACK_SECONDS, Heap
+from oncelog.broker.listeners import Listeners, parse_http_listener, parse_listeners, told_only_here
+from oncelog.broker.log_output import LogHandler
+from oncelog.broker.network.side_loop import ThreadSideLoop
+from oncelog.broker.server import Broker, start_broker
+from oncelog.broker.settings import ConfigError
+from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
+from oncelog.broker.storage.meta_properties import InvalidMetaProperties
+from oncelog.coordinator.controller.finalized_features import IncompatibleFeatures
+from oncelog.coordinator.controller.membership import BrokerIdTaken
+from oncelog.coordinator.metadata_store.store import StoreUnavailable
 
 logger = logging.getLogger("oncelog")
 

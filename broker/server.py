@@ -17,59 +17,59 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.auto_topics import AutoTopicCreation
-from broker.config import BrokerConfig
-from broker.config_rules import ConfigRules
-from broker.controller_client import ControllerClient
-from broker.dispatch import ApiHandler, Dispatcher
-from broker.dynamic_config import DynamicSettings
-from broker.handlers import all_handlers
-from broker.identity import Identity, identify
-from broker.listeners import Listeners, parse_http_listener, parse_listeners
-from broker.local_channel import LocalChannel
-from broker.network.heartbeats import Heartbeats
-from broker.network.response_memory import ResponseMemory
-from broker.network.side_loop import SideLoop
-from broker.network.socket_server import SocketServer, parse_per_ip_limits
-from broker.part_settings import group_settings, log_manager_config, transaction_config, verification_settings
-from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.leader_term import LeaderTerm
-from broker.replication.replica_manager import ReplicaManager
-from broker.replication.transaction_coordinators import TransactionCoordinators
-from broker.replication.transaction_markers import longest_wait_ms
-from broker.replication.transaction_verification import TransactionVerifier
-from broker.security.authorizer import AllowAll, Authorizer
-from broker.security.quotas import Quotas, Unlimited
-from broker.session_file import SessionFile
-from broker.sliced_work import SlicedWork
-from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
-from broker.storage.clean_shutdown import NO_BROKER_EPOCH
-from broker.storage.disk import Disk
-from broker.storage.log_config import LogConfig
-from broker.storage.log_manager import LogManager
-from broker.store_choice import OpenStore, open_store
-from broker.supervisor import Interval, Supervisor
-from broker.topic_config import effective_overrides, log_config
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataCache
-from coordinator.controller.config_changes import ConfigResource, ResourceType
-from coordinator.controller.config_repository import ConfigRepository, Overrides
-from coordinator.controller.controller import Controller
-from coordinator.controller.controller_settings import ControllerSettings
-from coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
-from coordinator.controller.topic_plan import TopicDefaults
-from coordinator.group.coordinator import GroupCoordinator
-from coordinator.metadata_store.session_health import SessionHealth
-from coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
-from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
-from coordinator.ports import BrokerChannel, WallClock
-from coordinator.producer_ids import ProducerIds
-from coordinator.transaction.coordinator import TransactionCoordinator
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.auto_topics import AutoTopicCreation
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.config_rules import ConfigRules
+from oncelog.broker.controller_client import ControllerClient
+from oncelog.broker.dispatch import ApiHandler, Dispatcher
+from oncelog.broker.dynamic_config import DynamicSettings
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.identity import Identity, identify
+from oncelog.broker.listeners import Listeners, parse_http_listener, parse_listeners
+from oncelog.broker.local_channel import LocalChannel
+from oncelog.broker.network.heartbeats import Heartbeats
+from oncelog.broker.network.response_memory import ResponseMemory
+from oncelog.broker.network.side_loop import SideLoop
+from oncelog.broker.network.socket_server import SocketServer, parse_per_ip_limits
+from oncelog.broker.part_settings import group_settings, log_manager_config, transaction_config, verification_settings
+from oncelog.broker.replication.fetch_session import FetchSessionCache
+from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication.transaction_coordinators import TransactionCoordinators
+from oncelog.broker.replication.transaction_markers import longest_wait_ms
+from oncelog.broker.replication.transaction_verification import TransactionVerifier
+from oncelog.broker.security.authorizer import AllowAll, Authorizer
+from oncelog.broker.security.quotas import Quotas, Unlimited
+from oncelog.broker.session_file import SessionFile
+from oncelog.broker.sliced_work import SlicedWork
+from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
+from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.store_choice import OpenStore, open_store
+from oncelog.broker.supervisor import Interval, Supervisor
+from oncelog.broker.topic_config import effective_overrides, log_config
+from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataCache
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_settings import ControllerSettings
+from oncelog.coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
+from oncelog.coordinator.controller.topic_plan import TopicDefaults
+from oncelog.coordinator.group.coordinator import GroupCoordinator
+from oncelog.coordinator.metadata_store.session_health import SessionHealth
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
+from oncelog.coordinator.ports import BrokerChannel, WallClock
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.cluster_member import ClusterMember
-    from broker.controller_link import ControllerLink
-    from broker.metrics.monitor import Monitor
+    from oncelog.broker.cluster_member import ClusterMember
+    from oncelog.broker.controller_link import ControllerLink
+    from oncelog.broker.metrics.monitor import Monitor
 
 logger = logging.getLogger(__name__)
 
@@ -317,7 +317,7 @@ class _Start:
         """None if the broker is alone: what members of a cluster have is not even loaded then."""
         if self._config.is_embedded:
             return None
-        from broker.cluster_member import ClusterMember
+        from oncelog.broker.cluster_member import ClusterMember
 
         return ClusterMember(
             self._config,
@@ -353,7 +353,7 @@ class _Start:
         address = self._config.oncelog_http_listener
         if address is None:
             return None
-        from broker.metrics.monitor import Monitor
+        from oncelog.broker.metrics.monitor import Monitor
 
         monitor = Monitor(self._supervisor)
         self._resources.callback(monitor.stop)

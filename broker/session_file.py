@@ -16,10 +16,10 @@ import logging
 from functools import partial
 from typing import Final
 
-from broker.storage.disk import Disk
-from broker.storage.disk_errors import is_passing
-from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
-from coordinator.metadata_store.zookeeper_address import SessionCredentials
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
+from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
 
 logger = logging.getLogger(__name__)
 

@@ -24,12 +24,12 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from broker.dispatch import CloseConnection, ConnectionInfo
-from broker.storage.log_segment import ReadRequest
-from protocol.framing import encode_response_in_slices
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import Buffer, Message
-from protocol.sliced_decoder import sliced_decoder
+from oncelog.broker.dispatch import CloseConnection, ConnectionInfo
+from oncelog.broker.storage.log_segment import ReadRequest
+from oncelog.protocol.framing import encode_response_in_slices
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import Buffer, Message
+from oncelog.protocol.sliced_decoder import sliced_decoder
 
 A = TypeVar("A")
 M = TypeVar("M", bound=Message)

@@ -16,15 +16,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final, TypeAlias
 
-from broker.config import BrokerConfig
-from broker.metadata_journal import MetadataJournal, has_metadata
-from broker.session_file import SESSION_FILE, SessionFile
-from broker.settings import ConfigError
-from broker.storage.disk import Disk
-from broker.storage.log_files import parse_directory_name
-from coordinator.metadata_store.local import LocalEnsemble
-from coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER
-from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.metadata_journal import MetadataJournal, has_metadata
+from oncelog.broker.session_file import SESSION_FILE, SessionFile
+from oncelog.broker.settings import ConfigError
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.log_files import parse_directory_name
+from oncelog.coordinator.metadata_store.local import LocalEnsemble
+from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def _open_embedded(config: BrokerConfig, disk: Disk, resources: AsyncExitStack, 
 
 
 async def _open_zookeeper(config: BrokerConfig, disk: Disk, resources: AsyncExitStack) -> MetadataStore:
-    from coordinator.metadata_store.zookeeper import connect_zookeeper, end_session
+    from oncelog.coordinator.metadata_store.zookeeper import connect_zookeeper, end_session
 
     session_ms = config.zookeeper_session_timeout_ms
     connection_ms = config.zookeeper_connection_timeout_ms or session_ms

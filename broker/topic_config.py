@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final
 
-from broker.config import AS_PRODUCED, BROKER_SETTINGS, GZIP_LEVEL, BrokerConfig, attribute
-from broker.settings import (
+from oncelog.broker.config import AS_PRODUCED, BROKER_SETTINGS, GZIP_LEVEL, BrokerConfig, attribute
+from oncelog.broker.settings import (
     INT64_MAX,
     ConfigError,
     Setting,
@@ -23,8 +23,8 @@ from broker.settings import (
     string,
     strings,
 )  # fmt: skip
-from broker.storage.log_config import LogConfig
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000

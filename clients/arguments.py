@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import index
 from typing import Final
 
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.protocol.topic_partition import TopicPartition
 
 MAX_INT32: Final = 2**31 - 1
 MAX_STRING_BYTES: Final = 2**15 - 1

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from clients.errors import IllegalState
+from oncelog.clients.errors import IllegalState
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from clients.connection import Address
+from oncelog.clients.connection import Address
 
 DEFAULT_PORT: Final = 9092
 _LAST_PORT: Final = 65535

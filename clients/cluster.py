@@ -22,12 +22,12 @@ from itertools import repeat
 from random import Random
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from clients.background_tasks import BackgroundTasks
-from clients.cluster_metadata import ClusterMetadata
-from clients.connection import Address, Connection, connect
-from clients.connection_pool import LATE_SECONDS, ConnectionPool, is_late
-from clients.durations import positive_seconds
-from clients.errors import (
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.cluster_metadata import ClusterMetadata
+from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.connection_pool import LATE_SECONDS, ConnectionPool, is_late
+from oncelog.clients.durations import positive_seconds
+from oncelog.clients.errors import (
     BrokerAbsent,
     BrokerSilent,
     ClientError,
@@ -40,23 +40,23 @@ from clients.errors import (
     error_code,
     refusal,
 )
-from clients.leader_answers import LeaderAnswers
-from clients.negotiation import NO_FEATURES, newer_features
-from clients.obstacles import Obstacle, Obstacles, at_broker
-from clients.retry import Backoff, Retry
-from clients.staggered import AllAttemptsFailed, first_success
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.find_coordinator import Coordinator as FoundCoordinator
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.metadata import (
+from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.clients.negotiation import NO_FEATURES, newer_features
+from oncelog.clients.obstacles import Obstacle, Obstacles, at_broker
+from oncelog.clients.retry import Backoff, Retry
+from oncelog.clients.staggered import AllAttemptsFailed, first_success
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 R = TypeVar("R", bound=Message)
 Item = TypeVar("Item")

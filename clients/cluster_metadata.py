@@ -9,11 +9,11 @@ what was read of its successor, as if that had been lost. A leader that a broker
 
 from collections.abc import Iterable, Mapping
 
-from clients.connection import Address
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.connection import Address
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 NO_LEADER = -1
 NO_LEADER_EPOCH = -1

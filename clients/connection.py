@@ -4,7 +4,7 @@
 newest version that both sides know, and returns the future of its answer; any number may be under way. A broker answers
 in the order of the requests, so an answer that has not come in time means that none will come after it either: the
 connection then ends, and whoever waits is told. There is no reconnecting here: a connection that has ended stays so
-(``clients.cluster`` makes new ones).
+(``oncelog.clients.cluster`` makes new ones).
 
 Answers are typed by the caller: ``await connection.send(MetadataRequest(...), MetadataResponse)``.
 """
@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from clients import VERSION
-from clients.errors import (
+from oncelog.clients import VERSION
+from oncelog.clients.errors import (
     BadResponse,
     BrokerSilent,
     ClientError,
@@ -29,14 +29,14 @@ from clients.errors import (
     VersionNotSupported,
     error_code,
 )
-from clients.frames import BadFrame, FrameSplitter
-from clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_ask_again
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_response
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.primitives import DecodeError
-from protocol.schema import Message
+from oncelog.clients.frames import BadFrame, FrameSplitter
+from oncelog.clients.negotiation import BrokerVersions, parse_api_versions_response, version_to_ask_again
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 

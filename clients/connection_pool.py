@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-from clients.background_tasks import BackgroundTasks
-from clients.connection import Address, Connection
-from clients.errors import RequestTimedOut, Unreachable
-from clients.obstacles import Obstacle
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.connection import Address, Connection
+from oncelog.clients.errors import RequestTimedOut, Unreachable
+from oncelog.clients.obstacles import Obstacle
 
 LATE_SECONDS: Final = 2.0
 """Far above what a healthy broker needs for a request about metadata; a wrong guess costs one more request."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
-from protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
 
 E = TypeVar("E", bound=BaseException)
 

@@ -7,7 +7,7 @@ own, which grows as the bytes arrive, so that a claimed size costs nothing by it
 from struct import Struct
 from typing import Final
 
-from protocol.schema import Buffer
+from oncelog.protocol.schema import Buffer
 
 _SIZE: Final = Struct(">i")
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024

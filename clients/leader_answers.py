@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from clients.errors import ClientError, Refusal
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.errors import ClientError, Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 Answer = TypeVar("Answer")
 

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from clients.cluster import Cluster
-from clients.errors import ClientError, error_code
-from clients.retry import Backoff
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.metadata import MetadataResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import ClientError, error_code
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.metadata import MetadataResponse
+from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.framing import parse_response
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.schema import MessageType, Versions
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsResponse
+from oncelog.protocol.schema import MessageType, Versions
 
 _CORRELATION_ID_AND_ERROR: Final = Struct(">ih")
 

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from clients.connection import Address
-from protocol.errors import ErrorCode
+from oncelog.clients.connection import Address
+from oncelog.protocol.errors import ErrorCode
 
 _FRESH_SECONDS: Final = 2.5
 _KEPT_SECONDS: Final = 60.0

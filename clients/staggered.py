@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from clients.background_tasks import BackgroundTasks
-from clients.errors import ClientError, Unreachable
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.errors import ClientError, Unreachable
 
 T = TypeVar("T")
 _CLOSED: Final = "this client is closed"

@@ -9,9 +9,9 @@ core. Time is the other thing that comes from outside: durations through the run
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from protocol.errors import ErrorCode
-from protocol.schema import Buffer, Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.schema import Buffer, Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 WallClock: TypeAlias = Callable[[], int]
 """Milliseconds since the Unix epoch."""

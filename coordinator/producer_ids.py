@@ -13,8 +13,8 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import (
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import (
     Create,
     MetadataStore,
     Operation,
@@ -23,7 +23,7 @@ from coordinator.metadata_store.store import (
     StoreUnavailable,
     Znode,
 )
-from coordinator.metadata_store.znodes import ProducerIdBlock
+from oncelog.coordinator.metadata_store.znodes import ProducerIdBlock
 
 logger = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from coordinator.ports import ReplicatedLog
-from protocol.errors import ErrorCode
-from protocol.internal.placement import java_hash as java_hash
-from protocol.internal.placement import partition_for as partition_for
-from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batches
-from protocol.schema import Buffer
+from oncelog.coordinator.ports import ReplicatedLog
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import java_hash as java_hash
+from oncelog.protocol.internal.placement import partition_for as partition_for
+from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batches
+from oncelog.protocol.schema import Buffer
 
 T = TypeVar("T")
 R = TypeVar("R")

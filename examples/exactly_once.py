@@ -12,8 +12,8 @@ import sys
 import time
 from random import Random
 
-from clients.consumer import Consumer, ConsumerConfig, OffsetAndMetadata
-from clients.producer import Producer, ProducerConfig
+from oncelog.clients.consumer import Consumer, ConsumerConfig, OffsetAndMetadata
+from oncelog.clients.producer import Producer, ProducerConfig
 
 SOURCE, TARGET = "example-orders", "example-invoices"
 IDLE_SECONDS = 5.0

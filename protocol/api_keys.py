@@ -6,7 +6,7 @@ from typing import Final
 
 
 class ApiKey(IntEnum):
-    """The 16-bit number of an API; the member's lower-case name is that of its file in ``protocol.messages``."""
+    """The 16-bit number of an API; its lower-case name is that of its file in ``oncelog.protocol.messages``."""
 
     PRODUCE = 0
     FETCH = 1

@@ -4,8 +4,8 @@ from struct import error as StructError
 from struct import pack
 from typing import Any
 
-from protocol.primitives import FIXED, MAX_STRING_BYTES, EncodeError
-from protocol.schema import Field, Kind, Message, MessageType, layout
+from oncelog.protocol.primitives import FIXED, MAX_STRING_BYTES, EncodeError
+from oncelog.protocol.schema import Field, Kind, Message, MessageType, layout
 
 
 def encode_error(message: Message, version: int, error: Exception) -> EncodeError:

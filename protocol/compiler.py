@@ -22,7 +22,8 @@ Rules that the generated code keeps:
   costs a hundred in memory and up to a microsecond, so bytes alone do not bound the work.
 * Reading past the end is an exception of ``struct`` or of indexing, turned into ``DecodeError`` once, around all of it.
 * ``records`` are views into the frame; they are not copied on the way in nor (above a small size) on the way out.
-* Encoding checks nothing on the way: when it fails, ``protocol.blame`` looks for the field to name in ``EncodeError``.
+* Encoding checks nothing on the way: when it fails, ``oncelog.protocol.blame`` looks for the field to name in
+  ``EncodeError``.
 * The elements of a ``SharedList`` are encoded for the first message that holds it, and not copied into the others.
 * Tagged fields with their default value are left out; unknown ones are stepped over.
 """
@@ -33,8 +34,8 @@ from struct import Struct, calcsize, unpack_from
 from struct import error as StructError
 from typing import Any, Final, Protocol, TypeVar
 
-from protocol.blame import encode_error
-from protocol.primitives import (
+from oncelog.protocol.blame import encode_error
+from oncelog.protocol.primitives import (
     FIXED,
     MAX_STRING_BYTES,
     DecodeError,
@@ -49,7 +50,7 @@ from protocol.primitives import (
     skip_tags,
     too_many_elements,
 )
-from protocol.schema import Buffer, Field, Kind, Message, MessageType, SharedList, layout
+from oncelog.protocol.schema import Buffer, Field, Kind, Message, MessageType, SharedList, layout
 
 M = TypeVar("M", bound=Message)
 M_contra = TypeVar("M_contra", bound=Message, contravariant=True)
@@ -215,7 +216,7 @@ class DecoderSource(_Source):
         return self.compile_function("decode", self.parameters)
 
     def pause(self) -> None:
-        """Count an element, and pause when enough is done, where that is done (``protocol.sliced_decoder``)."""
+        """Count an element, and pause when enough is done, where that is done (``oncelog.protocol.sliced_decoder``)."""
 
     def emit_run(self, codes: str, expressions: list[str]) -> None:
         if codes == "B":
@@ -395,7 +396,7 @@ class EncoderSource(_Source):
         return self.compile_function("encode", self.parameters)
 
     def count(self, units: str, *, indent: int = 0) -> None:
-        """Count the work of what is written next, where that is done (``protocol.sliced_encoder``)."""
+        """Count the work of what is written next, where that is done (``oncelog.protocol.sliced_encoder``)."""
 
     def pause(self) -> None:
         """Pause when enough is done, where that is done."""

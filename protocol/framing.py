@@ -15,11 +15,11 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey
-from protocol.compiler import decoder, encoder
-from protocol.primitives import MAX_STRING_BYTES, DecodeError, EncodeError, bad_length, skip_tags
-from protocol.schema import Buffer, Message
-from protocol.sliced_encoder import Budget, sliced_encoder
+from oncelog.protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey
+from oncelog.protocol.compiler import decoder, encoder
+from oncelog.protocol.primitives import MAX_STRING_BYTES, DecodeError, EncodeError, bad_length, skip_tags
+from oncelog.protocol.schema import Buffer, Message
+from oncelog.protocol.sliced_encoder import Budget, sliced_encoder
 
 M = TypeVar("M", bound=Message)
 

@@ -12,7 +12,7 @@ Whoever does not know a tag skips its value.
 from collections.abc import Callable
 from typing import Any, Final
 
-from protocol.schema import Buffer, Kind, SharedList
+from oncelog.protocol.schema import Buffer, Kind, SharedList
 
 FIXED: Final = {
     Kind.BOOL: "?",

@@ -38,7 +38,7 @@ from construct import (
     this,
 )
 
-from protocol.schema import Field, Kind, Message, MessageType, layout
+from oncelog.protocol.schema import Field, Kind, Message, MessageType, layout
 
 M = TypeVar("M", bound=Message)
 

@@ -9,9 +9,9 @@ A message is a class whose attributes are declared with the field functions belo
 
 Each field states the versions that carry it, the versions in which it may be null, its tag (KIP-482) where it is a
 tagged field, and the value it has when a version does not carry it. Handlers thus see one type for all versions.
-``protocol.compiler`` turns a declaration into the flat codec that serves; ``protocol.reference`` turns the same
-declaration into a readable ``construct`` structure. Names, order, ranges and defaults are those of Apache Kafka's
-message definitions (``clients/src/main/resources/common/message``), in snake_case.
+``oncelog.protocol.compiler`` turns a declaration into the flat codec that serves; ``oncelog.protocol.reference`` turns
+the same declaration into a readable ``construct`` structure. Names, order, ranges and defaults are those of Apache
+Kafka's message definitions (``clients/src/main/resources/common/message``), in snake_case.
 
 Classes are built by a metaclass of our own instead of ``dataclasses``, because some 400 structures must import within
 the start-up budget: ``__init__`` is compiled on the first construction, not at import.

@@ -1,4 +1,4 @@
-"""Decoding of a large message in slices: the function of ``protocol.compiler`` as a generator.
+"""Decoding of a large message in slices: the function of ``oncelog.protocol.compiler`` as a generator.
 
 It counts every element of an array in a budget, and yields when that is used up. What it returns is the same.
 """
@@ -6,9 +6,9 @@ It counts every element of an array in a budget, and yields when that is used up
 from collections.abc import Generator
 from typing import Any, Final, Protocol, TypeVar
 
-from protocol.compiler import NUMBERS_PER_UNIT, DecoderSource
-from protocol.schema import Buffer, Message
-from protocol.sliced_encoder import Budget
+from oncelog.protocol.compiler import NUMBERS_PER_UNIT, DecoderSource
+from oncelog.protocol.schema import Buffer, Message
+from oncelog.protocol.sliced_encoder import Budget
 
 M = TypeVar("M", bound=Message)
 M_co = TypeVar("M_co", bound=Message, covariant=True)

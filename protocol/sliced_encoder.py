@@ -1,4 +1,4 @@
-"""Encoding of a large message in slices: the function of ``protocol.compiler`` as a generator.
+"""Encoding of a large message in slices: the function of ``oncelog.protocol.compiler`` as a generator.
 
 It counts every element of an array, and large byte strings by their size, in a budget, and yields when that is used up.
 What it returns is the same, byte for byte.
@@ -7,8 +7,8 @@ What it returns is the same, byte for byte.
 from collections.abc import Generator
 from typing import Any, Protocol, TypeVar
 
-from protocol.compiler import EncoderSource
-from protocol.schema import Buffer, Message
+from oncelog.protocol.compiler import EncoderSource
+from oncelog.protocol.schema import Buffer, Message
 
 M = TypeVar("M", bound=Message)
 M_contra = TypeVar("M_contra", bound=Message, contravariant=True)

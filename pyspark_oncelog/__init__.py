@@ -4,6 +4,6 @@ Spark 4 imports every installed top-level package whose name begins with ``pyspa
 ``DefaultSource`` (``pyspark/sql/worker/lookup_data_sources.py``). There is nothing else in here.
 """
 
-from spark_connector.source import OncelogDataSource as DefaultSource
+from oncelog.spark_connector.source import OncelogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

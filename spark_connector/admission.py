@@ -6,7 +6,7 @@ The rules are those of Spark's ``KafkaMicroBatchStream``.
 import math
 from collections.abc import Mapping
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from clients.consumer.aborted_ranges import AbortedRanges
-from protocol.records.compression import Compression
-from protocol.records.record_batch import (
+from oncelog.clients.consumer.aborted_ranges import AbortedRanges
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     BatchHeader,
@@ -26,13 +26,13 @@ from protocol.records.record_batch import (
     crc_is_valid,
     records_payload,
 )
-from protocol.schema import Buffer
-from spark_connector.columns import HEADERS, Columns
-from spark_connector.header_columns import locate_headers
-from spark_connector.offset_ranges import OffsetRange
-from spark_connector.partition_fetcher import FetchedBatches, RangeUnreadable
-from spark_connector.record_columns import RecordColumns, locate_records
-from spark_connector.varint_decoding import Integers
+from oncelog.protocol.schema import Buffer
+from oncelog.spark_connector.columns import HEADERS, Columns
+from oncelog.spark_connector.header_columns import locate_headers
+from oncelog.spark_connector.offset_ranges import OffsetRange
+from oncelog.spark_connector.partition_fetcher import FetchedBatches, RangeUnreadable
+from oncelog.spark_connector.record_columns import RecordColumns, locate_records
+from oncelog.spark_connector.varint_decoding import Integers
 
 Array = Any
 """pyarrow has no types."""

@@ -7,7 +7,7 @@ the value, the headers. The data buffer of the joined column *is* the records, o
     length, attributes 0, timestamp delta 0, offset delta, key length | key | value length | value | headers
 
 All records of a batch have the batch's timestamp, so their deltas are 0. The layout is that of
-``protocol.records.record_batch``.
+``oncelog.protocol.records.record_batch``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,10 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.key_partitions import ends_and_bytes, partitions_of_keys
-from spark_connector.target_topics import STATE_TOPIC, shown, why_no_target
-from spark_connector.varint_columns import varint_sizes, varints, zigzag
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.key_partitions import ends_and_bytes, partitions_of_keys
+from oncelog.spark_connector.target_topics import STATE_TOPIC, shown, why_no_target
+from oncelog.spark_connector.varint_columns import varint_sizes, varints, zigzag
 
 Numbers = npt.NDArray[Any]
 

@@ -8,12 +8,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from clients.errors import BrokerRefused
-from protocol.errors import ErrorCode
-from spark_connector.arrow_encoder import ArrowEncoder, RowsInvalid, rows_of
-from spark_connector.sink.batch_producer import BatchProducer
-from spark_connector.sink.sink_broker import Written
-from spark_connector.sink.sink_transactions import TaskTransaction
+from oncelog.clients.errors import BrokerRefused
+from oncelog.protocol.errors import ErrorCode
+from oncelog.spark_connector.arrow_encoder import ArrowEncoder, RowsInvalid, rows_of
+from oncelog.spark_connector.sink.batch_producer import BatchProducer
+from oncelog.spark_connector.sink.sink_broker import Written
+from oncelog.spark_connector.sink.sink_transactions import TaskTransaction
 
 _COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 _ROWS_AT_ONCE: Final = 50_000

@@ -12,9 +12,9 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
-from spark_connector.columns import Columns
-from spark_connector.options import SECOND_COPY, SPARKS_OWN
-from spark_connector.spark_schema import spark_schema
+from oncelog.spark_connector.columns import Columns
+from oncelog.spark_connector.options import SECOND_COPY, SPARKS_OWN
+from oncelog.spark_connector.spark_schema import spark_schema
 
 _METADATA: Final = "oncelog.options"
 

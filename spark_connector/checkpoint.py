@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spark_connector.stream_offset import REVISION
+from oncelog.spark_connector.stream_offset import REVISION
 
 _LINES_BEFORE_SOURCES: Final = 2
 _NO_OFFSET: Final = "-"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_ranges import NO_TOPIC_ID, listed
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_ranges import NO_TOPIC_ID, listed
 
 _ADVICE: Final = (
     "To go on with what is there, set failOnDataLoss=false; the records in question are then not read by this query"

@@ -6,17 +6,17 @@ same offsets. The leader's answer tells: the epoch of what was read ends before 
 
 from typing import Final
 
-from clients.connection import Connection
-from clients.errors import BrokerRefused, Refusal, Unreachable, VersionNotSupported, error_code
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.clients.connection import Connection
+from oncelog.clients.errors import BrokerRefused, Refusal, Unreachable, VersionNotSupported, error_code
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 NO_EPOCH: Final = -1
 _NO_OFFSET: Final = -1

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from protocol.records.record_batch import CorruptRecord
-from protocol.records.varint import decode_varint
-from spark_connector.record_columns import RecordColumns
-from spark_connector.varint_decoding import Integers, decode_varints
+from oncelog.protocol.records.record_batch import CorruptRecord
+from oncelog.protocol.records.varint import decode_varint
+from oncelog.spark_connector.record_columns import RecordColumns
+from oncelog.spark_connector.varint_decoding import Integers, decode_varints
 
 _FEW: Final = 8
 

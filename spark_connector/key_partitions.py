@@ -1,4 +1,4 @@
-"""Which partitions rows go to, for whole columns at once: the same answers as ``clients.producer.partitioner``.
+"""Which partitions rows go to, for whole columns at once: the same answers as ``oncelog.clients.producer.partitioner``.
 
 Murmur2 takes a key four bytes at a time. Here it takes the first four bytes of all keys, then the next four of those
 that have as many; keys above ``_LONG`` bytes are rare, and hashed one by one.
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from clients.producer.partitioner import murmur2
+from oncelog.clients.producer.partitioner import murmur2
 
 _SEED: Final = np.uint32(0x9747B28C)
 _MULTIPLIER: Final = np.uint32(0x5BD1E995)

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_ranges import listed
-from spark_connector.topic_selection import parse_partition_numbers
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_ranges import listed
+from oncelog.spark_connector.topic_selection import parse_partition_numbers
 
 EARLIEST: Final = -2
 LATEST: Final = -1

@@ -8,16 +8,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
 
-from clients.admin.offsets import list_offsets
-from clients.admin.topics import list_topics
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused, ClientError, Refusal, error_code
-from clients.retry import Backoff, Retry
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_bounds import EARLIEST, LATEST, Bound, not_found, questions
-from spark_connector.offset_ranges import listed
-from spark_connector.topic_selection import Assign, Subscribe, SubscribePattern, TopicSelection
+from oncelog.clients.admin.offsets import list_offsets
+from oncelog.clients.admin.topics import list_topics
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from oncelog.clients.retry import Backoff, Retry
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_bounds import EARLIEST, LATEST, Bound, not_found, questions
+from oncelog.spark_connector.offset_ranges import listed
+from oncelog.spark_connector.topic_selection import Assign, Subscribe, SubscribePattern, TopicSelection
 
 T = TypeVar("T")
 

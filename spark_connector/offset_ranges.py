@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 NO_TOPIC_ID: Final = b"\0" * 16
 """Of a topic of which only the name is known: brokers before Kafka 2.8."""

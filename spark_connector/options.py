@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
-from clients.bootstrap import parse_bootstrap
-from clients.tls import TlsSettings
-from spark_connector.process_client import DEFAULT_REACH_SECONDS, ClientSettings
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.tls import TlsSettings
+from oncelog.spark_connector.process_client import DEFAULT_REACH_SECONDS, ClientSettings
 
 T = TypeVar("T")
 

@@ -9,7 +9,8 @@ that yields none for so long although the log reaches beyond it counts as lost, 
 What is gone for good is ``DataLoss``, or is passed over where the options say so: the range then goes on where the log
 does. What a broker that lags behind might say in error is doubted for some seconds first.
 
-A new leader is asked first whether its log still has what was read of this range (``spark_connector.epoch_end``).
+A new leader is asked first whether its log still has what was read of this range
+(``oncelog.spark_connector.epoch_end``).
 
 The topic goes by its id where the cluster has ids (Fetch 13): a new topic of the same name is never read for it.
 """
@@ -19,12 +20,20 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from clients.cluster import Cluster
-from clients.connection import Connection
-from clients.errors import BrokerRefused, ClientError, ConnectionLost, Refusal, RequestTimedOut, Unreachable, error_code
-from clients.retry import Backoff
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.fetch import (
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Connection
+from oncelog.clients.errors import (
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    Refusal,
+    RequestTimedOut,
+    Unreachable,
+    error_code,
+)
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
     FetchRequest,
@@ -32,13 +41,13 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batches
-from protocol.schema import Buffer
-from spark_connector.data_loss import data_loss
-from spark_connector.epoch_end import NO_EPOCH, find_epoch_end, is_cut
-from spark_connector.offset_lookup import DOUBT_SECONDS, earliest_offsets, latest_offsets
-from spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
-from spark_connector.read_options import FetchSettings
+from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord, iter_batches
+from oncelog.protocol.schema import Buffer
+from oncelog.spark_connector.data_loss import data_loss
+from oncelog.spark_connector.epoch_end import NO_EPOCH, find_epoch_end, is_cut
+from oncelog.spark_connector.offset_lookup import DOUBT_SECONDS, earliest_offsets, latest_offsets
+from oncelog.spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
+from oncelog.spark_connector.read_options import FetchSettings
 
 _log = logging.getLogger(__name__)
 

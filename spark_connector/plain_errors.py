@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from clients.errors import NoBrokerReachable, TlsFailed
-from spark_connector.columns import SchemaRefused
-from spark_connector.offset_bounds import BoundInvalid
-from spark_connector.offset_lookup import NothingToRead
-from spark_connector.options import OptionsInvalid
-from spark_connector.spark_version import UnsupportedSpark
+from oncelog.clients.errors import NoBrokerReachable, TlsFailed
+from oncelog.spark_connector.columns import SchemaRefused
+from oncelog.spark_connector.offset_bounds import BoundInvalid
+from oncelog.spark_connector.offset_lookup import NothingToRead
+from oncelog.spark_connector.options import OptionsInvalid
+from oncelog.spark_connector.spark_version import UnsupportedSpark
 
 _PLAIN: Final = (
     UnsupportedSpark,

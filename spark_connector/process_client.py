@@ -20,13 +20,13 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.tls import TlsSettings
-from spark_connector.reachability import ReachabilityWatch, reach
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.tls import TlsSettings
+from oncelog.spark_connector.reachability import ReachabilityWatch, reach
 
 if TYPE_CHECKING:
-    from clients.admin.admin import Admin
+    from oncelog.clients.admin.admin import Admin
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class ProcessClient:
     @cached_property
     def admin(self) -> "Admin":
         """The administrator of the same cluster; imported when wanted, since tasks never want it."""
-        from clients.admin.admin import Admin
+        from oncelog.clients.admin.admin import Admin
 
         return Admin(self.cluster)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_ranges import OffsetRange
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_ranges import OffsetRange
 
 Operator = Literal["=", "<", "<=", ">", ">=", "in"]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_connector.columns import Columns
-from spark_connector.offset_ranges import OffsetRange
-from spark_connector.process_client import ClientSettings, process_client
-from spark_connector.read_options import FetchSettings
+from oncelog.spark_connector.columns import Columns
+from oncelog.spark_connector.offset_ranges import OffsetRange
+from oncelog.spark_connector.process_client import ClientSettings, process_client
+from oncelog.spark_connector.read_options import FetchSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +23,8 @@ class RangeReader:
     fail_on_data_loss: bool
 
     def read(self, offset_range: OffsetRange) -> "Iterator[pa.RecordBatch]":
-        from spark_connector.arrow_decoder import ArrowDecoder
-        from spark_connector.partition_fetcher import PartitionFetcher
+        from oncelog.spark_connector.arrow_decoder import ArrowDecoder
+        from oncelog.spark_connector.partition_fetcher import PartitionFetcher
 
         client = process_client(self.client)
         client.reach()

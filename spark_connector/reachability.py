@@ -10,10 +10,10 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from clients.cluster import Cluster
-from clients.connection import Address
-from clients.errors import ClientError, NoBrokerReachable
-from clients.retry import Backoff, Retry
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Address
+from oncelog.clients.errors import ClientError, NoBrokerReachable
+from oncelog.clients.retry import Backoff, Retry
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from spark_connector.columns import NAMES, WITHOUT_HEADERS, Columns, parse_columns
-from spark_connector.offset_bounds import (
+from oncelog.spark_connector.columns import NAMES, WITHOUT_HEADERS, Columns, parse_columns
+from oncelog.spark_connector.offset_bounds import (
     EARLIEST,
     FROM_EARLIEST,
     FROM_LATEST,
@@ -24,12 +24,12 @@ from spark_connector.offset_bounds import (
     parse_timestamps,
     reversed_times,
 )
-from spark_connector.offset_ranges import listed
-from spark_connector.option_names import WRITING_ONLY
-from spark_connector.options import MAX_INT32, OptionReader, OptionsInvalid
-from spark_connector.process_client import ClientSettings
-from spark_connector.target_topics import STATE_TOPIC
-from spark_connector.topic_selection import (
+from oncelog.spark_connector.offset_ranges import listed
+from oncelog.spark_connector.option_names import WRITING_ONLY
+from oncelog.spark_connector.options import MAX_INT32, OptionReader, OptionsInvalid
+from oncelog.spark_connector.process_client import ClientSettings
+from oncelog.spark_connector.target_topics import STATE_TOPIC
+from oncelog.spark_connector.topic_selection import (
     TopicSelection,
     parse_assign,
     parse_subscribe,

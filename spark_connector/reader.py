@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from clients.cluster import Cluster
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_bounds import BoundInvalid
-from spark_connector.offset_lookup import (
+from oncelog.clients.cluster import Cluster
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_bounds import BoundInvalid
+from oncelog.spark_connector.offset_lookup import (
     find_offsets,
     latest_offsets,
     must_find_partitions,
     persistently,
     resolve_bound,
 )
-from spark_connector.offset_ranges import OffsetRange, cut
-from spark_connector.plain_errors import plain_errors
-from spark_connector.process_client import process_client
-from spark_connector.pushed_filters import Comparison, Operator, PushedFilters
-from spark_connector.range_reader import RangeReader
-from spark_connector.read_options import ReadOptions
+from oncelog.spark_connector.offset_ranges import OffsetRange, cut
+from oncelog.spark_connector.plain_errors import plain_errors
+from oncelog.spark_connector.process_client import process_client
+from oncelog.spark_connector.pushed_filters import Comparison, Operator, PushedFilters
+from oncelog.spark_connector.range_reader import RangeReader
+from oncelog.spark_connector.read_options import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,8 +4,8 @@ Only the ends of records are found one after the other, since each says where th
 all records together. ``RecordColumns`` refers to one buffer, the decompressed records of the batches put together: what
 a key or a value is stays where it is until somebody wants it.
 
-What a batch says is doubted as ``protocol.records.record_batch.iter_records`` doubts it: lengths and offsets that
-contradict each other or the header are ``CorruptRecord``.
+What a batch says is doubted as ``oncelog.protocol.records.record_batch.iter_records`` doubts it: lengths and offsets
+that contradict each other or the header are ``CorruptRecord``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from protocol.records.record_batch import BatchHeader, CorruptRecord
-from protocol.records.varint import Buffer, decode_varint
-from spark_connector.varint_decoding import Bytes, Integers, decode_varints
+from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord
+from oncelog.protocol.records.varint import Buffer, decode_varint
+from oncelog.spark_connector.varint_decoding import Bytes, Integers, decode_varints
 
 _SHORTEST_RUN: Final = 32
 """So many records of one length are worth being looked for together."""

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_connector.arrow_encoder import Rows, encode_headers, rows_of
-from spark_connector.key_partitions import ends_and_bytes
-from spark_connector.sink.batch_content import Content
+from oncelog.spark_connector.arrow_encoder import Rows, encode_headers, rows_of
+from oncelog.spark_connector.key_partitions import ends_and_bytes
+from oncelog.spark_connector.sink.batch_content import Content
 
 Numbers = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_connector.sink.task import TaskOutcome
+from oncelog.spark_connector.sink.task import TaskOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -6,10 +6,10 @@ is spelt, and wherever the directory is moved, the sink is the same one.
 
 from dataclasses import replace
 
-from spark_connector.checkpoint import read_query_id
-from spark_connector.options import OptionsInvalid
-from spark_connector.sink.former_names import Former
-from spark_connector.write_options import Guarantee, WriteOptions, digest
+from oncelog.spark_connector.checkpoint import read_query_id
+from oncelog.spark_connector.options import OptionsInvalid
+from oncelog.spark_connector.sink.former_names import Former
+from oncelog.spark_connector.write_options import Guarantee, WriteOptions, digest
 
 
 def with_sink_name(options: WriteOptions) -> WriteOptions:

@@ -12,25 +12,25 @@ from functools import cached_property, partial
 from random import Random
 from typing import Any, Final
 
-from spark_connector.process_client import ClientSettings, ProcessClient, process_client
-from spark_connector.pulled_rows import PulledRows
-from spark_connector.sink.batch_commit import (
+from oncelog.spark_connector.process_client import ClientSettings, ProcessClient, process_client
+from oncelog.spark_connector.pulled_rows import PulledRows
+from oncelog.spark_connector.sink.batch_commit import (
     abort_batch,
     abort_late_tasks,
     abort_unnamed,
     commit_batch,
     commit_unnamed,
 )
-from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
-from spark_connector.sink.prelude import Permit, begin_batch
-from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
-from spark_connector.sink.sink_transactions import NO_DRIVER
-from spark_connector.sink.slot_pool import SlotPool
-from spark_connector.sink.state_log import StateMemory
-from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned
-from spark_connector.sink.task import TaskOutcome, write_rows
-from spark_connector.slot_file import claim_slot_file, new_name
-from spark_connector.write_options import WriteOptions, digest
+from oncelog.spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
+from oncelog.spark_connector.sink.prelude import Permit, begin_batch
+from oncelog.spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
+from oncelog.spark_connector.sink.sink_transactions import NO_DRIVER
+from oncelog.spark_connector.sink.slot_pool import SlotPool
+from oncelog.spark_connector.sink.state_log import StateMemory
+from oncelog.spark_connector.sink.state_record import UNKNOWN_PLAN, Planned
+from oncelog.spark_connector.sink.task import TaskOutcome, write_rows
+from oncelog.spark_connector.slot_file import claim_slot_file, new_name
+from oncelog.spark_connector.write_options import WriteOptions, digest
 
 _LATE_LOOKS: Final = 12
 _LATE_PAUSE_SECONDS: Final = 0.5
@@ -96,9 +96,9 @@ class SinkSession:
         return ClusterBroker(self._client.cluster, settings, self._open_writer, self._memory.states, wall_clock)
 
     async def _open_writer(self, transactional_id: str | None) -> RowWriter:
-        from spark_connector.arrow_encoder import ArrowEncoder
-        from spark_connector.arrow_row_writer import ArrowRowWriter
-        from spark_connector.sink.batch_producer import BatchProducer
+        from oncelog.spark_connector.arrow_encoder import ArrowEncoder
+        from oncelog.spark_connector.arrow_row_writer import ArrowRowWriter
+        from oncelog.spark_connector.sink.batch_producer import BatchProducer
 
         options = self._options
         producer = BatchProducer(self._client.cluster, options.producer_config(transactional_id), wall_clock)
@@ -135,7 +135,7 @@ class SinkSession:
 
     def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
         """A task in a transaction of its own."""
-        from spark_connector.row_digest import digest_of
+        from oncelog.spark_connector.row_digest import digest_of
 
         async def steps() -> TaskOutcome:
             slots = self._memory.slots if permit.may_decide else self._memory.unnamed_slots

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from spark_connector.spark_version import require_spark
+from oncelog.spark_connector.spark_version import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -29,24 +29,24 @@ class OncelogDataSource(DataSource):
         return "oncelog"
 
     def schema(self) -> "StructType":
-        from spark_connector.plain_errors import plain_errors
-        from spark_connector.read_options import read_columns
-        from spark_connector.spark_schema import spark_schema
+        from oncelog.spark_connector.plain_errors import plain_errors
+        from oncelog.spark_connector.read_options import read_columns
+        from oncelog.spark_connector.spark_schema import spark_schema
 
         with plain_errors():
             require_spark(pyspark.__version__)
             columns = read_columns(self.options)
         if "provider" in self.options:  # Only the catalog says it.
-            from spark_connector.catalog_table import table_schema
+            from oncelog.spark_connector.catalog_table import table_schema
 
             return table_schema(columns, self.options)
         return spark_schema(columns)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        from spark_connector.catalog_table import table_options
-        from spark_connector.plain_errors import plain_errors
-        from spark_connector.read_options import read_options
-        from spark_connector.reader import SPARK_KEEPS_PLANS_APART, OncelogFilteringReader, OncelogReader
+        from oncelog.spark_connector.catalog_table import table_options
+        from oncelog.spark_connector.plain_errors import plain_errors
+        from oncelog.spark_connector.read_options import read_options
+        from oncelog.spark_connector.reader import SPARK_KEEPS_PLANS_APART, OncelogFilteringReader, OncelogReader
 
         with plain_errors():
             require_spark(pyspark.__version__)
@@ -57,10 +57,10 @@ class OncelogDataSource(DataSource):
         return OncelogFilteringReader(options) if options.push_filters else OncelogReader(options)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
-        from spark_connector.catalog_table import table_options
-        from spark_connector.plain_errors import plain_errors
-        from spark_connector.read_options import read_options
-        from spark_connector.stream_reader import OncelogStreamReader
+        from oncelog.spark_connector.catalog_table import table_options
+        from oncelog.spark_connector.plain_errors import plain_errors
+        from oncelog.spark_connector.read_options import read_options
+        from oncelog.spark_connector.stream_reader import OncelogStreamReader
 
         with plain_errors():
             require_spark(pyspark.__version__)
@@ -69,8 +69,8 @@ class OncelogDataSource(DataSource):
         return OncelogStreamReader(options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
-        from spark_connector.plain_errors import plain_errors
-        from spark_connector.writer import make_writer
+        from oncelog.spark_connector.plain_errors import plain_errors
+        from oncelog.spark_connector.writer import make_writer
 
         with plain_errors():
             require_spark(pyspark.__version__)
@@ -79,8 +79,8 @@ class OncelogDataSource(DataSource):
         return writer
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
-        from spark_connector.plain_errors import plain_errors
-        from spark_connector.stream_writer import make_stream_writer
+        from oncelog.spark_connector.plain_errors import plain_errors
+        from oncelog.spark_connector.stream_writer import make_stream_writer
 
         with plain_errors():
             require_spark(pyspark.__version__)

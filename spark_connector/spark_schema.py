@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_connector.columns import HEADERS, Columns
+from oncelog.spark_connector.columns import HEADERS, Columns
 
 
 def spark_schema(columns: Columns) -> StructType:

@@ -18,8 +18,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_ranges import NO_TOPIC_ID, OffsetRange
 
 _VERSION: Final = 1
 REVISION: Final = "revision"

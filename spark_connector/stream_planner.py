@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clients.cluster import Cluster
-from clients.errors import ClientError
-from protocol.topic_partition import TopicPartition
-from spark_connector.admission import TriggerDelay, limited_end, new_offsets
-from spark_connector.data_loss import Losses, data_loss, find_losses
-from spark_connector.offset_lookup import (
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.admission import TriggerDelay, limited_end, new_offsets
+from oncelog.spark_connector.data_loss import Losses, data_loss, find_losses
+from oncelog.spark_connector.offset_lookup import (
     DOUBT_SECONDS,
     earliest_offsets,
     find_partitions,
@@ -28,9 +28,9 @@ from spark_connector.offset_lookup import (
     persistently,
     resolve_bound,
 )
-from spark_connector.read_options import ReadOptions
-from spark_connector.stream_offset import StreamOffset
-from spark_connector.topic_selection import leaves_out
+from oncelog.spark_connector.read_options import ReadOptions
+from oncelog.spark_connector.stream_offset import StreamOffset
+from oncelog.spark_connector.topic_selection import leaves_out
 
 _log = logging.getLogger(__name__)
 

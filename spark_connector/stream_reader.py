@@ -18,15 +18,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from clients.errors import ClientError
-from spark_connector.offset_ranges import cut
-from spark_connector.plain_errors import plain_errors
-from spark_connector.process_client import process_client
-from spark_connector.range_reader import RangeReader
-from spark_connector.read_options import ReadOptions
-from spark_connector.reader import RangePartition, range_reader
-from spark_connector.stream_offset import Json, StreamOffset, initial_json, nested, parse_offset
-from spark_connector.stream_planner import StreamPlanner
+from oncelog.clients.errors import ClientError
+from oncelog.spark_connector.offset_ranges import cut
+from oncelog.spark_connector.plain_errors import plain_errors
+from oncelog.spark_connector.process_client import process_client
+from oncelog.spark_connector.range_reader import RangeReader
+from oncelog.spark_connector.read_options import ReadOptions
+from oncelog.spark_connector.reader import RangePartition, range_reader
+from oncelog.spark_connector.stream_offset import Json, StreamOffset, initial_json, nested, parse_offset
+from oncelog.spark_connector.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from spark_connector.checkpoint import BatchPlan, read_plan
-from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_errors import SinkError, UnsuitableStateTopic, while_aborting, while_pickling
-from spark_connector.sink.state_record import Planned
-from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
-from spark_connector.sink_name import with_sink_name
-from spark_connector.sink_session import SinkSession
-from spark_connector.write_options import Guarantee, WriteOptions, stream_write_options
+from oncelog.spark_connector.checkpoint import BatchPlan, read_plan
+from oncelog.spark_connector.sink.prelude import Permit
+from oncelog.spark_connector.sink.sink_errors import SinkError, UnsuitableStateTopic, while_aborting, while_pickling
+from oncelog.spark_connector.sink.state_record import Planned
+from oncelog.spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
+from oncelog.spark_connector.sink_name import with_sink_name
+from oncelog.spark_connector.sink_session import SinkSession
+from oncelog.spark_connector.write_options import Guarantee, WriteOptions, stream_write_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

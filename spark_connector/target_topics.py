@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from protocol.internal.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
-from protocol.topic_name import CLUSTER_METADATA_TOPIC_NAME, MAX_LENGTH, why_invalid
+from oncelog.protocol.internal.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.protocol.topic_name import CLUSTER_METADATA_TOPIC_NAME, MAX_LENGTH, why_invalid
 
 STATE_TOPIC: Final = "__spark_sink_state"
 """Where sinks write their decisions, unless ``stateTopic`` names another one."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.target_topics import STATE_TOPIC
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.target_topics import STATE_TOPIC
 
 _SPECIFIC_VALID: Final = '{"topic": {"0": 23, "1": -2}}'
 

@@ -1,7 +1,7 @@
 """Columns of varints: the numbers of many records as the bytes that stand in a record batch. Vectorised, pure.
 
-A varint is base 128, least significant group first, zig-zagged (``protocol.records.varint``). A ``Layout`` places
-several of them, and single zero bytes, side by side for each row, and makes a binary array of the rows.
+A varint is base 128, least significant group first, zig-zagged (``oncelog.protocol.records.varint``). A ``Layout``
+places several of them, and single zero bytes, side by side for each row, and makes a binary array of the rows.
 """
 
 from typing import Any, Final

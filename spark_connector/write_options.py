@@ -12,13 +12,13 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from clients.producer.producer_config import ProducerConfig
-from protocol.records.compression import Compression
-from spark_connector.option_names import READING_ONLY
-from spark_connector.options import MAX_INT32, OptionReader
-from spark_connector.process_client import ClientSettings
-from spark_connector.sink.former_names import Former
-from spark_connector.target_topics import STATE_TOPIC, why_no_target, why_no_topic_of_ours
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.protocol.records.compression import Compression
+from oncelog.spark_connector.option_names import READING_ONLY
+from oncelog.spark_connector.options import MAX_INT32, OptionReader
+from oncelog.spark_connector.process_client import ClientSettings
+from oncelog.spark_connector.sink.former_names import Former
+from oncelog.spark_connector.target_topics import STATE_TOPIC, why_no_target, why_no_topic_of_ours
 
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Kafka's default of ``transaction.max.timeout.ms``, the longest that brokers allow."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from spark_connector.query_run import run_of_task
-from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_errors import while_aborting, while_pickling
-from spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
-from spark_connector.sink_session import SinkSession
-from spark_connector.write_options import Guarantee, WriteOptions, batch_write_options
+from oncelog.spark_connector.query_run import run_of_task
+from oncelog.spark_connector.sink.prelude import Permit
+from oncelog.spark_connector.sink.sink_errors import while_aborting, while_pickling
+from oncelog.spark_connector.sink_messages import TaskMessage, columns_of, outcomes_of
+from oncelog.spark_connector.sink_session import SinkSession
+from oncelog.spark_connector.write_options import Guarantee, WriteOptions, batch_write_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ class Oncelog:
     def run(self, words: str | Sequence[str], text: str = "") -> "subprocess.CompletedProcess[str]":
         arguments = words.split() if isinstance(words, str) else words
         return subprocess.run(
-            [sys.executable, "-m", "broker", *arguments],
+            [sys.executable, "-m", "oncelog", *arguments],
             input=text,
             capture_output=True,
             text=True,

@@ -170,7 +170,7 @@ class OncelogProcess(BrokerProcess):
     def command(self) -> list[str]:
         overrides = [word for setting in self.settings for word in ("--set", setting)]
         data = str(self.data_directory)
-        return [sys.executable, "-m", "broker", "serve", "--port", str(self.port), "--data-dir", data, *overrides]
+        return [sys.executable, "-m", "oncelog", "serve", "--port", str(self.port), "--data-dir", data, *overrides]
 
 
 KAFKA_4 = PEERS / "kafka-4" / "lib"
@@ -207,7 +207,7 @@ class ClusterProcess(BrokerProcess):
     def command(self) -> list[str]:
         overrides = [word for setting in self.settings for word in ("--set", setting)]
         words = ["--brokers", str(self.brokers), "--dir", str(self.cluster_directory), "--port", "0", *overrides]
-        return [sys.executable, "-m", "broker", "cluster", *words]
+        return [sys.executable, "-m", "oncelog", "cluster", *words]
 
     def environment(self) -> dict[str, str]:
         return {"ONCELOG_ZOOKEEPER_JARS": str(KAFKA_3_9), **super().environment()}
@@ -221,7 +221,7 @@ class ClusterProcess(BrokerProcess):
         """Give the running cluster an order, and return how the command ended."""
         words = [verb, *map(str, members), "--dir", str(self.cluster_directory), "--format", "json"]
         return subprocess.run(
-            [sys.executable, "-m", "broker", "cluster", *words],
+            [sys.executable, "-m", "oncelog", "cluster", *words],
             capture_output=True,
             text=True,
             env=self.environment(),

@@ -28,12 +28,12 @@ from random import Random
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from clients.admin.transactions import ONGOING, list_transactions
-from clients.errors import ClientError
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_lookup import latest_offsets
-from spark_connector.process_client import ClientSettings, ProcessClient
-from spark_connector.target_topics import STATE_TOPIC
+from oncelog.clients.admin.transactions import ONGOING, list_transactions
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_lookup import latest_offsets
+from oncelog.spark_connector.process_client import ClientSettings, ProcessClient
+from oncelog.spark_connector.target_topics import STATE_TOPIC
 from tests.demo import DemoFailed, Line, Story, messages, print_table
 from tests.processes import REPOSITORY, OncelogProcess
 from tests.spark.session_processes import by_role, kill, members

@@ -16,8 +16,8 @@ from typing import Final
 
 import click
 
-from broker.cluster.cluster_settings import addressee
-from broker.cluster.control_socket import MemberStatus, NotRunning, Order, give_order
+from oncelog.broker.cluster.cluster_settings import addressee
+from oncelog.broker.cluster.control_socket import MemberStatus, NotRunning, Order, give_order
 
 DEFAULT_DIRECTORY: Final = "oncelog-cluster"
 EXIT_FAILED: Final = 1
@@ -68,9 +68,9 @@ def cluster(
 
 def _run(directory: Path, brokers: int | None, port: int | None, settings: Sequence[str]) -> int:
     """Until a signal ends it."""
-    from broker.cluster.layout import LayoutError, free_ports, plan_layout, read_layout
-    from broker.cluster.run import run_cluster
-    from broker.storage.disk import AlreadyLocked, LocalDisk
+    from oncelog.broker.cluster.layout import LayoutError, free_ports, plan_layout, read_layout
+    from oncelog.broker.cluster.run import run_cluster
+    from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 
     directory = directory.resolve()
     rng = random.Random()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker.storage.disk import LocalDisk
+from oncelog.broker.storage.disk import LocalDisk
 
 FILE_NAME: Final = "cluster.json"
 DEFAULT_BROKERS: Final = 3

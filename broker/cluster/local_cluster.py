@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from broker.cluster.control_socket import MemberStatus, Order, Report
-from broker.cluster.layout import Layout
-from broker.cluster.member_process import MemberProcess, Refused
-from broker.cluster.members import BrokerMember, ZooKeeperMember
-from clients.connection import Address, Connection, connect
-from clients.errors import ClientError
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.broker.cluster.control_socket import MemberStatus, Order, Report
+from oncelog.broker.cluster.layout import Layout
+from oncelog.broker.cluster.member_process import MemberProcess, Refused
+from oncelog.broker.cluster.members import BrokerMember, ZooKeeperMember
+from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 _COMPLETE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.05

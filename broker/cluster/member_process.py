@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-import broker
-from broker.cluster.tether import tethered
+import oncelog
+from oncelog.broker.cluster.tether import tethered
 
 State: TypeAlias = Literal["starting", "running", "paused", "stopped", "killed", "dead"]
 
@@ -23,7 +23,7 @@ READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 40.0
 """A broker gives itself 30."""
 _TAIL_BYTES: Final = 1500
-_SOURCES: Final = str(Path(broker.__file__).parents[1])
+_SOURCES: Final = str(Path(oncelog.__file__).parents[1])
 
 
 class Refused(Exception):
@@ -268,4 +268,4 @@ def _until_paused(pid: int) -> bool:
 
 def serve_command(*options: str) -> list[str]:
     """The command line of a broker."""
-    return [sys.executable, "-P", "-m", "broker", "serve", *options]
+    return [sys.executable, "-P", "-m", "oncelog", "serve", *options]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from broker.cluster.member_process import Life, MemberProcess, Refused, serve_command
-from broker.cluster.zookeeper_server import LOG_NAME, CannotStart, is_serving, prepare_server
+from oncelog.broker.cluster.member_process import Life, MemberProcess, Refused, serve_command
+from oncelog.broker.cluster.zookeeper_server import LOG_NAME, CannotStart, is_serving, prepare_server
 
 ZOOKEEPER: Final = "zookeeper"
 _READY: Final = re.compile(r"\[KafkaServer id=\d+\] started \(oncelog\) at [\w.-]+://([^,\s]+)")

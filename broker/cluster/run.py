@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import click
 
-from broker.cluster.cluster_settings import default_settings, settings_of
-from broker.cluster.control_socket import MemberStatus, serve_control
-from broker.cluster.layout import Layout, write_layout
-from broker.cluster.local_cluster import LocalCluster
-from broker.cluster.member_process import Refused
-from broker.supervisor import Supervisor
+from oncelog.broker.cluster.cluster_settings import default_settings, settings_of
+from oncelog.broker.cluster.control_socket import MemberStatus, serve_control
+from oncelog.broker.cluster.layout import Layout, write_layout
+from oncelog.broker.cluster.local_cluster import LocalCluster
+from oncelog.broker.cluster.member_process import Refused
+from oncelog.broker.supervisor import Supervisor
 
 _EXIT_FAILED: Final = 1
 

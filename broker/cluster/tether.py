@@ -1,4 +1,4 @@
-"""``python -m broker.cluster.tether PARENT COMMAND…``: becomes the command, and is killed when its parent ends.
+"""``python -m oncelog.broker.cluster.tether PARENT COMMAND…``: becomes the command, and is killed when its parent ends.
 
 The parent of a cluster's processes may itself be killed, and then could stop nothing. The kernel does it: the wish to
 be killed when the parent ends (``PR_SET_PDEATHSIG``) survives ``exec``. It is expressed here, in the new process, as

@@ -1,52 +1,52 @@
-"""One file per API, named like its file in ``protocol.messages``; ``all_handlers`` lists them."""
+"""One file per API, named like its file in ``oncelog.protocol.messages``; ``all_handlers`` lists them."""
 
 from typing import Any
 
-from broker.dispatch import ApiHandler
-from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
-from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
-from broker.handlers.alter_configs import handle_alter_configs
-from broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
-from broker.handlers.api_versions import handle_api_versions
-from broker.handlers.create_acls import handle_create_acls
-from broker.handlers.create_partitions import handle_create_partitions
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.delete_acls import handle_delete_acls
-from broker.handlers.delete_groups import handle_delete_groups
-from broker.handlers.delete_records import handle_delete_records
-from broker.handlers.delete_topics import handle_delete_topics
-from broker.handlers.describe_acls import handle_describe_acls
-from broker.handlers.describe_cluster import handle_describe_cluster
-from broker.handlers.describe_configs import handle_describe_configs
-from broker.handlers.describe_groups import handle_describe_groups
-from broker.handlers.describe_log_dirs import handle_describe_log_dirs
-from broker.handlers.describe_producers import handle_describe_producers
-from broker.handlers.describe_topic_partitions import handle_describe_topic_partitions
-from broker.handlers.describe_transactions import handle_describe_transactions
-from broker.handlers.elect_leaders import handle_elect_leaders
-from broker.handlers.end_txn import handle_end_txn
-from broker.handlers.fetch import handle_fetch
-from broker.handlers.find_coordinator import handle_find_coordinator
-from broker.handlers.heartbeat import handle_heartbeat
-from broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
-from broker.handlers.init_producer_id import handle_init_producer_id
-from broker.handlers.join_group import handle_join_group
-from broker.handlers.leave_group import handle_leave_group
-from broker.handlers.list_config_resources import handle_list_config_resources
-from broker.handlers.list_groups import handle_list_groups
-from broker.handlers.list_offsets import handle_list_offsets
-from broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
-from broker.handlers.list_transactions import handle_list_transactions
-from broker.handlers.metadata import handle_metadata
-from broker.handlers.offset_commit import handle_offset_commit
-from broker.handlers.offset_delete import handle_offset_delete
-from broker.handlers.offset_fetch import handle_offset_fetch
-from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from broker.handlers.produce import handle_produce
-from broker.handlers.sync_group import handle_sync_group
-from broker.handlers.txn_offset_commit import handle_txn_offset_commit
-from broker.handlers.update_features import handle_update_features
-from broker.handlers.write_txn_markers import handle_write_txn_markers
+from oncelog.broker.dispatch import ApiHandler
+from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from oncelog.broker.handlers.alter_configs import handle_alter_configs
+from oncelog.broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
+from oncelog.broker.handlers.api_versions import handle_api_versions
+from oncelog.broker.handlers.create_acls import handle_create_acls
+from oncelog.broker.handlers.create_partitions import handle_create_partitions
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.delete_acls import handle_delete_acls
+from oncelog.broker.handlers.delete_groups import handle_delete_groups
+from oncelog.broker.handlers.delete_records import handle_delete_records
+from oncelog.broker.handlers.delete_topics import handle_delete_topics
+from oncelog.broker.handlers.describe_acls import handle_describe_acls
+from oncelog.broker.handlers.describe_cluster import handle_describe_cluster
+from oncelog.broker.handlers.describe_configs import handle_describe_configs
+from oncelog.broker.handlers.describe_groups import handle_describe_groups
+from oncelog.broker.handlers.describe_log_dirs import handle_describe_log_dirs
+from oncelog.broker.handlers.describe_producers import handle_describe_producers
+from oncelog.broker.handlers.describe_topic_partitions import handle_describe_topic_partitions
+from oncelog.broker.handlers.describe_transactions import handle_describe_transactions
+from oncelog.broker.handlers.elect_leaders import handle_elect_leaders
+from oncelog.broker.handlers.end_txn import handle_end_txn
+from oncelog.broker.handlers.fetch import handle_fetch
+from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
+from oncelog.broker.handlers.heartbeat import handle_heartbeat
+from oncelog.broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
+from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
+from oncelog.broker.handlers.join_group import handle_join_group
+from oncelog.broker.handlers.leave_group import handle_leave_group
+from oncelog.broker.handlers.list_config_resources import handle_list_config_resources
+from oncelog.broker.handlers.list_groups import handle_list_groups
+from oncelog.broker.handlers.list_offsets import handle_list_offsets
+from oncelog.broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
+from oncelog.broker.handlers.list_transactions import handle_list_transactions
+from oncelog.broker.handlers.metadata import handle_metadata
+from oncelog.broker.handlers.offset_commit import handle_offset_commit
+from oncelog.broker.handlers.offset_delete import handle_offset_delete
+from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
+from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.handlers.sync_group import handle_sync_group
+from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from oncelog.broker.handlers.update_features import handle_update_features
+from oncelog.broker.handlers.write_txn_markers import handle_write_txn_markers
 
 
 def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
@@ -106,11 +106,11 @@ def all_handlers(*, clustered: bool = False) -> tuple[ApiHandler[Any], ...]:
 
 
 def _between_brokers() -> tuple[ApiHandler[Any], ...]:
-    from broker.handlers.alter_partition import handle_alter_partition
-    from broker.handlers.controlled_shutdown import handle_controlled_shutdown
-    from broker.handlers.leader_and_isr import handle_leader_and_isr
-    from broker.handlers.stop_replica import handle_stop_replica
-    from broker.handlers.update_metadata import handle_update_metadata
+    from oncelog.broker.handlers.alter_partition import handle_alter_partition
+    from oncelog.broker.handlers.controlled_shutdown import handle_controlled_shutdown
+    from oncelog.broker.handlers.leader_and_isr import handle_leader_and_isr
+    from oncelog.broker.handlers.stop_replica import handle_stop_replica
+    from oncelog.broker.handlers.update_metadata import handle_update_metadata
 
     return (
         handle_alter_partition,

@@ -9,18 +9,18 @@ flexible.
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
-from coordinator.runtime import map_answer, partition_for
-from coordinator.transaction.state import ProducerIdAndEpoch
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
+from oncelog.coordinator.runtime import map_answer, partition_for
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
 

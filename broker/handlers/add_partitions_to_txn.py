@@ -24,15 +24,15 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.sliced_work import Steps, in_slices, new_budget
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from coordinator.runtime import Answer, map_answer
-from coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, in_slices, new_budget
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.coordinator.runtime import Answer, map_answer
+from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -41,11 +41,11 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.records.record_walk import WorkBudget
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
 _FIRST_FOR_BROKERS: Final = 4

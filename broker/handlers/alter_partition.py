@@ -10,15 +10,15 @@ Versions: 2 names topics by id; 3 tells the epoch of each replica, so that one t
 
 from typing import TYPE_CHECKING
 
-from broker.control_plane import why_not_a_broker
-from broker.dispatch import Outcome, RequestContext, handles
-from coordinator.controller.cluster_image import NO_CONTROLLER
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from oncelog.broker.control_plane import why_not_a_broker
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 
 @handles(ApiKey.ALTER_PARTITION, versions="2-3")

@@ -9,13 +9,13 @@ stops.
 
 from typing import TYPE_CHECKING
 
-from broker.control_plane import why_not_a_broker
-from broker.dispatch import Outcome, RequestContext, handles
-from protocol.api_keys import ApiKey
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from oncelog.broker.control_plane import why_not_a_broker
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 
 @handles(ApiKey.CONTROLLED_SHUTDOWN, versions="1-3")

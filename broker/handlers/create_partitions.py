@@ -10,13 +10,13 @@ Versions: 2 is flexible.
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.topic_plan import NewPartitions
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.topic_plan import NewPartitions
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
@@ -24,7 +24,7 @@ from protocol.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 
 def refuse_create_partitions(

@@ -12,26 +12,26 @@ lets -1 stand for the broker's defaults; 7 adds the topic's id.
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from broker.config_description import ConfigDescription, ConfigEntry
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.sliced_work import Steps, in_slices, new_budget
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.topic_plan import NewTopic, TopicPlan
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from oncelog.broker.config_description import ConfigDescription, ConfigEntry
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, in_slices, new_budget
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.topic_plan import NewTopic, TopicPlan
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import ZERO_UUID, SharedList
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import ZERO_UUID, SharedList
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 _DENIED: Final = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")

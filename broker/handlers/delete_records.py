@@ -9,24 +9,24 @@ Versions: 2 is flexible.
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Later, Outcome, RequestContext, handles
-from broker.replication.delayed_delete_records import UNKNOWN_LOW_WATERMARK, DelayedDeleteRecords, Undeleted
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import (
+from oncelog.broker.dispatch import Later, Outcome, RequestContext, handles
+from oncelog.broker.replication.delayed_delete_records import UNKNOWN_LOW_WATERMARK, DelayedDeleteRecords, Undeleted
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import Message
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _UNITS_PER_PARTITION: Final = 20
 

@@ -10,22 +10,22 @@ from collections.abc import Set
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import in_slices, new_budget
-from coordinator.controller.api_error import ApiError
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import in_slices, new_budget
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.schema import ZERO_UUID
+from oncelog.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_VERSION_WITH_A_CODE_FOR_DISABLED = 3
 _UNITS_PER_TOPIC: Final = 2

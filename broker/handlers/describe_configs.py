@@ -1,5 +1,5 @@
 """DescribeConfigs (API key 32): the settings of topics, of this broker and of all brokers, of groups and client metrics
-subscriptions (``broker.resource_settings``), and the levels of this broker's loggers.
+subscriptions (``oncelog.broker.resource_settings``), and the levels of this broker's loggers.
 
 A broker answers for itself and for topics, from memory; for another broker, ask that one. Without keys, all settings
 are described. A resource that is named again is not described again: an answer would be thousands of times as large as
@@ -13,19 +13,19 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from broker.config_description import ConfigDescription, ConfigEntry, ConfigSource
-from broker.config_requests import resource_of, why_not_allowed
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.log_levels import level_names
-from broker.security.authorizer import Operation
-from broker.settings import Setting
-from broker.sliced_work import Steps, new_budget
-from broker.topic_config import TOPIC_SETTINGS, effective_overrides
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.config_changes import ConfigResource, ResourceType
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import (
+from oncelog.broker.config_description import ConfigDescription, ConfigEntry, ConfigSource
+from oncelog.broker.config_requests import resource_of, why_not_allowed
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.log_levels import level_names
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.settings import Setting
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.broker.topic_config import TOPIC_SETTINGS, effective_overrides
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -33,11 +33,11 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import SharedList
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import SharedList
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _UNITS_PER_RESOURCE: Final = 15
 _UNITS_PER_SETTING: Final = 2

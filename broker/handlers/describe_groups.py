@@ -3,21 +3,22 @@
 Version 3 has the operations that the client is allowed, 4 the names of static members. From version 6 on a group that
 does not exist is an error; before, it looks like a dead group without members.
 
-A group that is named again is not described again, and no more than fits into a response (``broker.response_room``);
-the others are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them alone.
+A group that is named again is not described again, and no more than fits into a response
+(``oncelog.broker.response_room``); the others are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them
+alone.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from broker.description import Description
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType, authorized_operations
-from broker.sliced_work import CHARACTERS_PER_UNIT, Steps
-from coordinator.group.member import MemberImage
-from coordinator.group.state import GroupState
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import (
+from oncelog.broker.description import Description
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType, authorized_operations
+from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps
+from oncelog.coordinator.group.member import MemberImage
+from oncelog.coordinator.group.state import GroupState
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -25,7 +26,7 @@ from protocol.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_OPERATIONS = 3
 _LONGEST_QUOTED = 1_000

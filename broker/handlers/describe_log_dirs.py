@@ -12,23 +12,23 @@ cordoned, which ours never is.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.replication.partition import Partition
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from protocol.records.record_walk import WorkBudget
+from oncelog.protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _UNITS_PER_PARTITION: Final = 8
 

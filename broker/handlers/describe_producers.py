@@ -2,20 +2,20 @@
 
 This is how an operator finds a transaction that hangs: a producer whose ``current_txn_start_offset`` is not -1 and
 whose coordinator does not know of it. Any replica answers, not only the leader. A partition that is named again is not
-described again, and no more than fits into a response (``broker.response_room``).
+described again, and no more than fits into a response (``oncelog.broker.response_room``).
 """
 
 from typing import TYPE_CHECKING, Final
 
-from broker.description import Description
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps
-from broker.storage.partition_log import PartitionLog
-from broker.storage.producer_state_entry import ProducerStateEntry
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import (
+from oncelog.broker.description import Description
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import Steps
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -24,7 +24,7 @@ from protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _NO_OFFSET: Final = -1
 _NO_ROOM: Final = "The response has no room for this partition: ask for it again, with fewer others."

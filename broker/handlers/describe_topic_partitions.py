@@ -8,24 +8,24 @@ replicas besides the in-sync ones here, so those lists are empty: null, though a
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType, authorized_operations
-from broker.sliced_work import Steps, new_budget
-from coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
-from protocol import topic_name
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType, authorized_operations
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from oncelog.protocol import topic_name
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.records.record_walk import WorkBudget
+from oncelog.protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _UNITS_PER_TOPIC: Final = 15
 

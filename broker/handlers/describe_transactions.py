@@ -1,20 +1,20 @@
 """DescribeTransactions (API key 65): what the coordinator durably knows of transactional ids.
 
 Partitions of topics that the client may not see are left out. An id that is named again is not described again, and no
-more than fits into a response (``broker.response_room``); the others are COORDINATOR_LOAD_IN_PROGRESS, so that clients
-ask again for them alone.
+more than fits into a response (``oncelog.broker.response_room``); the others are COORDINATOR_LOAD_IN_PROGRESS, so that
+clients ask again for them alone.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from broker.description import Description
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import CHARACTERS_PER_UNIT, Steps
-from coordinator.transaction.state import TransactionMetadata
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_transactions import (
+from oncelog.broker.description import Description
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps
+from oncelog.coordinator.transaction.state import TransactionMetadata
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
@@ -22,7 +22,7 @@ from protocol.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _UNITS_PER_ID: Final = 8
 _BYTES_PER_PARTITION: Final = 4

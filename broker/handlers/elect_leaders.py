@@ -9,23 +9,23 @@ Versions: 0 knows preferred elections only, and has no error for the whole reque
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.sliced_work import in_slices, new_budget
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.leader_elections import ElectionType
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.broker.sliced_work import in_slices, new_budget
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.leader_elections import ElectionType
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionElectionResult,
     ReplicaElectionResult,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _UNKNOWN_TYPE: Final = ApiError(ErrorCode.INVALID_REQUEST, "There is no such type of election.")

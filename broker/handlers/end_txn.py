@@ -10,17 +10,17 @@ flexible. 4 may be answered with TRANSACTION_ABORTABLE. 5 belongs to the second 
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from coordinator.runtime import map_answer
-from coordinator.transaction.coordinator import EndTxnResult
-from coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.coordinator.runtime import map_answer
+from oncelog.coordinator.transaction.coordinator import EndTxnResult
+from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
 _FIRST_WITH_EPOCH_BUMP: Final = 5

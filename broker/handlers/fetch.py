@@ -1,7 +1,7 @@
 """Fetch (API key 1): read records for consumers and followers, with sessions (KIP-227) and long polling.
 
-The work is in ``broker.replication``: ``fetch_session`` keeps what a client fetches, ``fetch_reader`` reads one round,
-``delayed_fetch`` waits. Here a request becomes parameters, and replies become a response.
+The work is in ``oncelog.broker.replication``: ``fetch_session`` keeps what a client fetches, ``fetch_reader`` reads one
+round, ``delayed_fetch`` waits. Here a request becomes parameters, and replies become a response.
 
 Isolation 0 reads below the high watermark, 1 (read committed) below the last stable offset, and then each partition
 names the aborted transactions that the client must skip. From version 11 on a consumer may also read from a follower,
@@ -21,16 +21,16 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.config import RACK_AWARE_SELECTOR
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.replication.delayed_fetch import DelayedFetch
-from broker.replication.fetch_reader import FetchParams, FetchReader
-from broker.replication.fetch_session import FetchContext, FetchIsolation, replica_epoch, replica_id
-from broker.replication.leader_hint import leader_hint
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from oncelog.broker.config import RACK_AWARE_SELECTOR
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.replication.delayed_fetch import DelayedFetch
+from oncelog.broker.replication.fetch_reader import FetchParams, FetchReader
+from oncelog.broker.replication.fetch_session import FetchContext, FetchIsolation, replica_epoch, replica_id
+from oncelog.broker.replication.leader_hint import leader_hint
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -40,7 +40,7 @@ from protocol.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6

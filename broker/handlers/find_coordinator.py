@@ -12,18 +12,22 @@ Versions: 1 adds the type of the key and error messages; 3 is flexible; 4 takes 
 from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME, ClusterImage
-from coordinator.runtime import partition_for
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.records.record_walk import WorkBudget
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
+from oncelog.coordinator.controller.cluster_image import (
+    GROUP_METADATA_TOPIC_NAME,
+    TRANSACTION_STATE_TOPIC_NAME,
+    ClusterImage,
+)
+from oncelog.coordinator.runtime import partition_for
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1

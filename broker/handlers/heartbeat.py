@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 
 @handles(ApiKey.HEARTBEAT, versions="0-4")

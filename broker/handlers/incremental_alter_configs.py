@@ -8,14 +8,14 @@ Versions: 1 is flexible.
 
 from typing import TYPE_CHECKING, Final
 
-from broker.config_requests import RequestedAlteration, alter, requested_in_slices
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.sliced_work import in_slices, new_budget
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.config_changes import ConfigOperation, OperationType
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.incremental_alter_configs import (
+from oncelog.broker.config_requests import RequestedAlteration, alter, requested_in_slices
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.sliced_work import in_slices, new_budget
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.config_changes import ConfigOperation, OperationType
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -23,7 +23,7 @@ from protocol.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _KNOWN_OPERATIONS: Final = frozenset(OperationType)
 

@@ -10,17 +10,17 @@ gives both or neither. 4 is the first whose clients know PRODUCER_FENCED; before
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from coordinator.runtime import map_answer
-from coordinator.transaction.coordinator import InitProducerIdResult
-from coordinator.transaction.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.coordinator.runtime import map_answer
+from oncelog.coordinator.transaction.coordinator import InitProducerIdResult
+from oncelog.coordinator.transaction.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 4
 _MAX_NAME_LENGTH: Final = 200

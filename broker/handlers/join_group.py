@@ -7,17 +7,17 @@ members, 7 the protocol's type in the answer and its name nullable, 8 the client
 
 from typing import TYPE_CHECKING
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from coordinator.group.coordinator import JoiningMember
-from coordinator.group.member import GroupProtocol, JoinResult
-from coordinator.runtime import Reply
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.coordinator.group.coordinator import JoiningMember
+from oncelog.coordinator.group.member import GroupProtocol, JoinResult
+from oncelog.coordinator.runtime import Reply
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_REQUIRED_MEMBER_ID = 4
 _FIRST_WITH_NULLABLE_PROTOCOL = 7

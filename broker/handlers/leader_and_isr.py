@@ -1,7 +1,7 @@
 """LeaderAndIsr (API key 4): the controller says which partitions this broker leads and which it follows.
 
-The work is in ``broker.replication.replica_manager``: every order is carried out before the response, at least as far
-as that nobody is served under the former leadership any more.
+The work is in ``oncelog.broker.replication.replica_manager``: every order is carried out before the response, at least
+as far as that nobody is served under the former leadership any more.
 
 A log is created with its topic's configuration, which is read from the metadata store first, in one bulk read for the
 whole request. Its directory and files are then made off the loop: a busy disk takes any time for them. Partitions that
@@ -16,15 +16,15 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
-from broker.control_plane import why_disobey
-from broker.dispatch import Outcome, RequestContext, handles
-from coordinator.metadata_store.store import StoreUnavailable
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from oncelog.broker.control_plane import why_disobey
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 logger = logging.getLogger(__name__)
 

@@ -7,17 +7,17 @@ request, each with its own error, and static ones may be named by their instance
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import in_slices, new_budget
-from coordinator.group.coordinator import LeavingMember
-from coordinator.runtime import Reply
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import in_slices, new_budget
+from oncelog.coordinator.group.coordinator import LeavingMember
+from oncelog.coordinator.runtime import Reply
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_SEVERAL_MEMBERS = 3
 _MANY_MEMBERS: Final = 500

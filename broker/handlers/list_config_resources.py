@@ -9,20 +9,20 @@ Versions: 0 lists client metrics subscriptions; 1 those of the types that are as
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation
-from broker.security.authorizer import ResourceType as AclResourceType
-from coordinator.controller.config_changes import ResourceType
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.list_config_resources import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation
+from oncelog.broker.security.authorizer import ResourceType as AclResourceType
+from oncelog.coordinator.controller.config_changes import ResourceType
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _LISTED: Final = (
     (ResourceType.CLIENT_METRICS,),

@@ -5,16 +5,16 @@ Version 4 filters by state, 5 by type, neither by letter case. All groups are of
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
-from coordinator.group.coordinator import CLASSIC_GROUP_TYPE, GroupOverview
-from protocol.api_keys import ApiKey
-from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from protocol.records.record_walk import WorkBudget
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.coordinator.group.coordinator import CLASSIC_GROUP_TYPE, GroupOverview
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from oncelog.protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _UNITS_PER_GROUP: Final = 3
 

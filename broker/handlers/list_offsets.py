@@ -14,7 +14,7 @@ election, while the high watermark has not reached the epoch's start, the end th
 have gone back; latest and timestamps are then OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
 
 A search by time reads batches and walks records, and a request may ask for any number of searches, so this is sliced
-work (``broker.sliced_work``).
+work (``oncelog.broker.sliced_work``).
 
 Versions: 1 is the first with single offsets; 2 has isolation levels; 4 leader epochs; 6 is flexible; 10 has a time-out
 for tiered storage, which is not needed.
@@ -24,26 +24,26 @@ from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.dispatch import Later, Outcome, RequestContext, handles
-from broker.replication.partition import NO_EPOCH, Partition
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
-from broker.storage.log_segment import ReadRequest
-from broker.storage.partition_log import PartitionLog
-from broker.storage.timestamp_search import FoundOffset
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from oncelog.broker.dispatch import Later, Outcome, RequestContext, handles
+from oncelog.broker.replication.partition import NO_EPOCH, Partition
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.broker.storage.log_segment import ReadRequest
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.timestamp_search import FoundOffset
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.schema import Buffer, Message
+from oncelog.protocol.schema import Buffer, Message
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2

@@ -9,13 +9,13 @@ Versions: 0.
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from coordinator.controller.api_error import ApiError
-from coordinator.metadata_store.znodes import ReplicaAssignment
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.list_partition_reassignments import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
@@ -23,7 +23,7 @@ from protocol.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 

@@ -9,19 +9,23 @@ the whole id), and is answered with INVALID_REGULAR_EXPRESSION if it is none.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
-from coordinator.regular_expression import InvalidRegularExpression, RegularExpression
-from coordinator.transaction.listing import TransactionFilter, parse_states
-from coordinator.transaction.state import Transaction
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-from protocol.records.record_walk import WorkBudget
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.coordinator.regular_expression import InvalidRegularExpression, RegularExpression
+from oncelog.coordinator.transaction.listing import TransactionFilter, parse_states
+from oncelog.coordinator.transaction.state import Transaction
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from oncelog.protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _UNITS_PER_TRANSACTION: Final = 3
 

@@ -22,25 +22,25 @@ import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
-from broker.sliced_work import Steps, new_budget
-from coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
-from protocol import topic_name
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from oncelog.protocol import topic_name
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import ZERO_UUID
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WORD_SECONDS: Final = 10.0
 _NO_LEADER: Final = -1

@@ -8,16 +8,16 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps, in_slices, new_budget
-from coordinator.controller.cluster_image import TopicImage
-from coordinator.group.large_commit import LargeCommit
-from coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
-from coordinator.runtime import Reply
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, in_slices, new_budget
+from oncelog.coordinator.controller.cluster_image import TopicImage
+from oncelog.coordinator.group.large_commit import LargeCommit
+from oncelog.coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
+from oncelog.coordinator.runtime import Reply
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -25,11 +25,11 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.records.record_walk import WorkBudget
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_UNKNOWN_GROUPS = 9
 _FIRST_WITH_TOPIC_IDS = 10

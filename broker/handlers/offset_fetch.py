@@ -5,8 +5,8 @@ of the group have a field of their own; in version 1 every partition carries the
 refuses positions that an unfinished transaction may change (KIP-447). Version 9 names a member and its epoch, which
 mean nothing to groups of the classic protocol. Version 10 names topics by id.
 
-What is named again is not answered again. A response has room for so many offsets (``broker.response_room``); groups
-that have no room are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them alone.
+What is named again is not answered again. A response has room for so many offsets (``oncelog.broker.response_room``);
+groups that have no room are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them alone.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.response_room import ResponseRoom
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
-from coordinator.group.offset_requests import FetchedOffset, FetchedOffsets
-from coordinator.runtime import Reply
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.response_room import ResponseRoom
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
+from oncelog.coordinator.group.offset_requests import FetchedOffset, FetchedOffsets
+from oncelog.coordinator.runtime import Reply
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -33,11 +33,11 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_SEVERAL_GROUPS = 8

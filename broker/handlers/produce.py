@@ -1,8 +1,8 @@
 """Produce (API key 0): append batches to partitions that this broker leads.
 
-Each partition of a request has its own outcome. A batch is validated (``protocol.records.validation``), made to conform
-to its topic's codec and timestamp type where the topic wants that, and appended; a batch that the log already has is
-answered like the first time, with its original offset.
+Each partition of a request has its own outcome. A batch is validated (``oncelog.protocol.records.validation``), made to
+conform to its topic's codec and timestamp type where the topic wants that, and appended; a batch that the log already
+has is answered like the first time, with its original offset.
 
 acks: 0 is not answered at all, and an error closes the connection instead, which is the only way to tell; 1 is answered
 when the leader has the records; -1 when all in-sync replicas have them, in the same call if this broker is the only
@@ -14,13 +14,13 @@ for "try again", and the second for the end of their idempotence.
 
 Transactions: a transactional batch needs a transactional id that the client may write to, and one request carries one
 producer's. Before the first batch of a transaction on a partition its coordinator is asked whether the partition
-belongs to it, or, from version 12 on, told to add it (``broker.replication.transaction_verification``). While the
-coordinator cannot say, this handler is a coroutine, and nothing of the connection overtakes it.
+belongs to it, or, from version 12 on, told to add it (``oncelog.broker.replication.transaction_verification``). While
+the coordinator cannot say, this handler is a coroutine, and nothing of the connection overtakes it.
 
 A request may name any number of partitions, and a batch may hold any amount of records to walk. So this is sliced work
-(``broker.sliced_work``): batch after batch, with a pause whenever the budget of a slice is used up. After a pause the
-partition is looked up again. The batches of a transaction are all walked first; then they are verified and appended in
-one step, ``_PART_SIZE`` partitions at a time.
+(``oncelog.broker.sliced_work``): batch after batch, with a pause whenever the budget of a slice is used up. After a
+pause the partition is looked up again. The batches of a transaction are all walked first; then they are verified and
+appended in one step, ``_PART_SIZE`` partitions at a time.
 
 A partition that a request names more than once is appended once, and answered once, with the batch that comes last: so
 does Kafka.
@@ -39,20 +39,20 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from broker.dispatch import CloseConnection, Later, Outcome, RequestContext, handles
-from broker.refused_batch import refused_batch, rejected_records
-from broker.replication.delayed_produce import DelayedProduce, Unacknowledged
-from broker.replication.leader_hint import leader_hint
-from broker.replication.partition import Partition
-from broker.replication.transaction_verification import Errors, Pending
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps, new_budget
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendOrigin
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.produce import (
+from oncelog.broker.dispatch import CloseConnection, Later, Outcome, RequestContext, handles
+from oncelog.broker.refused_batch import refused_batch, rejected_records
+from oncelog.broker.replication.delayed_produce import DelayedProduce, Unacknowledged
+from oncelog.broker.replication.leader_hint import leader_hint
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.transaction_verification import Errors, Pending
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, new_budget
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -62,8 +62,8 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.records.compression import Compression
-from protocol.records.record_batch import (
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     HEADER_SIZE,
@@ -71,8 +71,8 @@ from protocol.records.record_batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from protocol.records.record_walk import RecordRules
-from protocol.records.validation import (
+from oncelog.protocol.records.record_walk import RecordRules
+from oncelog.protocol.records.validation import (
     BatchRules,
     Conformed,
     RejectedRecords,
@@ -80,10 +80,10 @@ from protocol.records.validation import (
     counts_too_many,
     validate_header,
 )
-from protocol.schema import ZERO_UUID, Message
+from oncelog.protocol.schema import ZERO_UUID, Message
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _ACKS: Final = frozenset({-1, 0, 1})
 _NO_ACKS: Final = 0

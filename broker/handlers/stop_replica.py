@@ -6,13 +6,13 @@ which leader epoch (FENCED_LEADER_EPOCH).
 
 from typing import TYPE_CHECKING
 
-from broker.control_plane import why_disobey
-from broker.dispatch import Outcome, RequestContext, handles
-from protocol.api_keys import ApiKey
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from oncelog.broker.control_plane import why_disobey
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 
 @handles(ApiKey.STOP_REPLICA, versions="0-4")

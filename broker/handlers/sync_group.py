@@ -6,17 +6,17 @@ missed a change of it is told (KIP-559).
 
 from typing import TYPE_CHECKING
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import Operation, ResourceType
-from coordinator.group.member import SyncResult
-from coordinator.group.state import SyncRequest
-from coordinator.runtime import Reply
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.coordinator.group.member import SyncResult
+from oncelog.coordinator.group.state import SyncRequest
+from oncelog.coordinator.runtime import Reply
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_WITH_PROTOCOL = 5
 

@@ -1,10 +1,10 @@
 """TxnOffsetCommit: commit offsets as part of a producer's transaction.
 
 The transaction's coordinator is asked whether the group's partition of the offsets topic is in an ongoing transaction
-of this producer, or, from version 5 on, told to add it (``broker.replication.transaction_verification``). A commit that
-comes after the end of its transaction would wait for a marker that nobody ever writes, and no consumer that insists on
-stable offsets could go on (KIP-890). The answer and the append are one step, or a guard tells that no marker came in
-between.
+of this producer, or, from version 5 on, told to add it (``oncelog.broker.replication.transaction_verification``). A
+commit that comes after the end of its transaction would wait for a marker that nobody ever writes, and no consumer that
+insists on stable offsets could go on (KIP-890). The answer and the append are one step, or a guard tells that no marker
+came in between.
 
 From version 3 on the consumer's group metadata comes along, so that a producer whose consumer fell out of the group is
 fenced like any other commit of it (KIP-447). Clients of versions 0 and 1 cannot bear COORDINATOR_LOAD_IN_PROGRESS, and
@@ -15,19 +15,19 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.replication.transaction_verification import Errors, Pending
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import Steps, in_slices, new_budget
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
-from coordinator.group.large_commit import LargeCommit
-from coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
-from coordinator.group.shard import Producer
-from coordinator.runtime import Reply
-from coordinator.transaction.state import ProducerIdAndEpoch
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.replication.transaction_verification import Errors, Pending
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import Steps, in_slices, new_budget
+from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
+from oncelog.coordinator.group.large_commit import LargeCommit
+from oncelog.coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
+from oncelog.coordinator.group.shard import Producer
+from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -35,11 +35,11 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.records.record_walk import WorkBudget
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_THAT_KNOWS_LOADING = 2
 _UNITS_PER_TOPIC: Final = 4

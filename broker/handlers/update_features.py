@@ -14,13 +14,13 @@ feature in the response of an update that succeeded; 2 names none.
 
 from typing import TYPE_CHECKING, Final
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.feature_changes import FeatureUpdate, UpgradeType
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.update_features import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.feature_changes import FeatureUpdate, UpgradeType
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -28,7 +28,7 @@ from protocol.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _FIRST_VERSION_WITH_UPGRADE_TYPES: Final = 1
 _FIRST_VERSION_WITHOUT_RESULTS: Final = 2

@@ -8,12 +8,12 @@ incarnation of the broker (STALE_BROKER_EPOCH) and groups partitions by topic; 7
 import logging
 from typing import TYPE_CHECKING
 
-from broker.control_plane import why_disobey
-from broker.dispatch import Outcome, RequestContext, handles
-from coordinator.metadata_store.znodes import SecurityProtocol
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.update_metadata import (
+from oncelog.broker.control_plane import why_disobey
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.coordinator.metadata_store.znodes import SecurityProtocol
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
@@ -22,7 +22,7 @@ from protocol.messages.update_metadata import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 logger = logging.getLogger(__name__)
 

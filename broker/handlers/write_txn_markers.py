@@ -1,7 +1,8 @@
 """WriteTxnMarkers (API key 27): end transactions in partitions that this broker leads, for a transaction coordinator.
 
-The work is in ``broker.replication.transaction_markers``. The answer comes when every marker is replicated or refused.
-The connection's next request waits until all are appended, which is at once unless there are many, and not longer.
+The work is in ``oncelog.broker.replication.transaction_markers``. The answer comes when every marker is replicated or
+refused. The connection's next request waits until all are appended, which is at once unless there are many, and not
+longer.
 
 Versions: 1 is flexible. 2 tells the protocol version of each transaction, which says what epoch a marker must have
 (KIP-1228); the markers of older requests are those of version 0.
@@ -11,12 +12,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.sliced_work import new_budget
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.broker.sliced_work import new_budget
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -25,7 +26,7 @@ from protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 
 def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCode) -> WriteTxnMarkersResponse:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client import Metric
 from prometheus_client.metrics_core import GaugeMetricFamily
 
-from broker.storage.log_manager import LogManager
+from oncelog.broker.storage.log_manager import LogManager
 
 
 def cleaner_metrics(logs: LogManager) -> Iterator[Metric]:

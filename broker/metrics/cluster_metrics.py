@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-from coordinator.controller.cluster_image import ClusterImage
-from coordinator.group.state import GroupState
-from coordinator.metadata_store.session_health import SessionState
+from oncelog.coordinator.controller.cluster_image import ClusterImage
+from oncelog.coordinator.group.state import GroupState
+from oncelog.coordinator.metadata_store.session_health import SessionState
 
 if TYPE_CHECKING:
-    from broker.server import Broker
+    from oncelog.broker.server import Broker
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller"
 _SESSION: Final = "kafka_server_sessionexpirelistener"

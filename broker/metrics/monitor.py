@@ -17,24 +17,24 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from broker.listeners import parse_http_listener
-from broker.metrics.cleaner_metrics import cleaner_metrics
-from broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics, session_metrics
-from broker.metrics.exposition import CONTENT_TYPE, write_families
-from broker.metrics.http_endpoint import HttpEndpoint, Page
-from broker.metrics.loop_lag import BOUNDS, LoopLag
-from broker.metrics.partition_metrics import log_metrics, replica_metrics, topic_metrics
-from broker.metrics.request_metrics import request_metrics, traffic_metrics
-from broker.metrics.response_errors import ResponseErrors
-from broker.metrics.transaction_metrics import transaction_metrics, verification_metrics
-from broker.network.socket_server import SocketServer
-from broker.settings import ConfigError
-from broker.supervisor import Supervisor
-from coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
+from oncelog.broker.listeners import parse_http_listener
+from oncelog.broker.metrics.cleaner_metrics import cleaner_metrics
+from oncelog.broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics, session_metrics
+from oncelog.broker.metrics.exposition import CONTENT_TYPE, write_families
+from oncelog.broker.metrics.http_endpoint import HttpEndpoint, Page
+from oncelog.broker.metrics.loop_lag import BOUNDS, LoopLag
+from oncelog.broker.metrics.partition_metrics import log_metrics, replica_metrics, topic_metrics
+from oncelog.broker.metrics.request_metrics import request_metrics, traffic_metrics
+from oncelog.broker.metrics.response_errors import ResponseErrors
+from oncelog.broker.metrics.transaction_metrics import transaction_metrics, verification_metrics
+from oncelog.broker.network.socket_server import SocketServer
+from oncelog.broker.settings import ConfigError
+from oncelog.broker.supervisor import Supervisor
+from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
 
 if TYPE_CHECKING:
-    from broker.dispatch import Dispatcher
-    from broker.server import Broker
+    from oncelog.broker.dispatch import Dispatcher
+    from oncelog.broker.server import Broker
 
 logger = logging.getLogger(__name__)
 

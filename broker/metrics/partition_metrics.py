@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-from broker.replication.partition import Partition
-from broker.replication.replica_manager import ReplicaManager
-from broker.storage.partition_log import PartitionLog
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.storage.partition_log import PartitionLog
 
 ROWS_AT_ONCE: Final = 200
 

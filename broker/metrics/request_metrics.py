@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-from broker.dispatch import Dispatcher
-from broker.metrics.response_errors import ResponseErrors
-from broker.network.socket_server import Traffic
-from protocol.errors import ErrorCode
+from oncelog.broker.dispatch import Dispatcher
+from oncelog.broker.metrics.response_errors import ResponseErrors
+from oncelog.broker.network.socket_server import Traffic
+from oncelog.protocol.errors import ErrorCode
 
 
 def request_metrics(dispatcher: Dispatcher, errors: ResponseErrors) -> Iterator[Metric]:

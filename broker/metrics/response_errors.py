@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from protocol.errors import ErrorCode
-from protocol.schema import Kind, Message, MessageType
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.schema import Kind, Message, MessageType
 
 _FENCES: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _FOR_COORDINATORS: Final = "WriteTxnMarkers"

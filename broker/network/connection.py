@@ -1,9 +1,9 @@
 """One client's connection: requests in, responses out, both in order.
 
 Request n+1 begins when request n is answered or has had all its effects: a handler that returns a future has had them,
-one that returns a coroutine has not, and the connection waits for it (``broker.dispatch``). Responses leave in the
-order of the requests, whatever the order in which they become known. What can be answered at once leaves in one write.
-There is no task per request.
+one that returns a coroutine has not, and the connection waits for it (``oncelog.broker.dispatch``). Responses leave in
+the order of the requests, whatever the order in which they become known. What can be answered at once leaves in one
+write. There is no task per request.
 
 A connection begins a slice of its requests in one turn of the loop (``_SLICE``), or less while many connections have
 requests (``turn_share``); then the others have their turn. It is not read while requests wait for the next slice: a
@@ -17,10 +17,11 @@ What a client can make the broker hold is bounded:
 * While the client does not read its responses, no further request is begun.
 * Responses that are ready, but wait for an earlier one, are counted; above ``_MAX_READY_BYTES`` no further request is
   begun.
-* A request whose response may be large (``in_turn`` in ``broker.dispatch``: a fetch) is begun when it is the first that
-  is not answered. So a connection holds one such response, however many were asked for, and ``ResponseMemory`` bounds
-  what all connections hold of them, if need be by disconnecting clients that do not read. Replica fetchers are
-  excepted: a partition that comes to a follower is asked for at once, by a fetch that overtakes the one that waits.
+* A request whose response may be large (``in_turn`` in ``oncelog.broker.dispatch``: a fetch) is begun when it is the
+  first that is not answered. So a connection holds one such response, however many were asked for, and
+  ``ResponseMemory`` bounds what all connections hold of them, if need be by disconnecting clients that do not read.
+  Replica fetchers are excepted: a partition that comes to a follower is asked for at once, by a fetch that overtakes
+  the one that waits.
 
 A malformed request ends the connection with one log line, when its turn comes: the requests before it are done, and
 their responses leave.
@@ -32,14 +33,14 @@ from collections import deque
 from functools import partial
 from typing import Final, Protocol, cast
 
-from broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
-from broker.network.frames import FrameReader
-from broker.network.long_requests import LONG_BYTES, Account, LongRequests
-from broker.network.response_memory import Reading, ResponseMemory
-from broker.network.send_queue import unacknowledged_bytes
-from broker.network.turn_share import SMALL, TurnShare, units_of
-from broker.supervisor import Supervisor
-from protocol.schema import Message
+from oncelog.broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
+from oncelog.broker.network.frames import FrameReader
+from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
+from oncelog.broker.network.response_memory import Reading, ResponseMemory
+from oncelog.broker.network.send_queue import unacknowledged_bytes
+from oncelog.broker.network.turn_share import SMALL, TurnShare, units_of
+from oncelog.broker.supervisor import Supervisor
+from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 

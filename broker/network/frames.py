@@ -20,8 +20,8 @@ known when its first six bytes are there.
 from struct import Struct
 from typing import Final
 
-from broker.network.request_limits import limit_of
-from protocol.api_keys import ApiKey
+from oncelog.broker.network.request_limits import limit_of
+from oncelog.protocol.api_keys import ApiKey
 
 _SIZE: Final = Struct(">i")
 SCRATCH_SIZE: Final = 64 * 1024

@@ -1,9 +1,10 @@
 """Heartbeats between brokers, answered although the broker's loop stands still for a while.
 
-A broker that watches another asks it something small five times a second (``broker.broker_channel``): ApiVersions, over
-a connection that carries nothing else, under a client id that says so. After the first such request the connection is
-handed to the side loop. That answers as long as the broker's loop has turned within the last ``MAX_STALL_SECONDS``: one
-that stands still for longer, because the disk does not come back, is of no use, and others should lead.
+A broker that watches another asks it something small five times a second (``oncelog.broker.broker_channel``):
+ApiVersions, over a connection that carries nothing else, under a client id that says so. After the first such request
+the connection is handed to the side loop. That answers as long as the broker's loop has turned within the last
+``MAX_STALL_SECONDS``: one that stands still for longer, because the disk does not come back, is of no use, and others
+should lead.
 
 Any client can name itself so. It gets a connection that answers ApiVersions and nothing else; what it learns is less
 than from the first answer, which came from the broker's loop. What it can take is bounded:
@@ -20,11 +21,11 @@ from functools import partial
 from struct import Struct
 from typing import Final, cast
 
-from broker.network.side_loop import SideLoop
-from protocol.api_keys import ApiKey
-from protocol.framing import encode_response, parse_request_header
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.primitives import DecodeError
+from oncelog.broker.network.side_loop import SideLoop
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.framing import encode_response, parse_request_header
+from oncelog.protocol.messages.api_versions import ApiVersionsResponse
+from oncelog.protocol.primitives import DecodeError
 
 MAX_STALL_SECONDS: Final = 5.0
 _CLIENT_ID: Final = "oncelog-heartbeat-"

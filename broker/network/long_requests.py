@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from protocol.api_keys import ApiKey
+from oncelog.protocol.api_keys import ApiKey
 
 LONG_BYTES: Final = 4 * 1024
 """The frame of a long request has so many bytes at least."""

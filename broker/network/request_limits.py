@@ -22,7 +22,7 @@ that, of the same default.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from protocol.api_keys import ApiKey
+from oncelog.protocol.api_keys import ApiKey
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20

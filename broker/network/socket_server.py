@@ -24,18 +24,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from broker.config import BrokerConfig
-from broker.dispatch import Dispatcher
-from broker.listeners import Listener
-from broker.network.connection import Connection
-from broker.network.connection_slots import ConnectionSlots
-from broker.network.frames import new_scratch
-from broker.network.heartbeats import Heartbeats
-from broker.network.long_requests import LongRequests
-from broker.network.response_memory import ResponseMemory
-from broker.network.turn_share import TurnShare
-from broker.settings import ConfigError
-from broker.supervisor import Supervisor
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import Dispatcher
+from oncelog.broker.listeners import Listener
+from oncelog.broker.network.connection import Connection
+from oncelog.broker.network.connection_slots import ConnectionSlots
+from oncelog.broker.network.frames import new_scratch
+from oncelog.broker.network.heartbeats import Heartbeats
+from oncelog.broker.network.long_requests import LongRequests
+from oncelog.broker.network.response_memory import ResponseMemory
+from oncelog.broker.network.turn_share import TurnShare
+from oncelog.broker.settings import ConfigError
+from oncelog.broker.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -20,18 +20,18 @@ import logging
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from coordinator.ports import BrokerChannel
-from coordinator.transaction.state import ProducerIdAndEpoch
-from protocol.errors import ErrorCode, error_of
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.coordinator.ports import BrokerChannel
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.protocol.errors import ErrorCode, error_of
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.replication.partition import Partition
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartitionResult, DeleteRecordsResponse
+from oncelog.broker.replication.partition import Partition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.delete_records import DeleteRecordsPartitionResult, DeleteRecordsResponse
 
 UNKNOWN_LOW_WATERMARK: Final = -1
 

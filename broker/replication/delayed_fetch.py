@@ -23,14 +23,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from broker.dispatch import ConnectionInfo
-from broker.network.response_memory import FRUGAL_BYTES, SMALLEST_GRANT, TURN_BYTES, ResponseMemory
-from broker.network.send_queue import unacknowledged_bytes
-from broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
-from broker.replication.fetch_session import NO_SESSION, FetchContext, FetchKind, FetchPosition, FetchSessionCache
-from broker.replication.partition import Spawn
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
+from oncelog.broker.dispatch import ConnectionInfo
+from oncelog.broker.network.response_memory import FRUGAL_BYTES, SMALLEST_GRANT, TURN_BYTES, ResponseMemory
+from oncelog.broker.network.send_queue import unacknowledged_bytes
+from oncelog.broker.replication.fetch_reader import Attempt, FetchParams, FetchReader
+from oncelog.broker.replication.fetch_session import (
+    NO_SESSION,
+    FetchContext,
+    FetchKind,
+    FetchPosition,
+    FetchSessionCache,
+)
+from oncelog.broker.replication.partition import Spawn
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchResponse
 
 _MANY_PARTITIONS: Final = 4_000
 """To take so many over from a request takes some milliseconds, to visit them more than ten."""

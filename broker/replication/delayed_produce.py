@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.replication.partition import Partition
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from oncelog.broker.replication.partition import Partition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 
 class Unacknowledged(NamedTuple):

@@ -16,8 +16,8 @@ import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from broker.replication.follower_state import NEVER
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.follower_state import NEVER
+from oncelog.protocol.topic_partition import TopicPartition
 
 DEFAULT_MS: Final = 1_500
 """No controller passes over a broker that has been silent for a shorter time (``broker_channel``)."""

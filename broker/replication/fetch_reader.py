@@ -17,14 +17,14 @@ import asyncio
 from collections.abc import Callable, Set
 from typing import Final, NamedTuple
 
-from broker.replication.fetch_session import FetchContext, FetchIsolation, FetchKind, FetchPosition
-from broker.replication.partition import NO_EPOCH, Partition
-from broker.replication.replica_manager import ReplicaManager
-from broker.storage.leader_epoch_cache import UNDEFINED_EPOCH
-from broker.storage.partition_log import ColdRead, FetchedRecords, PartitionLog
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
-from protocol.schema import ZERO_UUID
+from oncelog.broker.replication.fetch_session import FetchContext, FetchIsolation, FetchKind, FetchPosition
+from oncelog.broker.replication.partition import NO_EPOCH, Partition
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH
+from oncelog.broker.storage.partition_log import ColdRead, FetchedRecords, PartitionLog
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from oncelog.protocol.schema import ZERO_UUID
 
 _UNKNOWN_OFFSET: Final = -1
 _NOTHING: Final[frozenset[FetchPosition]] = frozenset()

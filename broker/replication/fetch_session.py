@@ -33,10 +33,10 @@ from enum import Enum, auto
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
-from broker.replication.follower_state import NEVER
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from protocol.schema import ZERO_UUID
+from oncelog.broker.replication.follower_state import NEVER
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from oncelog.protocol.schema import ZERO_UUID
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

@@ -14,12 +14,12 @@ where the leader's log begins.
 import logging
 from typing import NamedTuple
 
-from broker.replication.partition import NO_EPOCH, Partition
-from broker.storage.leader_epoch_cache import UNDEFINED_EPOCH_OFFSET
-from broker.storage.log_config import NO_LIMIT
-from broker.storage.partition_log import PartitionLog
-from protocol.errors import ErrorCode, error_of
-from protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
+from oncelog.broker.replication.partition import NO_EPOCH, Partition
+from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH_OFFSET
+from oncelog.broker.storage.log_config import NO_LIMIT
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.protocol.errors import ErrorCode, error_of
+from oncelog.protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
 
 logger = logging.getLogger(__name__)
 

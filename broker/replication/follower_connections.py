@@ -12,7 +12,7 @@ follower do not keep its own away.
 
 from typing import Final, Protocol
 
-from broker.replication.follower_state import UNKNOWN_EPOCH
+from oncelog.broker.replication.follower_state import UNKNOWN_EPOCH
 
 _MOST: Final = 4
 

@@ -7,7 +7,7 @@ leader, however well it stands with the controller; what it is waited for meanwh
 
 Silence says nothing about data. It only makes a leader ask the controller for a smaller ISR, earlier than lag would;
 and whoever has asked may be the one that is cut off, so silence leaves the ISR as large as `min.insync.replicas`, and
-never a leader alone (`broker.replication.isr`).
+never a leader alone (`oncelog.broker.replication.isr`).
 
 Times are milliseconds of the event loop's clock. One that has stood still, with all requests unread behind it, makes
 everybody look silent, so a look that comes late decides nothing.

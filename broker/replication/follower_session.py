@@ -16,12 +16,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from broker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
-from broker.replication.followed_partition import FollowedPartition
-from broker.replication.partition import Partition
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
+from oncelog.broker.replication.followed_partition import FollowedPartition
+from oncelog.broker.replication.partition import Partition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from oncelog.protocol.topic_partition import TopicPartition
 
 _MOST_UNDER_WAY: Final = 2
 

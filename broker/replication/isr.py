@@ -12,7 +12,7 @@ writing would stay ahead of it for ever, and it could never join. Source: Kafka'
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
-from broker.replication.follower_state import UNKNOWN_OFFSET, FollowerState
+from oncelog.broker.replication.follower_state import UNKNOWN_OFFSET, FollowerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

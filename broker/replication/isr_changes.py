@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, TypeAlias
 
-from coordinator.controller.cluster_image import NO_CONTROLLER
-from coordinator.ports import BrokerChannel
-from protocol.errors import ErrorCode, error_of
-from protocol.messages.alter_partition import (
+from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
+from oncelog.coordinator.ports import BrokerChannel
+from oncelog.protocol.errors import ErrorCode, error_of
+from oncelog.protocol.messages.alter_partition import (
     AlteredPartition,
     AlterPartitionData,
     AlterPartitionRequest,
@@ -29,8 +29,8 @@ from protocol.messages.alter_partition import (
     AlterPartitionTopic,
     BrokerState,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

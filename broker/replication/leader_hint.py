@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from broker.replication.replica_manager import ReplicaManager
-from coordinator.controller.cluster_image import ClusterImage
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.coordinator.controller.cluster_image import ClusterImage
 
 
 class LeaderHint(NamedTuple):

@@ -1,4 +1,4 @@
-"""A partition of an internal topic as its coordinator sees it: ``coordinator.ports.ReplicatedLog``.
+"""A partition of an internal topic as its coordinator sees it: ``oncelog.coordinator.ports.ReplicatedLog``.
 
 The object lives as long as this broker leads without a break. When the term ends it refuses appends and its waiters
 have been told; the next term brings another object, so a coordinator that still holds the old one can do no harm.
@@ -6,14 +6,14 @@ have been told; the next term brings another object, so a coordinator that still
 
 from typing import TYPE_CHECKING, Final
 
-from broker.replication.offset_waiters import OnReached
-from broker.storage.partition_log import AppendOrigin, PartitionLog
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import read_header
-from protocol.schema import Buffer
+from oncelog.broker.replication.offset_waiters import OnReached
+from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import read_header
+from oncelog.protocol.schema import Buffer
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from oncelog.broker.replication.partition import Partition
 
 _ACKS_ALL: Final = -1
 

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable
 from typing import TypeAlias
 
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 
 OnReached: TypeAlias = Callable[[ErrorCode], None]
 """Called with NONE, or with the reason why the offset will not be reached here."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from broker.replication.partition import NO_EPOCH
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.partition import NO_EPOCH
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 EPOCH_DURING_DELETE: Final = -2
 """The leader epoch of a StopReplica that deletes a topic: it outranks every epoch."""

@@ -30,24 +30,24 @@ import logging
 from functools import partial
 from typing import Final
 
-from broker.replication.deletion import Deletion
-from broker.replication.fetch_session import FetchIsolation, FetchPosition
-from broker.replication.follower_state import NEVER, FollowerState
-from broker.replication.isr import InSyncReplicas
-from broker.replication.isr_changes import IsrProposal
-from broker.replication.leader_term import LeaderTerm
-from broker.replication.offset_waiters import OffsetWaiters, OnReached
-from broker.replication.replica_host import ReplicaHost
-from broker.replication.replica_host import Spawn as Spawn
-from broker.storage.log_config import NO_LIMIT
-from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from protocol.errors import ErrorCode, error_of
-from protocol.messages.alter_partition import AlteredPartition
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from protocol.records.control_records import EndTxnMarker
-from protocol.records.record_batch import BatchHeader
-from protocol.schema import ZERO_UUID, Buffer
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.deletion import Deletion
+from oncelog.broker.replication.fetch_session import FetchIsolation, FetchPosition
+from oncelog.broker.replication.follower_state import NEVER, FollowerState
+from oncelog.broker.replication.isr import InSyncReplicas
+from oncelog.broker.replication.isr_changes import IsrProposal
+from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.offset_waiters import OffsetWaiters, OnReached
+from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.replication.replica_host import Spawn as Spawn
+from oncelog.broker.storage.log_config import NO_LIMIT
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.protocol.errors import ErrorCode, error_of
+from oncelog.protocol.messages.alter_partition import AlteredPartition
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from oncelog.protocol.records.control_records import EndTxnMarker
+from oncelog.protocol.records.record_batch import BatchHeader
+from oncelog.protocol.schema import ZERO_UUID, Buffer
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from broker.replication.partition import Partition
-from coordinator.controller.cluster_image import BrokerImage
+from oncelog.broker.replication.partition import Partition
+from oncelog.coordinator.controller.cluster_image import BrokerImage
 
 NO_PREFERENCE: Final = -1
 

@@ -18,22 +18,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from broker.replication.followed_partition import FollowedPartition
-from broker.replication.follower_session import FetcherSettings, FollowerSession
-from broker.replication.partition import Partition
-from broker.replication.replica_host import Supervise
-from broker.replication.replication_quota import ReplicationQuota
-from clients.connection import Address, Connection, connect
-from clients.errors import ClientError
-from protocol.errors import ErrorCode, error_of
-from protocol.messages.fetch import FetchResponse, PartitionData
-from protocol.messages.list_offsets import (
+from oncelog.broker.replication.followed_partition import FollowedPartition
+from oncelog.broker.replication.follower_session import FetcherSettings, FollowerSession
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replica_host import Supervise
+from oncelog.broker.replication.replication_quota import ReplicationQuota
+from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.errors import ErrorCode, error_of
+from oncelog.protocol.messages.fetch import FetchResponse, PartitionData
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

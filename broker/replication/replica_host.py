@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from broker.replication.follower_contacts import FollowerContacts
-from broker.replication.isr_changes import IsrProposal, propose_to_nobody
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.follower_contacts import FollowerContacts
+from oncelog.broker.replication.isr_changes import IsrProposal, propose_to_nobody
+from oncelog.protocol.topic_partition import TopicPartition
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], object]
 Supervise: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]

@@ -25,44 +25,44 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, Protocol, TypeAlias
 
-from broker.replication import deserted_coordinators
-from broker.replication.deserted_coordinators import DesertedCoordinators, desertion_ms
-from broker.replication.fetch_session import FetchSession, FetchSessionCache
-from broker.replication.follower_connections import FollowerConnections
-from broker.replication.follower_contacts import WITHOUT_LIMIT
-from broker.replication.follower_state import NEVER
-from broker.replication.isr_changes import IsrProposal
-from broker.replication.leader_term import LeaderTerm
-from broker.replication.orders import EPOCH_DURING_DELETE, ordered_states, ordered_stops
-from broker.replication.partition import NO_EPOCH, Partition, Spawn
-from broker.replication.preferred_replica import preferred_read_replica
-from broker.replication.replica_host import ReplicaHost, loop_ms
-from broker.replication.replication_quota import ReplicationQuota
-from broker.replication.stray_replicas import is_of_another_topic, why_stray
-from broker.replication.transaction_markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
-from broker.replication.unopened_logs import KeptOrder, UnopenedLogs
-from broker.storage.checkpoints import OffsetCheckpoint
-from broker.storage.disk_errors import is_out_of_space, is_passing
-from broker.storage.log_config import LogConfig
-from broker.storage.log_manager import LogManager
-from broker.storage.partition_log import PartitionLog
-from broker.storage.readable_log import ReadableLog
-from coordinator.controller.cluster_image import INTERNAL_TOPICS, NO_LEADER, MetadataCache, MetadataChange
-from coordinator.controller.controller_fence import NO_SEQUENCE
-from coordinator.ports import LeaderAndEpoch, WallClock
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import (
+from oncelog.broker.replication import deserted_coordinators
+from oncelog.broker.replication.deserted_coordinators import DesertedCoordinators, desertion_ms
+from oncelog.broker.replication.fetch_session import FetchSession, FetchSessionCache
+from oncelog.broker.replication.follower_connections import FollowerConnections
+from oncelog.broker.replication.follower_contacts import WITHOUT_LIMIT
+from oncelog.broker.replication.follower_state import NEVER
+from oncelog.broker.replication.isr_changes import IsrProposal
+from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.orders import EPOCH_DURING_DELETE, ordered_states, ordered_stops
+from oncelog.broker.replication.partition import NO_EPOCH, Partition, Spawn
+from oncelog.broker.replication.preferred_replica import preferred_read_replica
+from oncelog.broker.replication.replica_host import ReplicaHost, loop_ms
+from oncelog.broker.replication.replication_quota import ReplicationQuota
+from oncelog.broker.replication.stray_replicas import is_of_another_topic, why_stray
+from oncelog.broker.replication.transaction_markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
+from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
+from oncelog.broker.storage.checkpoints import OffsetCheckpoint
+from oncelog.broker.storage.disk_errors import is_out_of_space, is_passing
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.readable_log import ReadableLog
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS, NO_LEADER, MetadataCache, MetadataChange
+from oncelog.coordinator.controller.controller_fence import NO_SEQUENCE
+from oncelog.coordinator.ports import LeaderAndEpoch, WallClock
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ here is set aside, not deleted: its directory gets a name that ends in ``-stray`
 removes it. Topics that are being deleted are left to StopReplica, which deletes them. Pure.
 """
 
-from coordinator.controller.cluster_image import MetadataChange, TopicImage
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.cluster_image import MetadataChange, TopicImage
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 def is_of_another_topic(log_topic_id: bytes | None, topic_id: bytes) -> bool:

@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Final, TypeAlias
 
-from broker.replication.add_partitions_to_txn_sender import AddPartitionsToTxnSender, PartitionErrors, Question
-from broker.replication.verification_metrics import VerificationMetrics
-from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
-from coordinator.ports import BrokerChannel, TopicMetadata
-from coordinator.runtime import Answer, partition_for
-from coordinator.transaction.coordinator import TransactionCoordinator
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.add_partitions_to_txn_sender import AddPartitionsToTxnSender, PartitionErrors, Question
+from oncelog.broker.replication.verification_metrics import VerificationMetrics
+from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
+from oncelog.coordinator.runtime import Answer, partition_for
+from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 _CLIENT_VERSION: Final = 2
 """The transaction protocol of clients whose partitions are added by writing to them."""

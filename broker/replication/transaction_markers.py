@@ -28,11 +28,11 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from broker.replication.partition import ACKS_ALL
-from broker.storage.partition_log import AppendOrigin
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from oncelog.broker.replication.partition import ACKS_ALL
+from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -40,12 +40,12 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records.control_records import EndTxnMarker, build_end_txn_marker
-from protocol.records.record_batch import BatchHeader, read_header
-from protocol.records.record_walk import WorkBudget
+from oncelog.protocol.records.control_records import EndTxnMarker, build_end_txn_marker
+from oncelog.protocol.records.record_batch import BatchHeader, read_header
+from oncelog.protocol.records.record_walk import WorkBudget
 
 if TYPE_CHECKING:
-    from broker.replication.replica_manager import ReplicaManager
+    from oncelog.broker.replication.replica_manager import ReplicaManager
 
 OnWritten: TypeAlias = Callable[[WriteTxnMarkersResponse], None]
 

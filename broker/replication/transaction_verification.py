@@ -31,10 +31,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.replication.add_partitions_to_txn_sender import PartitionErrors, Question
-from broker.replication.replica_manager import ReplicaManager
-from broker.replication.transaction_coordinators import Asked, TransactionCoordinators
-from broker.replication.verification_errors import (
+from oncelog.broker.replication.add_partitions_to_txn_sender import PartitionErrors, Question
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication.transaction_coordinators import Asked, TransactionCoordinators
+from oncelog.broker.replication.verification_errors import (
     UNDECIDED,
     TransactionSupportedOperation,
     offset_commit_error,
@@ -42,14 +42,14 @@ from broker.replication.verification_errors import (
     operation_of_txn_offset_commit,
     produce_error,
 )
-from broker.replication.verification_metrics import VerificationMetrics
-from broker.storage.producer_state import ProducerStateManager
-from broker.storage.verification_state import VerificationStateEntry
-from coordinator.transaction.state import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest
-from protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_BIT
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.verification_metrics import VerificationMetrics
+from oncelog.broker.storage.producer_state import ProducerStateManager
+from oncelog.broker.storage.verification_state import VerificationStateEntry
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_BIT
+from oncelog.protocol.topic_partition import TopicPartition
 
 _LONGEST_WAIT_SECONDS: Final = 5.0
 _FIRST_PAUSE_SECONDS: Final = 0.001

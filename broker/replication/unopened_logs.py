@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

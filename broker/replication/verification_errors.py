@@ -11,8 +11,8 @@ CoordinatorOperationExceptionHelper.)
 from enum import Enum, auto
 from typing import Final
 
-from coordinator.runtime import coordinator_error
-from protocol.errors import ErrorCode
+from oncelog.coordinator.runtime import coordinator_error
+from oncelog.protocol.errors import ErrorCode
 
 _FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
 _FIRST_PRODUCE_THAT_ADDS: Final = 12

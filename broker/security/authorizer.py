@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from broker.dispatch import RequestContext
+    from oncelog.broker.dispatch import RequestContext
 
 
 class Principal(NamedTuple):

@@ -7,7 +7,7 @@ nobody waits.
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from broker.dispatch import RequestContext
+    from oncelog.broker.dispatch import RequestContext
 
 
 class Quotas(Protocol):

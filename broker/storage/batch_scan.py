@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.storage.disk import File
-from protocol.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptRecord, read_header
-from protocol.schema import Buffer
+from oncelog.broker.storage.disk import File
+from oncelog.protocol.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptRecord, read_header
+from oncelog.protocol.schema import Buffer
 
 EXTENT_SIZE: Final = 27
 """How much of a header says which offsets and bytes the batch covers."""

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping
 from logging import getLogger
 from typing import Final
 
-from broker.storage.disk import Disk
-from broker.storage.log_files import TEMPORARY_SUFFIX
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.log_files import TEMPORARY_SUFFIX
+from oncelog.protocol.topic_partition import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 """Below these offsets everything is on the medium: recovery begins there."""

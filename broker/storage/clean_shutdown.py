@@ -7,7 +7,7 @@ a version and the broker epoch with which the broker was registered (-1 if it ha
 import json
 from typing import Final
 
-from broker.storage.disk import Disk
+from oncelog.broker.storage.disk import Disk
 
 FILE_NAME: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1

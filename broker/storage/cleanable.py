@@ -8,9 +8,9 @@ however little of it is dirty, once the first batch of a dirty segment is older.
 
 from dataclasses import dataclass
 
-from broker.storage.log_config import NO_LIMIT
-from broker.storage.log_segment import LogSegment
-from broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.log_config import NO_LIMIT
+from oncelog.broker.storage.log_segment import LogSegment
+from oncelog.broker.storage.partition_log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

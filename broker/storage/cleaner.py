@@ -24,15 +24,15 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from logging import getLogger
 from typing import Final, TypeVar
 
-from broker.storage.cleanable import Cleanable, find_cleanable
-from broker.storage.compaction import Compaction, TransactionTracker, last_offsets, latest_offsets
-from broker.storage.disk import Disk, File
-from broker.storage.disk_errors import is_passing
-from broker.storage.log_files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
-from broker.storage.log_segment import LogSegment
-from broker.storage.offset_index import MAX_RELATIVE_OFFSET
-from broker.storage.partition_log import PartitionLog
-from protocol.records.record_batch import (
+from oncelog.broker.storage.cleanable import Cleanable, find_cleanable
+from oncelog.broker.storage.compaction import Compaction, TransactionTracker, last_offsets, latest_offsets
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.log_files import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
+from oncelog.broker.storage.log_segment import LogSegment
+from oncelog.broker.storage.offset_index import MAX_RELATIVE_OFFSET
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     BatchHeader,
     CorruptRecord,
@@ -40,7 +40,7 @@ from protocol.records.record_batch import (
     iter_batches,
     read_header,
 )
-from protocol.schema import Buffer
+from oncelog.protocol.schema import Buffer
 
 _READ_BYTES: Final = 256 << 10
 _BATCHES_PER_SLICE: Final = 16

@@ -7,10 +7,10 @@ keeps no other from being cleaned: a log that cannot be judged or cleaned is *un
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from broker.storage.cleanable import find_cleanable
-from broker.storage.cleaner import LogCleaner, set_aside
-from broker.storage.disk_errors import is_passing
-from broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.cleanable import find_cleanable
+from oncelog.broker.storage.cleaner import LogCleaner, set_aside
+from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.partition_log import PartitionLog
 
 
 class LogCleanerManager:

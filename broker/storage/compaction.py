@@ -20,17 +20,17 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from broker.storage.producer_state_entry import ProducerStateEntry
-from broker.storage.transaction_index import AbortedTransaction
-from protocol.records.record_batch import BatchHeader, CorruptRecord, records_payload, records_payload_in_steps
-from protocol.records.rewriting import (
+from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
+from oncelog.broker.storage.transaction_index import AbortedTransaction
+from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord, records_payload, records_payload_in_steps
+from oncelog.protocol.records.rewriting import (
     RecordSpan,
     can_have_delete_horizon,
     empty_batch,
     iter_record_spans,
     retain_records,
 )
-from protocol.schema import Buffer
+from oncelog.protocol.schema import Buffer
 
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 _RECORDS_PER_STEP: Final = 1000

@@ -24,7 +24,7 @@ from typing import Final, Protocol, TypeAlias
 
 from aiofiles.os import wrap
 
-from protocol.schema import Buffer
+from oncelog.protocol.schema import Buffer
 
 _REFUSED: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
 """Not in the page cache, or a file system that cannot tell."""

@@ -3,7 +3,7 @@
 A log that could not be written because the volume is full is intact: what did not fit was undone, and can be written
 when there is room. So a full disk fails no log and stops no broker. The directory counts as *full* from the first
 write that did not fit until enough is free again; as long as that lasts, the controller has others lead
-(``coordinator.controller.full_disks``).
+(``oncelog.coordinator.controller.full_disks``).
 
 Enough is what lets a broker work for a while: 64 MiB, or a twentieth of a small volume. A directory that fills up again
 soon after is looked at later each time, so that leaderships do not go back and forth.
@@ -15,8 +15,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.storage.disk import Disk
-from broker.storage.disk_errors import is_out_of_space
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.disk_errors import is_out_of_space
 
 _ENOUGH_BYTES: Final = 64 << 20
 _ENOUGH_SHARE: Final = 20

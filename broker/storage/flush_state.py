@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.storage.disk import Disk, File
-from broker.storage.leader_epoch_cache import LeaderEpochFileCache
-from broker.storage.log_segments import LogSegments
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.leader_epoch_cache import LeaderEpochFileCache
+from oncelog.broker.storage.log_segments import LogSegments
 
 _REST_SECONDS: Final = 0.05
 

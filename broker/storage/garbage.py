@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from broker.storage.disk import Disk
+from oncelog.broker.storage.disk import Disk
 
 AT_ONCE: Final = 0
 """Due since ever."""

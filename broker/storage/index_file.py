@@ -9,8 +9,8 @@ those of its active segments and cuts them when it rolls or closes).
 
 import errno
 
-from broker.storage.disk import Disk, File
-from protocol.schema import Buffer
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.protocol.schema import Buffer
 
 
 class CorruptIndex(ValueError):

@@ -13,8 +13,8 @@ batches are forgotten when a log is loaded.
 from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
-from broker.storage.checkpoints import decode_checkpoint, encode_checkpoint
-from broker.storage.disk import Disk
+from oncelog.broker.storage.checkpoints import decode_checkpoint, encode_checkpoint
+from oncelog.broker.storage.disk import Disk
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"

@@ -26,22 +26,22 @@ from logging import getLogger
 from random import Random
 from typing import Final
 
-from broker.storage import clean_shutdown
-from broker.storage.checkpoints import (
+from oncelog.broker.storage import clean_shutdown
+from oncelog.broker.storage.checkpoints import (
     CHECKPOINTS,
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from broker.storage.cleaner import LogCleaner
-from broker.storage.cleaner_manager import LogCleanerManager
-from broker.storage.disk import Disk, Lock
-from broker.storage.disk_errors import is_passing
-from broker.storage.disk_space import DiskSpace
-from broker.storage.garbage import AT_ONCE, Garbage
-from broker.storage.log_config import NO_LIMIT, LogConfig
-from broker.storage.log_files import (
+from oncelog.broker.storage.cleaner import LogCleaner
+from oncelog.broker.storage.cleaner_manager import LogCleanerManager
+from oncelog.broker.storage.disk import Disk, Lock
+from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_space import DiskSpace
+from oncelog.broker.storage.garbage import AT_ONCE, Garbage
+from oncelog.broker.storage.log_config import NO_LIMIT, LogConfig
+from oncelog.broker.storage.log_files import (
     DELETE_DIRECTORY_SUFFIX,
     LOG_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
@@ -52,19 +52,19 @@ from broker.storage.log_files import (
     parse_directory_name,
     stray_directory_name,
 )
-from broker.storage.machine_boot import note_boot, read_boot
-from broker.storage.meta_properties import (
+from oncelog.broker.storage.machine_boot import note_boot, read_boot
+from oncelog.broker.storage.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
     read_meta_properties,
     write_meta_properties,
 )
-from broker.storage.partition_log import PartitionLog
-from broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
-from broker.storage.partition_metadata import encode_topic_id
-from broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
-from broker.storage.readable_log import ReadableLog
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
+from oncelog.broker.storage.partition_metadata import encode_topic_id
+from oncelog.broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
+from oncelog.broker.storage.readable_log import ReadableLog
+from oncelog.protocol.topic_partition import TopicPartition
 
 LOCK_FILE: Final = ".lock"
 _LOGS_AT_ONCE: Final = 500

@@ -13,11 +13,11 @@ import errno
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from broker.storage.batch_scan import EXTENT_SIZE, ScannedBatch, Walk, find_base, find_batch, scan_batches
-from broker.storage.disk import Disk, File
-from broker.storage.index_file import CorruptIndex
-from broker.storage.log_config import LogConfig
-from broker.storage.log_files import (
+from oncelog.broker.storage.batch_scan import EXTENT_SIZE, ScannedBatch, Walk, find_base, find_batch, scan_batches
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.index_file import CorruptIndex
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -25,13 +25,13 @@ from broker.storage.log_files import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file,
 )
-from broker.storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from broker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from broker.storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
-from broker.storage.time_index import TimeIndex, TimestampOffset
-from broker.storage.transaction_index import TransactionIndex
-from protocol.records.record_batch import HEADER_SIZE, NO_TIMESTAMP, read_header
-from protocol.schema import Buffer
+from oncelog.broker.storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from oncelog.broker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from oncelog.broker.storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from oncelog.broker.storage.time_index import TimeIndex, TimestampOffset
+from oncelog.broker.storage.transaction_index import TransactionIndex
+from oncelog.protocol.records.record_batch import HEADER_SIZE, NO_TIMESTAMP, read_header
+from oncelog.protocol.schema import Buffer
 
 _WALK_CHUNK: Final = 8192
 """Enough for the headers between two index entries, unless batches are large."""

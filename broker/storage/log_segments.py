@@ -3,9 +3,9 @@
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
 
-from broker.storage.log_segment import LogSegment, ReadRequest
-from broker.storage.transaction_index import AbortedTransaction
-from protocol.schema import Buffer
+from oncelog.broker.storage.log_segment import LogSegment, ReadRequest
+from oncelog.broker.storage.transaction_index import AbortedTransaction
+from oncelog.protocol.schema import Buffer
 
 
 class LogSegments:

@@ -8,7 +8,7 @@ write none: of their directories a gap is taken for compaction's, as Apache Kafk
 
 from typing import Final
 
-from broker.storage.disk import Disk
+from oncelog.broker.storage.disk import Disk
 
 BOOT_FILE: Final = "machine-boot"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from broker.storage.disk import Disk
+from oncelog.broker.storage.disk import Disk
 
 FILE_NAME: Final = "meta.properties"
 

@@ -14,8 +14,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from broker.storage.disk import Disk, File
-from broker.storage.index_file import CorruptIndex, IndexFile
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.index_file import CorruptIndex, IndexFile
 
 ENTRY_SIZE: Final = 8
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1

@@ -24,27 +24,27 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from broker.storage.append_info import AppendInfo as AppendInfo
-from broker.storage.append_info import new_append_info
-from broker.storage.batch_scan import ScannedBatch
-from broker.storage.disk import Disk
-from broker.storage.disk_space import DiskSpace
-from broker.storage.flush_state import FlushPlan, FlushState
-from broker.storage.leader_epoch_cache import LeaderEpochFileCache
-from broker.storage.log_config import NO_LIMIT, LogConfig
-from broker.storage.log_files import DELETED_SUFFIX, SWAP_SUFFIX
-from broker.storage.log_segment import LogSegment, remove_segments
-from broker.storage.partition_metadata import write_topic_id
-from broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
-from broker.storage.producer_state import AppendOrigin as AppendOrigin
-from broker.storage.readable_log import ColdRead as ColdRead
-from broker.storage.readable_log import FetchedRecords as FetchedRecords
-from broker.storage.readable_log import ReadableLog
-from broker.storage.recovery import LoadedLog, LogLoader, advance_producer_state
-from broker.storage.retention import ExpiryReason, expired, log_expiry, segment_ages
-from protocol.errors import ErrorCode
-from protocol.records.control_records import EndTxnMarker
-from protocol.records.record_batch import (
+from oncelog.broker.storage.append_info import AppendInfo as AppendInfo
+from oncelog.broker.storage.append_info import new_append_info
+from oncelog.broker.storage.batch_scan import ScannedBatch
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.disk_space import DiskSpace
+from oncelog.broker.storage.flush_state import FlushPlan, FlushState
+from oncelog.broker.storage.leader_epoch_cache import LeaderEpochFileCache
+from oncelog.broker.storage.log_config import NO_LIMIT, LogConfig
+from oncelog.broker.storage.log_files import DELETED_SUFFIX, SWAP_SUFFIX
+from oncelog.broker.storage.log_segment import LogSegment, remove_segments
+from oncelog.broker.storage.partition_metadata import write_topic_id
+from oncelog.broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
+from oncelog.broker.storage.producer_state import AppendOrigin as AppendOrigin
+from oncelog.broker.storage.readable_log import ColdRead as ColdRead
+from oncelog.broker.storage.readable_log import FetchedRecords as FetchedRecords
+from oncelog.broker.storage.readable_log import ReadableLog
+from oncelog.broker.storage.recovery import LoadedLog, LogLoader, advance_producer_state
+from oncelog.broker.storage.retention import ExpiryReason, expired, log_expiry, segment_ages
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.control_records import EndTxnMarker
+from oncelog.protocol.records.record_batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -54,8 +54,8 @@ from protocol.records.record_batch import (
     iter_batches,
     patch_offset_and_epoch,
 )
-from protocol.schema import Buffer
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Buffer
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NO_TIMESTAMP: Final = -1
 _NO_EPOCH: Final = -1

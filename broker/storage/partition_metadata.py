@@ -10,7 +10,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import Final
 
-from broker.storage.disk import Disk
+from oncelog.broker.storage.disk import Disk
 
 FILE_NAME: Final = "partition.metadata"
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
-from protocol.compiler import decode, encode
-from protocol.internal.producer_snapshot import ProducerEntry, ProducerSnapshot
-from protocol.primitives import DecodeError
-from protocol.records.checksum import crc32c
+from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.internal.producer_snapshot import ProducerEntry, ProducerSnapshot
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.records.checksum import crc32c
 
 _VERSION: Final = 1
 _PREFIX: Final = Struct(">hI")

@@ -30,17 +30,17 @@ from enum import Enum, auto
 from logging import getLogger
 from typing import Final, NamedTuple
 
-from broker.storage.batch_scan import ScannedBatch
-from broker.storage.disk import Disk
-from broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offsets_with_suffix
-from broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
-from broker.storage.transaction_index import AbortedTransaction, TransactionIndex
-from broker.storage.verification_state import VerificationStateEntry
-from protocol.errors import ErrorCode
-from protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
-from protocol.records.record_batch import BatchHeader, CorruptRecord
-from protocol.schema import Buffer
+from oncelog.broker.storage.batch_scan import ScannedBatch
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.log_files import SNAPSHOT_SUFFIX, offset_file, offsets_with_suffix
+from oncelog.broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from oncelog.broker.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from oncelog.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
+from oncelog.broker.storage.verification_state import VerificationStateEntry
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.control_records import EndTxnMarker, parse_end_txn_marker
+from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord
+from oncelog.protocol.schema import Buffer
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 

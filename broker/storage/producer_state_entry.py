@@ -2,8 +2,14 @@
 
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, increment_sequence
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import (
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    increment_sequence,
+)
 
 FIRST_STRICT_VERSION: Final = 2
 """The first transaction protocol in which every transaction has an epoch of its own."""

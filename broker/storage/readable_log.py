@@ -9,22 +9,22 @@ from collections.abc import Callable
 from logging import getLogger
 from typing import NamedTuple
 
-from broker.storage.disk import Disk
-from broker.storage.disk_errors import is_passing
-from broker.storage.disk_space import DiskSpace
-from broker.storage.leader_epoch_cache import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-from broker.storage.log_config import LogConfig
-from broker.storage.log_segment import ShortRead
-from broker.storage.log_segments import LogSegments
-from broker.storage.partition_metadata import read_topic_id
-from broker.storage.producer_state_entry import ProducerStateEntry
-from broker.storage.recovery import LoadedLog
-from broker.storage.timestamp_search import FoundOffset, Search, find_by_timestamp, find_max_timestamp
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import CorruptRecord
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import Buffer
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.disk_errors import is_passing
+from oncelog.broker.storage.disk_space import DiskSpace
+from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_segment import ShortRead
+from oncelog.broker.storage.log_segments import LogSegments
+from oncelog.broker.storage.partition_metadata import read_topic_id
+from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
+from oncelog.broker.storage.recovery import LoadedLog
+from oncelog.broker.storage.timestamp_search import FoundOffset, Search, find_by_timestamp, find_max_timestamp
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import CorruptRecord
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import Buffer
+from oncelog.protocol.topic_partition import TopicPartition
 
 _log = getLogger(__name__)
 

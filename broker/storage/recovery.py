@@ -26,12 +26,12 @@ from itertools import pairwise
 from logging import getLogger
 from typing import Final
 
-from broker.storage.batch_scan import ScannedBatch, scan_batches
-from broker.storage.disk import Disk
-from broker.storage.index_file import CorruptIndex
-from broker.storage.leader_epoch_cache import LeaderEpochFileCache
-from broker.storage.log_config import LogConfig
-from broker.storage.log_files import (
+from oncelog.broker.storage.batch_scan import ScannedBatch, scan_batches
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.index_file import CorruptIndex
+from oncelog.broker.storage.leader_epoch_cache import LeaderEpochFileCache
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -41,9 +41,9 @@ from broker.storage.log_files import (
     offset_of,
     offsets_with_suffix,
 )
-from broker.storage.log_segment import LogSegment
-from broker.storage.producer_state import ProducerStateManager
-from protocol.records.record_batch import CorruptRecord, crc_is_valid
+from oncelog.broker.storage.log_segment import LogSegment
+from oncelog.broker.storage.producer_state import ProducerStateManager
+from oncelog.protocol.records.record_batch import CorruptRecord, crc_is_valid
 
 _log = getLogger(__name__)
 

@@ -6,8 +6,8 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import NamedTuple
 
-from broker.storage.log_config import LogConfig
-from broker.storage.log_segments import LogSegments
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_segments import LogSegments
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ Look-ups are rare, so entries stay packed and are read one by one.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.storage.disk import Disk, File
-from broker.storage.index_file import IndexFile
-from protocol.records.record_batch import NO_TIMESTAMP
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.index_file import IndexFile
+from oncelog.protocol.records.record_batch import NO_TIMESTAMP
 
 ENTRY_SIZE: Final = 12
 _ENTRY: Final = Struct(">qi")

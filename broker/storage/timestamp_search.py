@@ -9,11 +9,11 @@ from collections.abc import Generator, Iterable
 from logging import getLogger
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.storage.log_segment import LogSegment, ReadRequest
-from protocol.records.compression import iter_decompressed
-from protocol.records.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, CorruptRecord, read_header
-from protocol.records.record_walk import FoundRecord, WorkBudget, find_timestamp
-from protocol.schema import Buffer
+from oncelog.broker.storage.log_segment import LogSegment, ReadRequest
+from oncelog.protocol.records.compression import iter_decompressed
+from oncelog.protocol.records.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, CorruptRecord, read_header
+from oncelog.protocol.records.record_walk import FoundRecord, WorkBudget, find_timestamp
+from oncelog.protocol.schema import Buffer
 
 _MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 _CHUNK: Final = 128 << 10

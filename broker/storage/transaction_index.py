@@ -17,8 +17,8 @@ The file does not exist while there are no entries.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.storage.disk import Disk, File
-from broker.storage.index_file import CorruptIndex, IndexFile
+from oncelog.broker.storage.disk import Disk, File
+from oncelog.broker.storage.index_file import CorruptIndex, IndexFile
 
 ENTRY_SIZE: Final = 34
 _ENTRY: Final = Struct(">hqqqq")

@@ -9,9 +9,9 @@ A question that brought no decision leaves the entry behind, because it has kept
 refused: what the producer sent after that batch must not enter before it. (Kafka: VerificationStateEntry.)
 """
 
-from broker.storage.producer_state_entry import FIRST_STRICT_VERSION, MAX_EPOCH
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import BatchHeader
+from oncelog.broker.storage.producer_state_entry import FIRST_STRICT_VERSION, MAX_EPOCH
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import BatchHeader
 
 
 class VerificationStateEntry:

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from broker.config import BROKER_SETTINGS
-from broker.settings import Setting
-from broker.topic_config import SYNONYMS, TOPIC_SETTINGS
+from oncelog.broker.config import BROKER_SETTINGS
+from oncelog.broker.settings import Setting
+from oncelog.broker.topic_config import SYNONYMS, TOPIC_SETTINGS
 
 _INTRODUCTION = """\
 # Configuration
 
 This page is printed from the tables in `broker/config.py` and `broker/topic_config.py`
-(`python -m broker.tools.config_page > docs/configuration.md`).
+(`python -m oncelog.broker.tools.config_page > docs/configuration.md`).
 
 Keys and defaults are those of Apache Kafka; keys that begin with `oncelog.` are ours. Later sources win: defaults,
 `server.properties` (`--config`), `KAFKA_CFG_*` and `KAFKA_*` environment variables (`_` for a dot, `__` for an

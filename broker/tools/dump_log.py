@@ -12,14 +12,14 @@ from typing import BinaryIO, Final
 
 import click
 
-from broker.storage.checkpoints import (
+from oncelog.broker.storage.checkpoints import (
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
 )
-from broker.storage.leader_epoch_cache import FILE_NAME as EPOCH_CHECKPOINT
-from broker.storage.log_files import (
+from oncelog.broker.storage.leader_epoch_cache import FILE_NAME as EPOCH_CHECKPOINT
+from oncelog.broker.storage.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -27,24 +27,24 @@ from broker.storage.log_files import (
     TRANSACTION_INDEX_SUFFIX,
     offset_of,
 )
-from broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
-from broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
-from broker.tools.index_text import (
+from oncelog.broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
+from oncelog.broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
+from oncelog.broker.tools.index_text import (
     dump_epochs,
     dump_offset_index,
     dump_snapshot,
     dump_time_index,
     dump_transaction_index,
 )
-from broker.tools.internal_records import (
+from oncelog.broker.tools.internal_records import (
     RecordDecoder,
     decode_consumer_offsets,
     decode_text,
     decode_transaction_log,
 )
-from broker.tools.segment_text import Complaint, Lines, dump_segment
-from protocol.printable import one_line
-from protocol.records.record_batch import HEADER_SIZE, CorruptRecord, read_header
+from oncelog.broker.tools.segment_text import Complaint, Lines, dump_segment
+from oncelog.protocol.printable import one_line
+from oncelog.protocol.records.record_batch import HEADER_SIZE, CorruptRecord, read_header
 
 _CORRUPT: Final = 1
 _SHOWN_PARTITIONS: Final = 10

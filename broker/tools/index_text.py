@@ -1,8 +1,8 @@
 """The small files beside a segment as text, a line for each entry: indexes, producer snapshots, checkpoints.
 
 The bytes are read through ``construct``, from descriptions of their own, so that what is shown does not depend on the
-code that wrote them (``broker.storage`` has the layouts in words). What is wrong becomes a ``Complaint`` among the
-lines.
+code that wrote them (``oncelog.broker.storage`` has the layouts in words). What is wrong becomes a ``Complaint`` among
+the lines.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from construct import Construct, ConstructError, Int16sb, Int32sb, Int32ub, Int64sb, Struct
 
-from broker.storage.checkpoints import decode_checkpoint
-from broker.tools.segment_text import Complaint, Lines
-from protocol.internal.producer_snapshot import ProducerEntry, ProducerSnapshot
-from protocol.records.checksum import crc32c
-from protocol.reference import parse
+from oncelog.broker.storage.checkpoints import decode_checkpoint
+from oncelog.broker.tools.segment_text import Complaint, Lines
+from oncelog.protocol.internal.producer_snapshot import ProducerEntry, ProducerSnapshot
+from oncelog.protocol.records.checksum import crc32c
+from oncelog.protocol.reference import parse
 
 _OFFSET_ENTRY: Final = Struct("relative_offset" / Int32sb, "position" / Int32sb)
 _TIME_ENTRY: Final = Struct("timestamp" / Int64sb, "relative_offset" / Int32sb)

@@ -12,16 +12,16 @@ from typing import Any, Final, TypeAlias
 
 from construct import ConstructError
 
-from protocol.internal.group_metadata import (
+from oncelog.protocol.internal.group_metadata import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.records.record_batch import Record
-from protocol.reference import parse
-from protocol.schema import Message, layout
+from oncelog.protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
+from oncelog.protocol.records.record_batch import Record
+from oncelog.protocol.reference import parse
+from oncelog.protocol.schema import Message, layout
 
 RecordDecoder: TypeAlias = Callable[[Record], tuple[str, str]]
 """From a record to the texts of its key and value."""

@@ -7,10 +7,10 @@ a batch whose header cannot be read there is no telling where the next one begin
 from collections.abc import Iterator
 from typing import BinaryIO, Final, TypeAlias
 
-from broker.tools.internal_records import RecordDecoder
-from protocol.printable import one_line
-from protocol.records.control_records import parse_control_record_type, parse_end_txn_marker
-from protocol.records.record_batch import (
+from oncelog.broker.tools.internal_records import RecordDecoder
+from oncelog.protocol.printable import one_line
+from oncelog.protocol.records.control_records import parse_control_record_type, parse_end_txn_marker
+from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     NO_SEQUENCE,
     BatchHeader,

@@ -7,7 +7,7 @@ each request does to a transactional id in each state, once for each version of 
 from collections.abc import Callable
 from typing import Final
 
-from coordinator.transaction.state import (
+from oncelog.coordinator.transaction.state import (
     EPOCH_BUMP_VERSION,
     NO_PARTITIONS,
     NO_PRODUCER_ID,
@@ -26,8 +26,8 @@ from coordinator.transaction.state import (
     decide_init_producer_id,
     decide_timeout,
 )
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NOW_MS: Final = 1_000_000
 _TIMEOUT_MS: Final = 60_000

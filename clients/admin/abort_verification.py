@@ -7,23 +7,23 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from clients.admin.group_offsets import committed_offsets_of_groups
-from clients.admin.groups import list_groups
-from clients.admin.hanging_transactions import OpenTransaction, coordinators_know, open_transactions
-from clients.admin.offsets import LATEST, list_offsets
-from clients.admin.transaction_abort import AbortAction, AbortPlan
-from clients.cluster import Cluster
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.internal.placement import CONSUMER_OFFSETS, partition_for
-from protocol.messages.fetch import (
+from oncelog.clients.admin.group_offsets import committed_offsets_of_groups
+from oncelog.clients.admin.groups import list_groups
+from oncelog.clients.admin.hanging_transactions import OpenTransaction, coordinators_know, open_transactions
+from oncelog.clients.admin.offsets import LATEST, list_offsets
+from oncelog.clients.admin.transaction_abort import AbortAction, AbortPlan
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import CONSUMER_OFFSETS, partition_for
+from oncelog.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NEWEST_FETCH_WITH_TOPIC_NAMES: Final = 12
 _READ_COMMITTED: Final = 1

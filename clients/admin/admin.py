@@ -6,8 +6,8 @@
 Each method is a function of a module of this package, where the types of its arguments and results are, with units and
 sources. How failure is told is the same everywhere: a request about several things has a value or a ``Refusal`` (or an
 ``ErrorCode``) for each of them; a request about one thing raises ``BrokerRefused``; when no answer comes at all, that
-is another exception of ``clients.errors``. Errors that pass are retried before. A call takes ``operation_seconds`` at
-most, however many requests it consists of.
+is another exception of ``oncelog.clients.errors``. Errors that pass are retried before. A call takes
+``operation_seconds`` at most, however many requests it consists of.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 from uuid import UUID
 
-from clients.admin import (
+from oncelog.clients.admin import (
     abort_verification,
     cluster_description,
     configs,
@@ -35,31 +35,31 @@ from clients.admin import (
     transactions,
     txn_markers,
 )
-from clients.admin.abort_verification import Check
-from clients.admin.cluster_description import ClusterDescription
-from clients.admin.configs import ConfigChange, ConfigEntry, Resource
-from clients.admin.features import FeatureMetadata, FeatureUpdate
-from clients.admin.fencing import Fencing
-from clients.admin.group_offsets import CommittedOffset, GroupOffsets, PartitionOutcomes
-from clients.admin.groups import GroupDescription, GroupListing, MemberToRemove
-from clients.admin.hanging_transactions import DEFAULT_MAX_TRANSACTION_TIMEOUT_MS, Findings
-from clients.admin.log_dirs import LogDirDescription
-from clients.admin.offsets import FoundOffset
-from clients.admin.producers import ProducersOfPartitions
-from clients.admin.topics import NewTopic, Outcomes, TopicDescription
-from clients.admin.transaction_abort import AbortPlan, WhichTransaction
-from clients.admin.transactions import TransactionDescription, TransactionListing
-from clients.admin.txn_markers import AbortMarker
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.errors import OperationTimedOut, Refusal
-from clients.leader_answers import LeaderAnswers
-from clients.obstacles import no_answer
-from clients.retry import one_deadline
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.abort_verification import Check
+from oncelog.clients.admin.cluster_description import ClusterDescription
+from oncelog.clients.admin.configs import ConfigChange, ConfigEntry, Resource
+from oncelog.clients.admin.features import FeatureMetadata, FeatureUpdate
+from oncelog.clients.admin.fencing import Fencing
+from oncelog.clients.admin.group_offsets import CommittedOffset, GroupOffsets, PartitionOutcomes
+from oncelog.clients.admin.groups import GroupDescription, GroupListing, MemberToRemove
+from oncelog.clients.admin.hanging_transactions import DEFAULT_MAX_TRANSACTION_TIMEOUT_MS, Findings
+from oncelog.clients.admin.log_dirs import LogDirDescription
+from oncelog.clients.admin.offsets import FoundOffset
+from oncelog.clients.admin.producers import ProducersOfPartitions
+from oncelog.clients.admin.topics import NewTopic, Outcomes, TopicDescription
+from oncelog.clients.admin.transaction_abort import AbortPlan, WhichTransaction
+from oncelog.clients.admin.transactions import TransactionDescription, TransactionListing
+from oncelog.clients.admin.txn_markers import AbortMarker
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import OperationTimedOut, Refusal
+from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.clients.obstacles import no_answer
+from oncelog.clients.retry import one_deadline
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from clients.admin.transaction_history import TransactionHistory
+    from oncelog.clients.admin.transaction_history import TransactionHistory
 
 T = TypeVar("T")
 
@@ -307,6 +307,6 @@ class Admin:
 
     async def transaction_history(self, transactional_id: str) -> "TransactionHistory":
         """Read what became of an id from a whole partition: each request has ``operation_seconds`` to itself."""
-        from clients.admin.transaction_history import read_transaction_history
+        from oncelog.clients.admin.transaction_history import read_transaction_history
 
         return await read_transaction_history(self.cluster, transactional_id)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from clients.cluster import AnyBroker, Cluster
-from clients.errors import require_success
-from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from oncelog.clients.cluster import AnyBroker, Cluster
+from oncelog.clients.errors import require_success
+from oncelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 _NOBODY: Final = -1
 

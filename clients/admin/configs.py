@@ -6,20 +6,20 @@ from enum import IntEnum
 from functools import partial
 from typing import TypeAlias
 
-from clients.admin.item_requests import settle
-from clients.admin.named_brokers import require_broker
-from clients.cluster import AnyBroker, Cluster, Controller, Node, Route
-from clients.errors import Refusal, refusal
-from protocol.messages import alter_configs as legacy
-from protocol.messages import incremental_alter_configs as incremental
-from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from protocol.messages.describe_configs import (
+from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.admin.named_brokers import require_broker
+from oncelog.clients.cluster import AnyBroker, Cluster, Controller, Node, Route
+from oncelog.clients.errors import Refusal, refusal
+from oncelog.protocol.messages import alter_configs as legacy
+from oncelog.protocol.messages import incremental_alter_configs as incremental
+from oncelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from protocol.messages.incremental_alter_configs import (
+from oncelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

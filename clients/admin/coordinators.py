@@ -7,10 +7,10 @@ The answer has every key that was asked about, with what its coordinator said or
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from clients.cluster import NOT_FINAL, Cluster, Coordinator
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.schema import Message
+from oncelog.clients.cluster import NOT_FINAL, Cluster, Coordinator
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 Answer = TypeVar("Answer")

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from clients import VERSION
-from clients.admin.item_requests import settle
-from clients.cluster import Cluster, Controller
-from clients.connection import SOFTWARE_NAME
-from clients.errors import Refusal, refusal, require_success
+from oncelog.clients import VERSION
+from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.cluster import Cluster, Controller
+from oncelog.clients.connection import SOFTWARE_NAME
+from oncelog.clients.errors import Refusal, refusal, require_success
 
 _FIRST_WITH_VALIDATE_ONLY: Final = 1
 """Of UpdateFeatures; an older broker would do what it was only to check."""
@@ -59,7 +59,7 @@ class FeatureMetadata:
 
 async def describe_features(cluster: Cluster) -> FeatureMetadata:
     """What the controller's ApiVersions says. Raises ``BrokerRefused``."""
-    from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+    from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
     request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
     response = await cluster.call(Controller(), request, ApiVersionsResponse, errors=lambda r: [r.error_code])
@@ -87,7 +87,11 @@ async def update_features(
 
     A refused level is done if an earlier attempt of the same call got no response, and it is finalised now.
     """
-    from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+    from oncelog.protocol.messages.update_features import (
+        FeatureUpdateKey,
+        UpdateFeaturesRequest,
+        UpdateFeaturesResponse,
+    )
 
     def build(pending: Mapping[str, FeatureUpdate], timeout_ms: int) -> UpdateFeaturesRequest:
         return UpdateFeaturesRequest(

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from clients.admin.transactions import TransactionDescription, describe_transaction, describe_transactions
-from clients.cluster import Cluster, Coordinator
-from clients.errors import Refusal, refusal
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.clients.admin.transactions import TransactionDescription, describe_transaction, describe_transactions
+from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.errors import Refusal, refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _FALLBACK_TIMEOUT_MS: Final = 30_000
 """For an id whose own time-out the broker no longer allows, such as that of a two-phase commit."""

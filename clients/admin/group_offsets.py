@@ -8,32 +8,32 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from clients.admin.by_topic import by_topic, indexes_by_topic
-from clients.admin.coordinators import call_coordinators
-from clients.admin.item_requests import settle
-from clients.cluster import Cluster, Coordinator
-from clients.errors import Refusal, error_code, refusal, require_success
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from oncelog.clients.admin.by_topic import by_topic, indexes_by_topic
+from oncelog.clients.admin.coordinators import call_coordinators
+from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.errors import Refusal, error_code, refusal, require_success
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_delete import (
+from oncelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.messages.offset_fetch import (
+from oncelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NO_OFFSET: Final = -1
 _NEWEST_WITH_TOPIC_NAMES: Final = 9

@@ -1,4 +1,6 @@
-"""Consumer groups: list, describe with members, delete, remove members. Their offsets: ``clients.admin.group_offsets``.
+"""Consumer groups: list, describe with members, delete, remove members.
+
+Their offsets are in ``oncelog.clients.admin.group_offsets``.
 
 Requests about several groups go to each coordinator once, and have an answer or a ``Refusal`` for each group.
 """
@@ -7,25 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from clients.admin.coordinators import call_coordinators
-from clients.admin.item_requests import settle
-from clients.admin.listings import list_of_all_brokers
-from clients.cluster import NOT_FINAL, Cluster, Coordinator
-from clients.errors import Refusal, error_code, refusal, require_success
-from protocol.compiler import decoder
-from protocol.errors import ErrorCode
-from protocol.internal.consumer_protocol import ConsumerProtocolAssignment
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.describe_groups import (
+from oncelog.clients.admin.coordinators import call_coordinators
+from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.admin.listings import list_of_all_brokers
+from oncelog.clients.cluster import NOT_FINAL, Cluster, Coordinator
+from oncelog.clients.errors import Refusal, error_code, refusal, require_success
+from oncelog.protocol.compiler import decoder
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.consumer_protocol import ConsumerProtocolAssignment
+from oncelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.primitives import DecodeError
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from oncelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.topic_partition import TopicPartition
 
 CONSUMER_PROTOCOL: Final = "consumer"
 DEAD: Final = "Dead"

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
-from clients.admin.named_brokers import require_broker
-from clients.admin.producers import ActiveProducer, describe_producers
-from clients.admin.topics import TopicDescription, describe_topics, list_topics
-from clients.admin.transactions import TransactionDescription, describe_transactions, list_transactions
-from clients.cluster import Cluster
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.named_brokers import require_broker
+from oncelog.clients.admin.producers import ActiveProducer, describe_producers
+from oncelog.clients.admin.topics import TopicDescription, describe_topics, list_topics
+from oncelog.clients.admin.transactions import TransactionDescription, describe_transactions, list_transactions
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

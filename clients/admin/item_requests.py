@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from clients.cluster import NOT_FINAL, Cluster, Route
-from clients.errors import ClientError, ConnectionLost, NoBrokerReachable, Refusal, RequestTimedOut, Unreachable
-from protocol.errors import ErrorCode
-from protocol.schema import Message
+from oncelog.clients.cluster import NOT_FINAL, Cluster, Route
+from oncelog.clients.errors import ClientError, ConnectionLost, NoBrokerReachable, Refusal, RequestTimedOut, Unreachable
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 Key = TypeVar("Key")

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from clients.cluster import Cluster
-from clients.errors import require_success
-from protocol.schema import Message
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import require_success
+from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 Listing = TypeVar("Listing")

@@ -4,16 +4,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from clients.admin.by_topic import indexes_by_topic
-from clients.cluster import Cluster
-from clients.errors import Refusal, refusal
-from protocol.messages.describe_log_dirs import (
+from oncelog.clients.admin.by_topic import indexes_by_topic
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import Refusal, refusal
+from oncelog.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 _UNKNOWN: Final = -1
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from clients.cluster import Cluster
-from clients.errors import BrokerAbsent
-from clients.retry import Backoff, Retry
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerAbsent
+from oncelog.clients.retry import Backoff, Retry
 
 _ABSENT_SECONDS: Final = 2.0
 """How long to look for a broker that the cluster does not know: one that restarts is away for a moment."""

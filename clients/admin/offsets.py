@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from clients.admin.by_topic import by_topic
-from clients.cluster import Cluster
-from clients.leader_answers import LeaderAnswers
-from protocol.messages.list_offsets import (
+from oncelog.clients.admin.by_topic import by_topic
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 LATEST: Final = -1
 """Where the partition ends; for ``read_committed``, where its oldest open transaction begins."""

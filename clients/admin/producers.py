@@ -4,13 +4,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clients.admin.by_topic import indexes_by_topic
-from clients.admin.named_brokers import require_broker
-from clients.cluster import Cluster
-from clients.errors import Refusal, error_code
-from clients.leader_answers import LeaderAnswers
-from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.by_topic import indexes_by_topic
+from oncelog.clients.admin.named_brokers import require_broker
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import Refusal, error_code
+from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NONE: Final = -1
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from clients.admin.topics import PartitionDescription, TopicDescription
-from clients.cluster import AnyBroker, Cluster
-from clients.errors import BadResponse, Refusal, refusal
-from protocol.messages.describe_topic_partitions import (
+from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
+from oncelog.clients.cluster import AnyBroker, Cluster
+from oncelog.clients.errors import BadResponse, Refusal, refusal
+from oncelog.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

@@ -10,18 +10,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from clients.admin.by_topic import by_topic
-from clients.admin.item_requests import Settlement, settle
-from clients.cluster import Cluster, Controller
-from clients.errors import Refusal, refusal
-from clients.leader_answers import LeaderAnswers
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.by_topic import by_topic
+from oncelog.clients.admin.item_requests import Settlement, settle
+from oncelog.clients.cluster import Cluster, Controller
+from oncelog.clients.errors import Refusal, refusal
+from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from protocol.messages.delete_topics import DeletableTopicResult
+    from oncelog.protocol.messages.delete_topics import DeletableTopicResult
 
 BROKER_DEFAULT: Final = -1
 _TIMEOUT_MS: Final = 30_000
@@ -105,7 +110,7 @@ async def describe_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, T
 
 
 async def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Outcomes:
-    from protocol.messages.create_topics import (
+    from oncelog.protocol.messages.create_topics import (
         CreatableTopic,
         CreatableTopicConfig,
         CreateTopicsRequest,
@@ -178,7 +183,7 @@ def _descriptions(response: MetadataResponse, cluster: Cluster) -> dict[str, Top
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
     """Delete topics with all that is in them."""
-    from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+    from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
     before = await _existing(cluster, names)
 
@@ -196,7 +201,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
 
 async def delete_topics_by_id(cluster: Cluster, topic_ids: Sequence[UUID]) -> dict[UUID, Refusal | None]:
     """Delete topics by their ids, which a topic that is made again under the same name does not share (KIP-516)."""
-    from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+    from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
     def build(pending: Mapping[UUID, None], timeout_ms: int) -> DeleteTopicsRequest:
         topics = [DeleteTopicState(topic_id=topic_id.bytes) for topic_id in pending]
@@ -223,7 +228,7 @@ def _outcome(topic: "DeletableTopicResult") -> Refusal | None:
 
 async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcomes:
     """Raise the number of partitions of each topic to a new total."""
-    from protocol.messages.create_partitions import (
+    from oncelog.protocol.messages.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsResponse,
         CreatePartitionsTopic,
@@ -250,7 +255,7 @@ async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcome
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> LeaderAnswers[int]:
     """Delete what is below an offset (-1: the high watermark); answers where each log begins now."""
-    from protocol.messages.delete_records import (
+    from oncelog.protocol.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,
         DeleteRecordsResponse,

@@ -4,7 +4,7 @@ Three things can be the case, and ``plan_abort`` tells them apart by what the co
 
 * The transaction is ongoing there, with this partition. An abort marker in this partition alone would tear it: the
   producer could go on and commit the rest. So its coordinator aborts it, on every partition and in every group, by
-  fencing its producer (``clients.admin.fencing``).
+  fencing its producer (``oncelog.clients.admin.fencing``).
 * Its end is decided, and its coordinator is about to write the marker. It may be a commit: nothing may be written here.
 * No coordinator has this partition in a transaction: it hangs. Then, and only then, the marker is written here.
 
@@ -19,14 +19,14 @@ coordinator has the partition again, and say so. With version 2 it cannot happen
 from dataclasses import dataclass
 from enum import Enum
 
-from clients.admin.fencing import Fencing, force_terminate_transaction
-from clients.admin.hanging_transactions import OpenTransaction, coordinators_know, open_transactions
-from clients.admin.transactions import ONGOING, TransactionDescription
-from clients.admin.txn_markers import AbortMarker, write_abort_marker
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused, Refusal
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.fencing import Fencing, force_terminate_transaction
+from oncelog.clients.admin.hanging_transactions import OpenTransaction, coordinators_know, open_transactions
+from oncelog.clients.admin.transactions import ONGOING, TransactionDescription
+from oncelog.clients.admin.txn_markers import AbortMarker, write_abort_marker
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class AbortAction(Enum):

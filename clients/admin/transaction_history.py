@@ -7,13 +7,13 @@ the history begins where they begin, and may have gaps.
 
 from dataclasses import dataclass
 
-from clients.admin.offsets import EARLIEST, LATEST, list_offsets
-from clients.admin.transaction_records import HistoryRecord, encoded_key, read_record
-from clients.cluster import Cluster
-from clients.consumer.log_reader import LogReader
-from clients.errors import BrokerRefused, Refusal, error_code
-from protocol.internal.placement import TRANSACTION_STATE, partition_for
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
+from oncelog.clients.admin.transaction_records import HistoryRecord, encoded_key, read_record
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.log_reader import LogReader
+from oncelog.clients.errors import BrokerRefused, Refusal, error_code
+from oncelog.protocol.internal.placement import TRANSACTION_STATE, partition_for
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The records of ``__transaction_state``, as far as clients want to know them. Pure.
 
-Key and value begin with their version (int16); see ``protocol.internal.transaction_log``.
+Key and value begin with their version (int16); see ``oncelog.protocol.internal.transaction_log``.
 """
 
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from clients.admin.transactions import STATES
-from clients.errors import BadResponse
-from protocol.compiler import decode, encode
-from protocol.internal.placement import TRANSACTION_STATE
-from protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.primitives import DecodeError
-from protocol.records.record_batch import Record
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.transactions import STATES
+from oncelog.clients.errors import BadResponse
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.internal.placement import TRANSACTION_STATE
+from oncelog.protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.records.record_batch import Record
+from oncelog.protocol.topic_partition import TopicPartition
 
 _VERSION: Final = Struct(">h")
 _KEY_VERSION: Final = 0

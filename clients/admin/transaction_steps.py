@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from clients.admin.transaction_records import TransactionSnapshot
+from oncelog.clients.admin.transaction_records import TransactionSnapshot
 
 _LAST_LIVE_EPOCH: Final = 32_766
 _FIRST_THAT_BUMPS: Final = 2

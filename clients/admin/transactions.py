@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from clients.admin.coordinators import call_coordinators
-from clients.admin.listings import list_of_all_brokers
-from clients.cluster import Cluster, Coordinator
-from clients.errors import Refusal, refusal
-from protocol.messages.describe_transactions import (
+from oncelog.clients.admin.coordinators import call_coordinators
+from oncelog.clients.admin.listings import list_of_all_brokers
+from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.errors import Refusal, refusal
+from oncelog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from oncelog.protocol.topic_partition import TopicPartition
 
 ONGOING: Final = "Ongoing"
 STATES: Final = {

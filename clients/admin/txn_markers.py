@@ -1,7 +1,7 @@
 """Writing an abort marker into one partition, past the transaction's coordinator (WriteTxnMarkers, KIP-664).
 
 For transactions that no coordinator knows of. A coordinator that knows of it would go on, commit the rest, and leave a
-torn transaction behind: ``clients.admin.transaction_abort`` asks it first, and is what users should call.
+torn transaction behind: ``oncelog.clients.admin.transaction_abort`` asks it first, and is what users should call.
 
 The marker is one of transaction version 0, as Java's ``Admin.abortTransaction`` writes it (AbortTransactionHandler): it
 carries the producer's own epoch, which the strict rule of version 2 (a marker's epoch is greater than its batches')
@@ -11,15 +11,15 @@ would refuse. A greater epoch must not be invented here: it would fence a produc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from clients.cluster import Cluster
-from clients.errors import Refusal
-from protocol.messages.write_txn_markers import (
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from clients.admin.configs import ConfigChange, Operation
+from oncelog.clients.admin.configs import ConfigChange, Operation
 
 
 def parse_assignments(values: Iterable[str], option: str) -> dict[str, str]:

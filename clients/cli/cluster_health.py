@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clients.cli.directories import DIRECTORY_ADVICE, about_directory
-from clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum
-from clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
-from clients.cli.unserved_coordinators import UNSERVED_ADVICE, about_coordinators
-from clients.connection import Address
-from protocol.messages.metadata import MetadataResponse
+from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
+from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum
+from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
+from oncelog.clients.cli.unserved_coordinators import UNSERVED_ADVICE, about_coordinators
+from oncelog.clients.connection import Address
+from oncelog.protocol.messages.metadata import MetadataResponse
 
 SHOWN_PARTITIONS: Final = 20
 PARTITION_COLUMNS: Final = ("partition", "state", "leader", "in_sync", "not_in_sync")

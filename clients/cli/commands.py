@@ -5,22 +5,22 @@
 
 from typing import Final
 
-from clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.lazy_group import LazyGroup
 
 commands: Final = LazyGroup(
     "oncelog",
     lazy={
-        "config": "clients.cli.config:config",
-        "consume": "clients.cli.consume:consume",
-        "doctor": "clients.cli.doctor:doctor",
-        "feature": "clients.cli.feature:feature",
-        "group": "clients.cli.group:group",
-        "health": "clients.cli.health:health",
-        "log-dirs": "clients.cli.log_dirs:log_dirs",
-        "produce": "clients.cli.produce:produce",
-        "topic": "clients.cli.topic:topic",
-        "txn": "clients.cli.txn:txn",
-        "version": "clients.cli.version:version",
-        "wait": "clients.cli.health:wait",
+        "config": "oncelog.clients.cli.config:config",
+        "consume": "oncelog.clients.cli.consume:consume",
+        "doctor": "oncelog.clients.cli.doctor:doctor",
+        "feature": "oncelog.clients.cli.feature:feature",
+        "group": "oncelog.clients.cli.group:group",
+        "health": "oncelog.clients.cli.health:health",
+        "log-dirs": "oncelog.clients.cli.log_dirs:log_dirs",
+        "produce": "oncelog.clients.cli.produce:produce",
+        "topic": "oncelog.clients.cli.topic:topic",
+        "txn": "oncelog.clients.cli.txn:txn",
+        "version": "oncelog.clients.cli.version:version",
+        "wait": "oncelog.clients.cli.health:wait",
     },
 )

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from clients.admin.configs import (
+from oncelog.clients.admin.configs import (
     ConfigEntry,
     ConfigSource,
     Resource,
@@ -13,12 +13,12 @@ from clients.admin.configs import (
     describe_config,
     describe_configs,
 )
-from clients.admin.topics import list_topics
-from clients.cli.arguments import config_change_options, parse_config_changes
-from clients.cli.lazy_group import LazyGroup
-from clients.cli.session import Session, example, with_session
-from clients.cluster import Cluster
-from clients.errors import Refusal
+from oncelog.clients.admin.topics import list_topics
+from oncelog.clients.cli.arguments import config_change_options, parse_config_changes
+from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import Refusal
 
 _ALL_BROKERS: Final = Resource(type=ResourceType.BROKER, name="")
 

@@ -9,20 +9,20 @@ from typing import Final
 
 import click
 
-from clients.cli.consumption import Consumption
-from clients.cli.group_offsets import GroupOffsets
-from clients.cli.named_partitions import named_partitions
-from clients.cli.paced_output import PacedOutput
-from clients.cli.record_writers import TABLE_HEAD, Writer, choose_writer
-from clients.cli.remedies import NO_ANSWER
-from clients.cli.session import NO_BROKER, Session, complain, example, wall_clock, with_session
-from clients.cli.signals import stopped_by_signals
-from clients.cli.waiting import Watch
-from clients.cluster import Cluster
-from clients.consumer import Consumer, ConsumerConfig
-from clients.consumer.consumer_errors import OffsetOutOfRange
-from clients.consumer.positions import BEGINNING, END, Position, PositionKind, parse_position, resolve_position
-from clients.errors import (
+from oncelog.clients.cli.consumption import Consumption
+from oncelog.clients.cli.group_offsets import GroupOffsets
+from oncelog.clients.cli.named_partitions import named_partitions
+from oncelog.clients.cli.paced_output import PacedOutput
+from oncelog.clients.cli.record_writers import TABLE_HEAD, Writer, choose_writer
+from oncelog.clients.cli.remedies import NO_ANSWER
+from oncelog.clients.cli.session import NO_BROKER, Session, complain, example, wall_clock, with_session
+from oncelog.clients.cli.signals import stopped_by_signals
+from oncelog.clients.cli.waiting import Watch
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer import Consumer, ConsumerConfig
+from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange
+from oncelog.clients.consumer.positions import BEGINNING, END, Position, PositionKind, parse_position, resolve_position
+from oncelog.clients.errors import (
     BrokerRefused,
     ConnectionLost,
     NoBrokerReachable,
@@ -30,8 +30,8 @@ from clients.errors import (
     RequestTimedOut,
     Unreachable,
 )
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 _HINDERED_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 10.0

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from clients.cli.group_offsets import GroupOffsets, known_position
-from clients.cli.paced_output import PacedOutput
-from clients.consumer import Consumer, ConsumerRecord
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cli.group_offsets import GroupOffsets, known_position
+from oncelog.clients.cli.paced_output import PacedOutput
+from oncelog.clients.consumer import Consumer, ConsumerRecord
+from oncelog.protocol.topic_partition import TopicPartition
 
 _POLL_SECONDS: Final = 1.0
 _POLL_RECORDS: Final = 500

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from clients.cli.directories import DIRECTORY_ADVICE, about_directory
-from clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
-from clients.connection import Address
+from oncelog.clients.cli.directories import DIRECTORY_ADVICE, about_directory
+from oncelog.clients.cli.metadata_store import STORE_ADVICE, WITHOUT_STORE
+from oncelog.clients.connection import Address
 
 _ENTRY: Final = re.compile(r"(?P<name>[\w.-]+)://(?P<host>\[[^\]]*\]|[^:,]*):(?P<port>\d+)")
 _OTHER_PORT: Final = 10_000

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from clients.connection import Connection
-from clients.errors import ClientError
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from oncelog.clients.connection import Connection
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 _SECONDS: Final = 3.0
 

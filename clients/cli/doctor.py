@@ -1,7 +1,7 @@
 """``oncelog doctor``: visits a cluster as a client does, and says what keeps this machine from using it.
 
 Every address that brokers advertise is visited, and where one is out of reach, the places where that broker might be
-instead. What the visits mean is ``clients.cli.diagnosis``.
+instead. What the visits mean is ``oncelog.clients.cli.diagnosis``.
 """
 
 import asyncio
@@ -12,23 +12,23 @@ from typing import Any, Final
 
 import click
 
-from clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidates, diagnose
-from clients.cli.directories import failed_directories
-from clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum, in_sync_minimums
-from clients.cli.metadata_store import store_answers
-from clients.cli.output import format_json
-from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
-from clients.cli.waiting import nobody_there
-from clients.connection import Address, Connection, connect
-from clients.errors import BrokerSilent, ClientError
-from protocol.api_keys import ApiKey
-from protocol.messages.describe_configs import (
+from oncelog.clients.cli.diagnosis import LISTENER_KEYS, Finding, View, Visit, candidates, diagnose
+from oncelog.clients.cli.directories import failed_directories
+from oncelog.clients.cli.in_sync_minimum import MINIMUM_ADVICE, about_minimum, in_sync_minimums
+from oncelog.clients.cli.metadata_store import store_answers
+from oncelog.clients.cli.output import format_json
+from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
+from oncelog.clients.cli.waiting import nobody_there
+from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.errors import BrokerSilent, ClientError
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.printable import without_controls
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.protocol.printable import without_controls
 
 _VISIT_SECONDS: Final = 5.0
 _BROKER_RESOURCE: Final = 4

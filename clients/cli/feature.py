@@ -2,9 +2,9 @@
 
 import click
 
-from clients.admin.features import FeatureUpdate, describe_features, update_features
-from clients.cli.lazy_group import LazyGroup
-from clients.cli.session import Session, example, with_session
+from oncelog.clients.admin.features import FeatureUpdate, describe_features, update_features
+from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.session import Session, example, with_session
 
 _COLUMNS = ("feature", "lowest", "highest", "finalized", "epoch")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from clients.admin.group_offsets import CommittedOffset, commit_offsets, committed_offsets, delete_offsets
-from clients.admin.groups import (
+from oncelog.clients.admin.group_offsets import CommittedOffset, commit_offsets, committed_offsets, delete_offsets
+from oncelog.clients.admin.groups import (
     GroupDescription,
     MemberToRemove,
     delete_groups,
@@ -16,15 +16,15 @@ from clients.admin.groups import (
     remove_all_members,
     remove_members,
 )
-from clients.admin.offsets import LATEST, list_offsets
-from clients.cli.lazy_group import LazyGroup
-from clients.cli.named_partitions import named_partitions
-from clients.cli.session import Session, example, with_session
-from clients.cluster import Cluster
-from clients.consumer.positions import Position, parse_position, resolve_position
-from clients.errors import BrokerRefused, Refusal
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.offsets import LATEST, list_offsets
+from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.named_partitions import named_partitions
+from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.positions import Position, parse_position, resolve_position
+from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 @click.group(cls=LazyGroup)

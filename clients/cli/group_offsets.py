@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from typing import Final
 
-from clients.cli.paced_output import PacedOutput
-from clients.consumer import Consumer, ConsumerRecord, OffsetAndMetadata, RebalanceListener
-from clients.consumer.consumer_errors import RebalanceInProgress
-from clients.errors import ClientError, CommitFailed, OperationTimedOut
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cli.paced_output import PacedOutput
+from oncelog.clients.consumer import Consumer, ConsumerRecord, OffsetAndMetadata, RebalanceListener
+from oncelog.clients.consumer.consumer_errors import RebalanceInProgress
+from oncelog.clients.errors import ClientError, CommitFailed, OperationTimedOut
+from oncelog.protocol.topic_partition import TopicPartition
 
 _POLL_SECONDS: Final = 1.0
 COMMIT_SECONDS: Final = 5.0

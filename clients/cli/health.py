@@ -5,19 +5,19 @@ from typing import NamedTuple
 
 import click
 
-from clients.cli.cluster_health import PARTITION_COLUMNS, SHOWN_PARTITIONS, ClusterHealth, SeenBroker, assess
-from clients.cli.directories import about_directory, failed_directories
-from clients.cli.in_sync_minimum import in_sync_minimums
-from clients.cli.metadata_store import store_answers
-from clients.cli.output import format_json, format_table
-from clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
-from clients.cli.unserved_coordinators import unserved_coordinators
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused, Refusal, Unreachable
-from clients.retry import Backoff, Retry
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataResponse
-from protocol.printable import without_controls
+from oncelog.clients.cli.cluster_health import PARTITION_COLUMNS, SHOWN_PARTITIONS, ClusterHealth, SeenBroker, assess
+from oncelog.clients.cli.directories import about_directory, failed_directories
+from oncelog.clients.cli.in_sync_minimum import in_sync_minimums
+from oncelog.clients.cli.metadata_store import store_answers
+from oncelog.clients.cli.output import format_json, format_table
+from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, example, with_session
+from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, Refusal, Unreachable
+from oncelog.clients.retry import Backoff, Retry
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import MetadataResponse
+from oncelog.protocol.printable import without_controls
 
 
 @click.command(epilog=example("oncelog health", "oncelog health --ready --bootstrap broker1:9092"))

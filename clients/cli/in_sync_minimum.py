@@ -3,14 +3,14 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from clients.connection import Connection
-from clients.errors import ClientError
-from protocol.messages.describe_configs import (
+from oncelog.clients.connection import Connection
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
+from oncelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 
 MINIMUM_ADVICE: Final = (
     "see that the brokers run that are not in sync (`oncelog topic describe TOPIC`), and can reach the leaders"

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from clients.cli.line_numbers import LineNumbers
-from clients.cli.lines import LineFormat
-from clients.cli.remedies import NO_ANSWER
-from clients.errors import (
+from oncelog.clients.cli.line_numbers import LineNumbers
+from oncelog.clients.cli.lines import LineFormat
+from oncelog.clients.cli.remedies import NO_ANSWER
+from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
     DeliveryTimedOut,
@@ -24,8 +24,8 @@ from clients.errors import (
     RequestTimedOut,
     Unreachable,
 )
-from clients.producer import FutureRecordMetadata, Producer
-from protocol.errors import ErrorCode
+from oncelog.clients.producer import FutureRecordMetadata, Producer
+from oncelog.protocol.errors import ErrorCode
 
 _LOOK_SECONDS: Final = 0.25
 _STOP_SECONDS: Final = 2.0

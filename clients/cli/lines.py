@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from protocol.records.record_batch import NewRecord
+from oncelog.protocol.records.record_batch import NewRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

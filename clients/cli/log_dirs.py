@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from clients.admin.log_dirs import LogDirDescription, describe_log_dirs
-from clients.admin.named_brokers import require_broker
-from clients.cli.session import Session, example, with_session
-from clients.cluster import Cluster
-from clients.errors import Refusal
+from oncelog.clients.admin.log_dirs import LogDirDescription, describe_log_dirs
+from oncelog.clients.admin.named_brokers import require_broker
+from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import Refusal
 
 
 @click.command(epilog=example("oncelog log-dirs", "oncelog log-dirs --broker-id 1 --topic orders"))

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final, TypeVar
 
-from clients.cluster import Cluster
-from clients.connection import Connection
-from clients.errors import ClientError, RequestTimedOut
-from protocol.errors import ErrorCode
-from protocol.messages.incremental_alter_configs import (
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Connection
+from oncelog.clients.errors import ClientError, RequestTimedOut
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

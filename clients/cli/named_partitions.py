@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import Final
 
-from clients.errors import BrokerRefused, Refusal, error_code
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataResponseTopic
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.errors import BrokerRefused, Refusal, error_code
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import MetadataResponseTopic
+from oncelog.protocol.topic_partition import TopicPartition
 
 HAS_OTHERS: Final = "it has"
 """How a refusal of a partition goes on whose topic is there."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from protocol.printable import one_line
+from oncelog.protocol.printable import one_line
 
 Row: TypeAlias = Mapping[str, Any]
 

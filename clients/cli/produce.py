@@ -9,18 +9,18 @@ from typing import Final, Literal, cast
 
 import click
 
-from clients.background_tasks import BackgroundTasks
-from clients.cli.arguments import parse_assignments
-from clients.cli.line_producer import LineProducer
-from clients.cli.lines import LineFormat, LineSplitter, LineTooLong
-from clients.cli.remedies import remedy
-from clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, wall_clock, with_session
-from clients.cli.signals import Heeded, stopped_by_signals
-from clients.cli.waiting import Watch
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused, ClientError, DeliveryTimedOut, RecordTooLarge, Refusal
-from clients.producer import Producer, ProducerConfig
-from protocol.records.compression import Compression
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.cli.arguments import parse_assignments
+from oncelog.clients.cli.line_producer import LineProducer
+from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong
+from oncelog.clients.cli.remedies import remedy
+from oncelog.clients.cli.session import NO_BROKER, REFUSED, Session, complain, example, wall_clock, with_session
+from oncelog.clients.cli.signals import Heeded, stopped_by_signals
+from oncelog.clients.cli.waiting import Watch
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, ClientError, DeliveryTimedOut, RecordTooLarge, Refusal
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.records.compression import Compression
 
 _READ_BYTES: Final = 256 * 1024
 _LARGEST_REQUEST: Final = 64 * 1024 * 1024

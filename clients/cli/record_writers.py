@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from clients.cli.output import format_json_line
-from clients.consumer import ConsumerRecord
-from protocol.printable import one_line, without_controls
-from protocol.records.record_batch import CorruptRecord
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cli.output import format_json_line
+from oncelog.clients.consumer import ConsumerRecord
+from oncelog.protocol.printable import one_line, without_controls
+from oncelog.protocol.records.record_batch import CorruptRecord
+from oncelog.protocol.topic_partition import TopicPartition
 
 Writer = Callable[[TopicPartition, ConsumerRecord], bytes]
 _TextWriter = Callable[[TopicPartition, ConsumerRecord], str]

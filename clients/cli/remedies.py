@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from clients.cli.named_partitions import HAS_OTHERS
-from clients.errors import Refusal
-from protocol.errors import RETRIABLE, ErrorCode
+from oncelog.clients.cli.named_partitions import HAS_OTHERS
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
 
 _UNSETTLED: Final = "the cluster has not settled: try again, and see `oncelog health`"
 _COLLISION: Final = (

@@ -16,14 +16,22 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from clients.bootstrap import parse_bootstrap
-from clients.cli.output import Row, format_fields, format_json, format_table
-from clients.cli.remedies import NO_ANSWER, remedy
-from clients.cli.standard_streams import abandon_output
-from clients.cli.waiting import BROKERS_ADVICE, DOCTOR_ADVICE, STUCK_ADVICE, StillWaiting, Watch, nobody_there, watching
-from clients.cluster import Cluster
-from clients.connection import Address
-from clients.errors import (
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cli.output import Row, format_fields, format_json, format_table
+from oncelog.clients.cli.remedies import NO_ANSWER, remedy
+from oncelog.clients.cli.standard_streams import abandon_output
+from oncelog.clients.cli.waiting import (
+    BROKERS_ADVICE,
+    DOCTOR_ADVICE,
+    STUCK_ADVICE,
+    StillWaiting,
+    Watch,
+    nobody_there,
+    watching,
+)
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Address
+from oncelog.clients.errors import (
     BadResponse,
     BrokerAbsent,
     BrokerRefused,
@@ -35,8 +43,8 @@ from clients.errors import (
     RequestTimedOut,
     Unreachable,
 )
-from clients.retry import attempt_seconds
-from protocol.printable import without_controls
+from oncelog.clients.retry import attempt_seconds
+from oncelog.protocol.printable import without_controls
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -93,7 +101,7 @@ class Session:
 
     def change(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
         """``run`` for what the metadata store has to keep: it ends within seconds while no broker reaches the store."""
-        from clients.cli.metadata_store import STORE_ADVICE, StoreLost, unless_store_is_lost
+        from oncelog.clients.cli.metadata_store import STORE_ADVICE, StoreLost, unless_store_is_lost
 
         async def watched(cluster: Cluster) -> T:
             try:

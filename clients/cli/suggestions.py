@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from clients.cli.kafka_words import translate
+from oncelog.clients.cli.kafka_words import translate
 
 _CHANGING: Final = frozenset({"alter", "alter-config", "add-partitions"})
 _MORE_PARTITIONS: Final = (

@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from clients.admin.offsets import EARLIEST, LATEST, list_offsets
-from clients.admin.topics import (
+from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
+from oncelog.clients.admin.topics import (
     BROKER_DEFAULT,
     NewTopic,
     TopicDescription,
@@ -17,13 +17,13 @@ from clients.admin.topics import (
     describe_topics,
     list_topics,
 )
-from clients.cli.arguments import config_change_options, parse_assignments, parse_config_changes
-from clients.cli.lazy_group import LazyGroup
-from clients.cli.session import Session, example, with_session
-from clients.cluster import Cluster
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cli.arguments import config_change_options, parse_assignments, parse_config_changes
+from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 _CREATE: Final = "`oncelog topic create NAME` creates one."
 
@@ -175,7 +175,7 @@ def alter_config(
     subtract: tuple[str, ...],
 ) -> None:
     """Change settings of topics."""
-    from clients.admin.configs import Resource, ResourceType, alter_configs
+    from oncelog.clients.admin.configs import Resource, ResourceType, alter_configs
 
     entries = parse_config_changes(set_, delete, append, subtract)
     resources = {Resource(type=ResourceType.TOPIC, name=name): entries for name in names}
@@ -215,7 +215,7 @@ def add_partitions_command(session: Session, names: tuple[str, ...], num: int) -
 @with_session()
 def trim_prefix(session: Session, name: str, before: str, partitions: tuple[int, ...]) -> None:
     """Delete the records below an offset."""
-    from clients.consumer.positions import parse_position, resolve_position
+    from oncelog.clients.consumer.positions import parse_position, resolve_position
 
     try:
         position = parse_position(before)

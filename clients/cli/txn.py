@@ -8,14 +8,14 @@ from typing import Final
 
 import click
 
-from clients.admin.producers import ProducersOfPartitions, describe_producers
-from clients.admin.transactions import STATES, TransactionDescription, describe_transaction, list_transactions
-from clients.cli.lazy_group import LazyGroup
-from clients.cli.session import Session, example, wall_clock, with_session
-from clients.cli.txn_arguments import topic_argument, transactional_id_argument
-from clients.cluster import Cluster, Coordinator
-from clients.errors import BrokerRefused, Refusal, error_code
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.producers import ProducersOfPartitions, describe_producers
+from oncelog.clients.admin.transactions import STATES, TransactionDescription, describe_transaction, list_transactions
+from oncelog.clients.cli.lazy_group import LazyGroup
+from oncelog.clients.cli.session import Session, example, wall_clock, with_session
+from oncelog.clients.cli.txn_arguments import topic_argument, transactional_id_argument
+from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.errors import BrokerRefused, Refusal, error_code
+from oncelog.protocol.topic_partition import TopicPartition
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 """States in which no transaction is open or being ended."""
@@ -24,10 +24,10 @@ _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 @click.group(
     cls=LazyGroup,
     lazy={
-        "abort": "clients.cli.txn_abort:abort",
-        "find-hanging": "clients.cli.txn_find_hanging:find_hanging",
-        "force-terminate": "clients.cli.txn_force_terminate:force_terminate",
-        "log": "clients.cli.txn_log:log",
+        "abort": "oncelog.clients.cli.txn_abort:abort",
+        "find-hanging": "oncelog.clients.cli.txn_find_hanging:find_hanging",
+        "force-terminate": "oncelog.clients.cli.txn_force_terminate:force_terminate",
+        "log": "oncelog.clients.cli.txn_log:log",
     },
 )
 def txn() -> None:

@@ -5,18 +5,18 @@ from typing import Any
 
 import click
 
-from clients.admin.abort_verification import Check, verify_abort
-from clients.admin.transaction_abort import (
+from oncelog.clients.admin.abort_verification import Check, verify_abort
+from oncelog.clients.admin.transaction_abort import (
     AbortPlan,
     WhichTransaction,
     carry_out_abort,
     find_open_transaction,
     prepare_abort,
 )
-from clients.cli.output import format_fields, format_json, format_table
-from clients.cli.session import REFUSED, Session, example, with_session
-from clients.cluster import Cluster
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cli.output import format_fields, format_json, format_table
+from oncelog.clients.cli.session import REFUSED, Session, example, with_session
+from oncelog.clients.cluster import Cluster
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 @click.command(

@@ -4,15 +4,15 @@ from typing import Any, Final
 
 import click
 
-from clients.admin.hanging_transactions import (
+from oncelog.clients.admin.hanging_transactions import (
     Findings,
     HangingTransaction,
     find_hanging_transactions,
     partitions_to_search,
 )
-from clients.cli.session import Session, example, wall_clock, with_session
-from clients.cluster import Cluster
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cli.session import Session, example, wall_clock, with_session
+from oncelog.clients.cluster import Cluster
+from oncelog.protocol.topic_partition import TopicPartition
 
 _MINUTE_MS: Final = 60_000
 _COLUMNS: Final = (

@@ -2,11 +2,11 @@
 
 import click
 
-from clients.admin.fencing import Fencing, force_terminate_transaction
-from clients.admin.transactions import TransactionDescription, describe_transaction
-from clients.cli.session import Session, example, with_session
-from clients.cli.txn_arguments import transactional_id_argument
-from clients.cluster import Cluster
+from oncelog.clients.admin.fencing import Fencing, force_terminate_transaction
+from oncelog.clients.admin.transactions import TransactionDescription, describe_transaction
+from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cli.txn_arguments import transactional_id_argument
+from oncelog.clients.cluster import Cluster
 
 
 @click.command("force-terminate", epilog=example("oncelog txn force-terminate billing-1"))

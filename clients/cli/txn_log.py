@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import click
 
-from clients.admin.transaction_history import TransactionHistory, read_transaction_history
-from clients.admin.transaction_records import HistoryRecord
-from clients.admin.transaction_steps import Step, explain
-from clients.cli.session import Session, example, with_session
-from clients.cli.txn_arguments import transactional_id_argument
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
+from oncelog.clients.admin.transaction_history import TransactionHistory, read_transaction_history
+from oncelog.clients.admin.transaction_records import HistoryRecord
+from oncelog.clients.admin.transaction_steps import Step, explain
+from oncelog.clients.cli.session import Session, example, with_session
+from oncelog.clients.cli.txn_arguments import transactional_id_argument
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
 
 _NOTE: Final = "compaction leaves only the newest record of each id in older segments: steps may be missing"
 _COLUMNS: Final = (

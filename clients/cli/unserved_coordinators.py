@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from itertools import count, islice
 from typing import Final
 
-from clients.connection import Connection
-from clients.errors import ClientError
-from protocol.errors import ErrorCode
-from protocol.internal.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from protocol.messages.metadata import MetadataResponse
+from oncelog.clients.connection import Connection
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
+from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from oncelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from oncelog.protocol.messages.metadata import MetadataResponse
 
 _SECONDS: Final = 3.0
 _TRIES_PER_PARTITION: Final = 100

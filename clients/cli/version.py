@@ -2,7 +2,7 @@
 
 import click
 
-from clients import VERSION
+from oncelog.clients import VERSION
 
 
 @click.command(epilog="\b\nExample:\n  oncelog version")

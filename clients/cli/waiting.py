@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
-from clients.background_tasks import BackgroundTasks
-from clients.cli.remedies import remedy
-from clients.connection import Address
-from clients.errors import ClientError, Refusal
-from clients.obstacles import Obstacle
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.cli.remedies import remedy
+from oncelog.clients.connection import Address
+from oncelog.clients.errors import ClientError, Refusal
+from oncelog.clients.obstacles import Obstacle
 
 PATIENCE_SECONDS: Final = 3.0
 """How long an obstacle lasts before it is worth a word."""

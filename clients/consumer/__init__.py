@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clients.consumer.consumer import Consumer as Consumer
-    from clients.consumer.consumer_config import ConsumerConfig as ConsumerConfig
-    from clients.consumer.consumer_record import ConsumerRecord as ConsumerRecord
-    from clients.consumer.consumer_record import TimestampType as TimestampType
-    from clients.consumer.group_metadata import ConsumerGroupMetadata as ConsumerGroupMetadata
-    from clients.consumer.offset_and_metadata import OffsetAndMetadata as OffsetAndMetadata
-    from clients.consumer.rebalance_listener import RebalanceListener as RebalanceListener
+    from oncelog.clients.consumer.consumer import Consumer as Consumer
+    from oncelog.clients.consumer.consumer_config import ConsumerConfig as ConsumerConfig
+    from oncelog.clients.consumer.consumer_record import ConsumerRecord as ConsumerRecord
+    from oncelog.clients.consumer.consumer_record import TimestampType as TimestampType
+    from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata as ConsumerGroupMetadata
+    from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata as OffsetAndMetadata
+    from oncelog.clients.consumer.rebalance_listener import RebalanceListener as RebalanceListener
 
 _MODULES = {
     "Consumer": "consumer",

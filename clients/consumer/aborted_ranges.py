@@ -11,10 +11,10 @@ Markers themselves are never seen, in either isolation level.
 
 from collections.abc import Sequence
 
-from protocol.messages.fetch import AbortedTransaction
-from protocol.records.control_records import parse_end_txn_marker
-from protocol.records.record_batch import BatchHeader
-from protocol.schema import Buffer
+from oncelog.protocol.messages.fetch import AbortedTransaction
+from oncelog.protocol.records.control_records import parse_end_txn_marker
+from oncelog.protocol.records.record_batch import BatchHeader
+from oncelog.protocol.schema import Buffer
 
 
 class AbortedRanges:

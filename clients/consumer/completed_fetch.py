@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from clients.consumer.aborted_ranges import AbortedRanges
-from clients.consumer.consumer_errors import UnreadableRecords
-from clients.consumer.consumer_record import ConsumerRecord
-from clients.consumer.fetched_response import FetchedResponse
-from clients.consumer.record_decoder import decode_records
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction
-from protocol.records.record_batch import (
+from oncelog.clients.consumer.aborted_ranges import AbortedRanges
+from oncelog.clients.consumer.consumer_errors import UnreadableRecords
+from oncelog.clients.consumer.consumer_record import ConsumerRecord
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.clients.consumer.record_decoder import decode_records
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import AbortedTransaction
+from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -26,8 +26,8 @@ from protocol.records.record_batch import (
     crc_is_valid,
     read_header,
 )
-from protocol.schema import Buffer
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Buffer
+from oncelog.protocol.topic_partition import TopicPartition
 
 _EXTENT: Final = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta of a batch."""

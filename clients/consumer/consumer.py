@@ -33,23 +33,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Final, Self
 
-from clients import arguments, durations
-from clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
-from clients.background_tasks import BackgroundTasks
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.connection import Address
-from clients.consumer.consumer_config import ConsumerConfig
-from clients.consumer.consumer_errors import ConsumerClosed
-from clients.consumer.consumer_record import ConsumerRecord
-from clients.consumer.fetch_buffer import FetchBuffer
-from clients.consumer.fetcher import Fetcher
-from clients.consumer.group_consumption import GroupConsumption
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.consumer.position_lookup import PositionLookup
-from clients.consumer.rebalance_listener import RebalanceListener
-from clients.consumer.subscription_state import (
+from oncelog.clients import arguments, durations
+from oncelog.clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Address
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.consumer_errors import ConsumerClosed
+from oncelog.clients.consumer.consumer_record import ConsumerRecord
+from oncelog.clients.consumer.fetch_buffer import FetchBuffer
+from oncelog.clients.consumer.fetcher import Fetcher
+from oncelog.clients.consumer.group_consumption import GroupConsumption
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.consumer.position_lookup import PositionLookup
+from oncelog.clients.consumer.rebalance_listener import RebalanceListener
+from oncelog.clients.consumer.subscription_state import (
     NO_NODE,
     NO_OFFSET,
     RESET_TO_EARLIEST,
@@ -61,12 +61,12 @@ from clients.consumer.subscription_state import (
     ResetPolicy,
     SubscriptionState,
 )
-from clients.errors import BackgroundTaskFailed, BrokerRefused, IllegalState, OperationTimedOut, Refusal
-from clients.metadata_refresh import MetadataRefresh
-from clients.obstacles import Obstacle, no_answer
-from clients.retry import Backoff
-from protocol.messages.metadata import MetadataResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.errors import BackgroundTaskFailed, BrokerRefused, IllegalState, OperationTimedOut, Refusal
+from oncelog.clients.metadata_refresh import MetadataRefresh
+from oncelog.clients.obstacles import Obstacle, no_answer
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.messages.metadata import MetadataResponse
+from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from clients.arguments import checked_timeout
-from clients.bootstrap import parse_bootstrap
-from clients.consumer.assignors import ASSIGNORS
-from clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
-from clients.durations import checked_milliseconds
-from clients.unknown_settings import naming_unknown
+from oncelog.clients.arguments import checked_timeout
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.consumer.assignors import ASSIGNORS
+from oncelog.clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
+from oncelog.clients.durations import checked_milliseconds
+from oncelog.clients.unknown_settings import naming_unknown
 
 _MEBIBYTE: Final = 1024 * 1024
 _IN_REQUESTS: Final = ("session_timeout_ms", "max_poll_interval_ms")

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import ClientError, Remedy
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import ClientError, Remedy
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class ConsumerError(ClientError):

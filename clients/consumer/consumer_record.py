@@ -7,9 +7,9 @@ decoded when they are asked for.
 from enum import IntEnum
 from typing import NamedTuple
 
-from protocol.records.record_batch import CorruptRecord
-from protocol.records.varint import decode_varint
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.record_batch import CorruptRecord
+from oncelog.protocol.records.varint import decode_varint
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class TimestampType(IntEnum):

@@ -6,11 +6,11 @@ the whole group has joined: metadata and offsets would wait behind it.
 
 from typing import TypeVar
 
-from clients.cluster import Cluster, Coordinator
-from clients.connection import Connection
-from clients.errors import ConnectionLost, RequestTimedOut, Unreachable
-from clients.obstacles import Obstacle
-from protocol.schema import Message
+from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.connection import Connection
+from oncelog.clients.errors import ConnectionLost, RequestTimedOut, Unreachable
+from oncelog.clients.obstacles import Obstacle
+from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 

@@ -1,7 +1,8 @@
 """What members of a consumer group tell each other through JoinGroup and SyncGroup, as bytes. Pure.
 
-Two bytes of version, then the message of ``protocol.internal.consumer_protocol``. Every version begins with the fields
-of the one before, so one from the future is read as the newest that is known (Kafka's ``ConsumerProtocol.java``).
+Two bytes of version, then the message of ``oncelog.protocol.internal.consumer_protocol``. Every version begins with the
+fields of the one before, so one from the future is read as the newest that is known (Kafka's
+``ConsumerProtocol.java``).
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,17 +10,17 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeVar
 
-from clients.consumer.assignors.assignor import MemberSubscription
-from clients.consumer.consumer_errors import AssignmentFailed
-from protocol.compiler import decoder, encoder
-from protocol.internal.consumer_protocol import (
+from oncelog.clients.consumer.assignors.assignor import MemberSubscription
+from oncelog.clients.consumer.consumer_errors import AssignmentFailed
+from oncelog.protocol.compiler import decoder, encoder
+from oncelog.protocol.internal.consumer_protocol import (
     AssignedTopicPartition,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from protocol.internal.consumer_protocol import TopicPartition as OwnedTopic
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.internal.consumer_protocol import TopicPartition as OwnedTopic
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 _VERSION: Final = Struct(">h")
 M = TypeVar("M", bound=Message)

@@ -23,20 +23,20 @@ The rules are those of Kafka's ``FetchCollector.java``.
 from collections import deque
 from collections.abc import Collection
 
-from clients.consumer.completed_fetch import CompletedFetch
-from clients.consumer.consumer_errors import OffsetOutOfRange
-from clients.consumer.consumer_record import ConsumerRecord
-from clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
-from clients.consumer.subscription_state import (
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange
+from oncelog.clients.consumer.consumer_record import ConsumerRecord
+from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
+from oncelog.clients.consumer.subscription_state import (
     NO_RESET,
     AssignedPartition,
     FetchPosition,
     Phase,
     SubscriptionState,
 )
-from clients.errors import BrokerRefused, Refusal
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class FetchBuffer:

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 NO_SESSION: Final = 0
 _FIRST_EPOCH: Final = 0

@@ -21,23 +21,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from clients.background_tasks import BackgroundTasks
-from clients.cluster import Cluster
-from clients.connection import Address, Connection
-from clients.connection_pool import silence_of
-from clients.consumer.completed_fetch import CompletedFetch
-from clients.consumer.consumer_config import ConsumerConfig
-from clients.consumer.fetch_buffer import FetchBuffer
-from clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
-from clients.consumer.fetched_response import FetchedResponse
-from clients.consumer.read_ahead import MAX_UNREAD_RESPONSES, partition_bytes, response_bytes
-from clients.consumer.subscription_state import NO_NODE, TIMER_SLACK, SubscriptionState
-from clients.errors import BrokerAbsent, ClientError, error_code
-from clients.obstacles import Obstacle, at_broker
-from clients.retry import Backoff
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Address, Connection
+from oncelog.clients.connection_pool import silence_of
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.fetch_buffer import FetchBuffer
+from oncelog.clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES, partition_bytes, response_bytes
+from oncelog.clients.consumer.subscription_state import NO_NODE, TIMER_SLACK, SubscriptionState
+from oncelog.clients.errors import BrokerAbsent, ClientError, error_code
+from oncelog.clients.obstacles import Obstacle, at_broker
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 

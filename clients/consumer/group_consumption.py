@@ -6,21 +6,21 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from clients.background_tasks import BackgroundTasks
-from clients.cluster import Cluster
-from clients.consumer.consumer_config import ConsumerConfig
-from clients.consumer.coordinator_link import CoordinatorLink
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.consumer.offset_commits import OffsetCommits
-from clients.consumer.rebalance_listener import RebalanceListener
-from clients.consumer.rebalances import Rebalances
-from clients.consumer.subscription_state import TIMER_SLACK, SubscriptionState
-from clients.errors import ClientError
-from clients.metadata_refresh import MetadataRefresh
-from clients.obstacles import Obstacle
-from clients.retry import Backoff
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.coordinator_link import CoordinatorLink
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.consumer.offset_commits import OffsetCommits
+from oncelog.clients.consumer.rebalance_listener import RebalanceListener
+from oncelog.clients.consumer.rebalances import Rebalances
+from oncelog.clients.consumer.subscription_state import TIMER_SLACK, SubscriptionState
+from oncelog.clients.errors import ClientError
+from oncelog.clients.metadata_refresh import MetadataRefresh
+from oncelog.clients.obstacles import Obstacle
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 

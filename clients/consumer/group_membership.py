@@ -25,19 +25,19 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from clients.background_tasks import BackgroundTasks
-from clients.consumer.consumer_config import ConsumerConfig
-from clients.consumer.consumer_errors import InstanceFenced
-from clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
-from clients.consumer.member_reactions import HEARTBEAT, JOIN, SYNC, Reaction, reaction
-from clients.consumer.subscription_state import TIMER_SLACK
-from clients.errors import BrokerRefused, ClientError, Refusal, error_code
-from clients.retry import Backoff
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.consumer_errors import InstanceFenced
+from oncelog.clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
+from oncelog.clients.consumer.member_reactions import HEARTBEAT, JOIN, SYNC, Reaction, reaction
+from oncelog.clients.consumer.subscription_state import TIMER_SLACK
+from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 _log = logging.getLogger(__name__)
 

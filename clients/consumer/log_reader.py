@@ -11,18 +11,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clients.cluster import Cluster
-from clients.consumer.aborted_ranges import AbortedRanges
-from clients.errors import Refusal
-from protocol.messages.fetch import (
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.aborted_ranges import AbortedRanges
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from protocol.records.record_batch import Record, iter_batches, iter_records
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.record_batch import Record, iter_batches, iter_records
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NEWEST_WITH_TOPIC_NAMES: Final = 12
 _CONSUMER: Final = -1

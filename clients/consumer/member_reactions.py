@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
-from protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
 
 
 class Reaction(Enum):

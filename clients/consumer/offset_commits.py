@@ -15,23 +15,23 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from clients.admin.by_topic import by_topic, indexes_by_topic
-from clients.cluster import Cluster, Coordinator
-from clients.consumer.consumer_errors import RebalanceInProgress
-from clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
-from clients.consumer.group_membership import Generation, GroupMembership, MemberState
-from clients.consumer.member_reactions import COMMIT, Reaction, reaction
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import BrokerRefused, CommitFailed, OperationTimedOut, Refusal, error_code, require_success
-from clients.retry import Backoff
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from oncelog.clients.admin.by_topic import by_topic, indexes_by_topic
+from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.consumer.consumer_errors import RebalanceInProgress
+from oncelog.clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
+from oncelog.clients.consumer.group_membership import Generation, GroupMembership, MemberState
+from oncelog.clients.consumer.member_reactions import COMMIT, Reaction, reaction
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import BrokerRefused, CommitFailed, OperationTimedOut, Refusal, error_code, require_success
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_fetch import (
+from oncelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -39,7 +39,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NEWEST_WITH_TOPIC_NAMES: Final = 9
 """Of OffsetCommit and OffsetFetch; version 10 has topic ids."""

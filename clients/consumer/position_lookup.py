@@ -13,12 +13,12 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from clients.admin.by_topic import by_topic
-from clients.background_tasks import BackgroundTasks
-from clients.cluster import Cluster
-from clients.consumer.consumer_config import ConsumerConfig
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.consumer.subscription_state import (
+from oncelog.clients.admin.by_topic import by_topic
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.consumer.subscription_state import (
     NO_OFFSET,
     AssignedPartition,
     FetchPosition,
@@ -27,22 +27,22 @@ from clients.consumer.subscription_state import (
     ResetPolicy,
     SubscriptionState,
 )
-from clients.errors import BrokerRefused, ClientError, Refusal, error_code
-from clients.retry import Backoff
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.list_offsets import (
+from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0

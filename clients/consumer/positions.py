@@ -6,9 +6,9 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Final
 
-from clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
-from clients.cluster import Cluster
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from oncelog.clients.cluster import Cluster
+from oncelog.protocol.topic_partition import TopicPartition
 
 _WORDS: Final = {"beginning": EARLIEST, "start": EARLIEST, "earliest": EARLIEST, "end": LATEST, "latest": LATEST}
 

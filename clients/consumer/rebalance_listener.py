@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class RebalanceListener:

@@ -21,30 +21,30 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from clients.background_tasks import BackgroundTasks
-from clients.cluster_metadata import ClusterMetadata
-from clients.consumer.assignors import ASSIGNORS
-from clients.consumer.assignors.assignor import NO_GENERATION
-from clients.consumer.consumer_config import ConsumerConfig
-from clients.consumer.consumer_errors import AssignmentFailed
-from clients.consumer.coordinator_link import CoordinatorLink
-from clients.consumer.embedded_protocol import (
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.cluster_metadata import ClusterMetadata
+from oncelog.clients.consumer.assignors import ASSIGNORS
+from oncelog.clients.consumer.assignors.assignor import NO_GENERATION
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.consumer_errors import AssignmentFailed
+from oncelog.clients.consumer.coordinator_link import CoordinatorLink
+from oncelog.clients.consumer.embedded_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from clients.consumer.group_membership import GroupMembership, Joined
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_commits import OffsetCommits
-from clients.consumer.rebalance_listener import RebalanceListener
-from clients.consumer.subscription_state import SubscriptionState
-from clients.errors import require_success
-from clients.metadata_refresh import MetadataRefresh
-from clients.retry import Backoff
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.group_membership import GroupMembership, Joined
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_commits import OffsetCommits
+from oncelog.clients.consumer.rebalance_listener import RebalanceListener
+from oncelog.clients.consumer.subscription_state import SubscriptionState
+from oncelog.clients.errors import require_success
+from oncelog.clients.metadata_refresh import MetadataRefresh
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
+from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 

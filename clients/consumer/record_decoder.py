@@ -1,7 +1,7 @@
 """A batch's records, decoded with as little Python as possible: this loop bounds how fast a consumer can be.
 
-It does what ``protocol.records.record_batch.iter_records`` does, for a consumer: varints of one and two bytes, which
-nearly all are, are read inline; per record nothing is called that is not written in C; headers stay encoded. The
+It does what ``oncelog.protocol.records.record_batch.iter_records`` does, for a consumer: varints of one and two bytes,
+which nearly all are, are read inline; per record nothing is called that is not written in C; headers stay encoded. The
 records of a batch come as one list.
 
 What a batch says is doubted here as it is there: lengths and offsets that contradict each other or the header are a
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Final
 
-from clients.consumer.consumer_record import ConsumerRecord, TimestampType
-from protocol.records.record_batch import BatchHeader, CorruptRecord, records_payload
-from protocol.records.varint import decode_varint
-from protocol.schema import Buffer
+from oncelog.clients.consumer.consumer_record import ConsumerRecord, TimestampType
+from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord, records_payload
+from oncelog.protocol.records.varint import decode_varint
+from oncelog.protocol.schema import Buffer
 
 _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1

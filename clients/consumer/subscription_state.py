@@ -23,10 +23,10 @@ from enum import Enum, auto
 from re import Pattern
 from typing import Final
 
-from clients.consumer.consumer_errors import LogTruncated, NoOffsetForPartition
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import IllegalState
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.consumer_errors import LogTruncated, NoOffsetForPartition
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import IllegalState
+from oncelog.protocol.topic_partition import TopicPartition
 
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1

@@ -7,7 +7,7 @@ Whatever happens, a batch is done exactly once and then leaves the accumulator. 
 from collections.abc import Mapping
 from typing import Final
 
-from clients.errors import (
+from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
     DeliveryTimedOut,
@@ -18,16 +18,16 @@ from clients.errors import (
     TransactionAborted,
     error_code,
 )
-from clients.obstacles import Obstacle
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.record_accumulator import RecordAccumulator
-from clients.producer.record_metadata import NO_OFFSET
-from clients.producer.transaction_manager import MAYBE_WRITTEN, State, TransactionManager
-from clients.retry import Backoff
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceResponse
-from protocol.records.record_batch import NO_TIMESTAMP
+from oncelog.clients.obstacles import Obstacle
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.record_accumulator import RecordAccumulator
+from oncelog.clients.producer.record_metadata import NO_OFFSET
+from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN, State, TransactionManager
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import PartitionProduceResponse
+from oncelog.protocol.records.record_batch import NO_TIMESTAMP
 
 STALE_METADATA: Final = frozenset(
     {

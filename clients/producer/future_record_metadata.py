@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
-from clients.errors import IllegalState
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.record_metadata import RecordMetadata
+from oncelog.clients.errors import IllegalState
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.record_metadata import RecordMetadata
 
 
 class FutureRecordMetadata:

@@ -7,10 +7,10 @@ begins anew, at 0, only under another id or epoch, and only once nothing of the 
 
 from typing import Final
 
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
-from clients.producer.record_metadata import NO_OFFSET
-from protocol.records.record_batch import NO_SEQUENCE, increment_sequence
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
+from oncelog.clients.producer.record_metadata import NO_OFFSET
+from oncelog.protocol.records.record_batch import NO_SEQUENCE, increment_sequence
 
 _HALF: Final = 2**30
 

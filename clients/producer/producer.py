@@ -36,20 +36,20 @@ from functools import partial
 from random import Random
 from typing import Self
 
-from clients.arguments import (
+from oncelog.clients.arguments import (
     checked_group,
     checked_offsets,
     checked_partition,
     checked_timestamp,
     checked_topic,
 )
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.connection import Address
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.durations import checked_seconds
-from clients.errors import (
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Address
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.durations import checked_seconds
+from oncelog.clients.errors import (
     BrokerRefused,
     BufferFull,
     ClientError,
@@ -58,23 +58,23 @@ from clients.errors import (
     ProducerClosed,
     Refusal,
 )
-from clients.metadata_refresh import MetadataRefresh
-from clients.obstacles import Obstacle
-from clients.producer.batch_delivery import BatchDelivery
-from clients.producer.future_record_metadata import FutureRecordMetadata
-from clients.producer.partitioner import partition_for_key
-from clients.producer.producer_batch import Headers, ProducerBatch
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.record_accumulator import PartitionQueue, RecordAccumulator, TopicQueues
-from clients.producer.send_turns import SendTurns, WaitingCalls
-from clients.producer.sender import Sender
-from clients.producer.topic_questions import TopicQuestions
-from clients.producer.transaction_manager import State, TransactionManager
-from clients.producer.transactional_result import TransactionalResult
-from clients.retry import Backoff
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.metadata_refresh import MetadataRefresh
+from oncelog.clients.obstacles import Obstacle
+from oncelog.clients.producer.batch_delivery import BatchDelivery
+from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
+from oncelog.clients.producer.partitioner import partition_for_key
+from oncelog.clients.producer.producer_batch import Headers, ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.record_accumulator import PartitionQueue, RecordAccumulator, TopicQueues
+from oncelog.clients.producer.send_turns import SendTurns, WaitingCalls
+from oncelog.clients.producer.sender import Sender
+from oncelog.clients.producer.topic_questions import TopicQuestions
+from oncelog.clients.producer.transaction_manager import State, TransactionManager
+from oncelog.clients.producer.transactional_result import TransactionalResult
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import MetadataResponse
+from oncelog.protocol.topic_partition import TopicPartition
 
 _OPEN = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
 

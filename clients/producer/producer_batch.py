@@ -1,8 +1,8 @@
 """A batch under construction, on its way, and done: the records of one partition that share a header. Pure.
 
 Records are encoded as they come, behind 61 bytes that are kept free for the header, so that closing an uncompressed
-batch is one header and one CRC in place. The layout is that of ``protocol.records.record_batch``; lengths and deltas
-are nearly always short, so their varints come from a table.
+batch is one header and one CRC in place. The layout is that of ``oncelog.protocol.records.record_batch``; lengths and
+deltas are nearly always short, so their varints come from a table.
 
 A batch is given a producer id, an epoch and a base sequence when it is sent for the first time, and keeps them through
 every retry: they are how a broker tells a retry from a new batch. Taking them away (``forget_sequence``) is safe only
@@ -15,13 +15,13 @@ parts are.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from clients.arguments import checked_bytes, checked_headers
-from clients.errors import ClientError
-from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
-from clients.producer.record_metadata import NO_OFFSET, RecordMetadata
-from protocol.errors import ErrorCode
-from protocol.records.compression import Compression, compress
-from protocol.records.record_batch import (
+from oncelog.clients.arguments import checked_bytes, checked_headers
+from oncelog.clients.errors import ClientError
+from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
+from oncelog.clients.producer.record_metadata import NO_OFFSET, RecordMetadata
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.compression import Compression, compress
+from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -37,8 +37,8 @@ from protocol.records.record_batch import (
     read_header,
     stamp_header,
 )
-from protocol.records.varint import Buffer, encode_varint
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.varint import Buffer, encode_varint
+from oncelog.protocol.topic_partition import TopicPartition
 
 _SHORT: Final = 8192
 _ONE_BYTE: Final = 64

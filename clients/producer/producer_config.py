@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from clients.arguments import checked_text, checked_timeout
-from clients.bootstrap import parse_bootstrap
-from clients.durations import checked_milliseconds
-from clients.unknown_settings import naming_unknown
-from protocol.records.compression import Compression
+from oncelog.clients.arguments import checked_text, checked_timeout
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.durations import checked_milliseconds
+from oncelog.clients.unknown_settings import naming_unknown
+from oncelog.protocol.records.compression import Compression
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, number of partitions) to a partition's index."""

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from oncelog.protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 LAST_EPOCH: Final = 32_767
 """Epochs are 16-bit; after the last, an idempotent producer asks for a new id."""

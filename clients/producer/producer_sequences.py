@@ -10,13 +10,13 @@ Batches that are known not to be in the log then become new ones; those that may
 are all that keeps them from being written twice. An idempotent producer bumps its epoch for that (KIP-360).
 """
 
-from clients.producer.partition_sequences import PartitionSequences
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import MOST_IN_FLIGHT, ProducerConfig
-from clients.producer.producer_id_and_epoch import LAST_EPOCH, NO_PRODUCER
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.records.record_batch import NO_SEQUENCE
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.producer.partition_sequences import PartitionSequences
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import MOST_IN_FLIGHT, ProducerConfig
+from oncelog.clients.producer.producer_id_and_epoch import LAST_EPOCH, NO_PRODUCER
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.records.record_batch import NO_SEQUENCE
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NOT_KNOWN = -1
 

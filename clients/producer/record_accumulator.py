@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from clients.cluster_metadata import ClusterMetadata
-from clients.errors import RecordTooLarge
-from clients.producer.future_record_metadata import FutureRecordMetadata
-from clients.producer.producer_batch import Headers, ProducerBatch
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.transaction_manager import State, TransactionManager
-from protocol.records.record_batch import HEADER_SIZE
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cluster_metadata import ClusterMetadata
+from oncelog.clients.errors import RecordTooLarge
+from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
+from oncelog.clients.producer.producer_batch import Headers, ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.transaction_manager import State, TransactionManager
+from oncelog.protocol.records.record_batch import HEADER_SIZE
+from oncelog.protocol.topic_partition import TopicPartition
 
 _NEVER: Final = float("inf")
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final, TypeVar
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 Key = TypeVar("Key")
 

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from clients.cluster import AnyBroker, Cluster, Coordinator, Route
-from clients.connection import Address, Connection
-from clients.errors import (
+from oncelog.clients.cluster import AnyBroker, Cluster, Coordinator, Route
+from oncelog.clients.connection import Address, Connection
+from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
     FatalProducerError,
@@ -28,30 +28,30 @@ from clients.errors import (
     VersionNotSupported,
     error_code,
 )
-from clients.metadata_refresh import MetadataRefresh
-from clients.producer.batch_delivery import STALE_METADATA, BatchDelivery
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import ACKS, ProducerConfig
-from clients.producer.record_accumulator import PartitionQueue, RecordAccumulator
-from clients.producer.transaction_manager import TransactionManager
-from clients.producer.transaction_requests import (
+from oncelog.clients.metadata_refresh import MetadataRefresh
+from oncelog.clients.producer.batch_delivery import STALE_METADATA, BatchDelivery
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import ACKS, ProducerConfig
+from oncelog.clients.producer.record_accumulator import PartitionQueue, RecordAccumulator
+from oncelog.clients.producer.transaction_manager import TransactionManager
+from oncelog.clients.producer.transaction_requests import (
     CoordinatorKey,
     CoordinatorKind,
     Effect,
     TransactionRequest,
 )
-from clients.retry import Backoff
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.produce import (
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.schema import ZERO_UUID, Versions
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import ZERO_UUID, Versions
+from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from clients.background_tasks import BackgroundTasks
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused, ClientError, ProducerClosed, Refusal, error_code
-from clients.retry import Backoff
-from protocol.errors import ErrorCode
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, ClientError, ProducerClosed, Refusal, error_code
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 

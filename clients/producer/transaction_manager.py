@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import (
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import (
     ClientError,
     FatalProducerError,
     IllegalState,
@@ -35,12 +35,12 @@ from clients.errors import (
     TransactionAborted,
     VersionNotSupported,
 )
-from clients.negotiation import NO_FEATURES, FinalizedFeatures
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
-from clients.producer.producer_sequences import ProducerSequences
-from clients.producer.transaction_requests import (
+from oncelog.clients.negotiation import NO_FEATURES, FinalizedFeatures
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
+from oncelog.clients.producer.producer_sequences import ProducerSequences
+from oncelog.clients.producer.transaction_requests import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
     EndTxn,
@@ -48,9 +48,9 @@ from clients.producer.transaction_requests import (
     TransactionRequest,
     TxnOffsetCommit,
 )
-from clients.producer.transactional_result import TransactionalResult
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.producer.transactional_result import TransactionalResult
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 E = TypeVar("E", bound=ClientError)
 

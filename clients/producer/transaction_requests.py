@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import (
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
     CommitFailed,
@@ -30,28 +30,28 @@ from clients.errors import (
     TransactionAbortable,
     error_code,
 )
-from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
-from clients.producer.transactional_result import TransactionalResult
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
+from oncelog.clients.producer.transactional_result import TransactionalResult
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.txn_offset_commit import (
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.schema import Message, Versions
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message, Versions
+from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from clients.producer.transaction_manager import TransactionManager
+    from oncelog.clients.producer.transaction_manager import TransactionManager
 
 _MAX_INT32: Final = 2**31 - 1
 

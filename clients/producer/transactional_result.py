@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from clients.errors import ClientError
+from oncelog.clients.errors import ClientError
 
 
 class TransactionalResult:

@@ -7,18 +7,18 @@ case whoever asked has missed it.
 from collections.abc import Collection
 from typing import NamedTuple
 
-from coordinator.controller.cluster_state import VersionedState
-from coordinator.controller.isr_changes import UNKNOWN_EPOCH, IsrProposal, Outcome, alter_isr
-from coordinator.controller.reign import Reign
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from oncelog.coordinator.controller.cluster_state import VersionedState
+from oncelog.coordinator.controller.isr_changes import UNKNOWN_EPOCH, IsrProposal, Outcome, alter_isr
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class Altered(NamedTuple):

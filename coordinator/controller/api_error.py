@@ -6,7 +6,7 @@ it, whatever it quotes.
 
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 
 LONGEST_MESSAGE: Final = 2_000
 """Characters; four times as many bytes are still a string of the protocol."""

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle, zip_longest
 from typing import NamedTuple
 
-from coordinator.controller.api_error import ApiError
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.protocol.errors import ErrorCode
 
 
 class BrokerAndRack(NamedTuple):

@@ -7,11 +7,11 @@ before went and came: both happen, in that order, so that it leaves every ISR th
 import logging
 from dataclasses import dataclass
 
-from coordinator.controller.cluster_loading import read_brokers
-from coordinator.controller.cluster_state import LiveBroker
-from coordinator.controller.leadership import UncleanAllowed, elect, tell, tell_all_metadata
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store.store import Watch
+from oncelog.coordinator.controller.cluster_loading import read_brokers
+from oncelog.coordinator.controller.cluster_state import LiveBroker
+from oncelog.coordinator.controller.leadership import UncleanAllowed, elect, tell, tell_all_metadata
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store.store import Watch
 
 logger = logging.getLogger(__name__)
 

@@ -19,20 +19,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from coordinator.controller.controller_fence import ControllerFence
-from coordinator.ports import LeaderAndEpoch
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import (
+from oncelog.coordinator.controller.controller_fence import ControllerFence
+from oncelog.coordinator.ports import LeaderAndEpoch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import (
     FULL,
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from coordinator.controller.cluster_state import ClusterState, LiveBroker, TopicState
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session, Watch, Znode
-from coordinator.metadata_store.znodes import MalformedZnode
+from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker, TopicState
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Session, Watch, Znode
+from oncelog.coordinator.metadata_store.znodes import MalformedZnode
 
 _BROKER_ID: Final = re.compile("[0-9]{1,9}")
 

@@ -10,12 +10,12 @@ What is missing is what only the controller knows: whom it suspects. And nothing
 
 import logging
 
-from coordinator.controller.cluster_loading import load_cluster
-from coordinator.controller.cluster_state import ClusterState
-from coordinator.controller.control_requests import ControlRequests
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session
-from protocol.schema import Message
+from oncelog.coordinator.controller.cluster_loading import load_cluster
+from oncelog.coordinator.controller.cluster_state import ClusterState
+from oncelog.coordinator.controller.control_requests import ControlRequests
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Session
+from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 

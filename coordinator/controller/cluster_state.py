@@ -8,18 +8,18 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from coordinator.controller.assignment import BrokerAndRack
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Znode
-from coordinator.metadata_store.znodes import (
+from oncelog.coordinator.controller.assignment import BrokerAndRack
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Znode
+from oncelog.coordinator.metadata_store.znodes import (
     BrokerRegistration,
     MalformedZnode,
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
 )
-from protocol import topic_name
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol import topic_name
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

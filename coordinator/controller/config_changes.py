@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
-from coordinator.controller.api_error import ApiError
-from coordinator.metadata_store import paths
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.metadata_store import paths
+from oncelog.protocol.errors import ErrorCode
 
 LONGEST_VALUE: Final = 32_767
 

@@ -23,9 +23,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from coordinator.controller.api_error import NO_ERROR, UNFINISHED, ApiError
-from coordinator.controller.cluster_image import MetadataChange
-from coordinator.controller.config_changes import (
+from oncelog.coordinator.controller.api_error import NO_ERROR, UNFINISHED, ApiError
+from oncelog.coordinator.controller.cluster_image import MetadataChange
+from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigResource,
     ConfigValidator,
@@ -35,8 +35,8 @@ from coordinator.controller.config_changes import (
     resource_at,
     why_malformed,
 )
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import (
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import (
     ConnectionLost,
     Create,
     Delete,
@@ -50,7 +50,7 @@ from coordinator.metadata_store.store import (
     Watch,
     Znode,
 )
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from coordinator.controller.control_requests import takes_long
-from coordinator.ports import BrokerChannel
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from protocol.schema import Message
+from oncelog.coordinator.controller.control_requests import takes_long
+from oncelog.coordinator.ports import BrokerChannel
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 

@@ -17,16 +17,16 @@ An UpdateMetadata is *full* if it names every partition that exists. A broker ma
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from coordinator.controller.cluster_image import LEADER_DURING_DELETE, NO_LEADER
-from coordinator.controller.cluster_state import ClusterState, LiveBroker
-from protocol.messages.leader_and_isr import (
+from oncelog.coordinator.controller.cluster_image import LEADER_DURING_DELETE, NO_LEADER
+from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker
+from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from protocol.messages.update_metadata import (
+from oncelog.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from oncelog.protocol.messages.update_metadata import (
     FULL,
     INCREMENTAL,
     UpdateMetadataBroker,
@@ -35,8 +35,8 @@ from protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.schema import Message, SharedList
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message, SharedList
+from oncelog.protocol.topic_partition import TopicPartition
 
 ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 

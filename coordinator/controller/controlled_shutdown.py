@@ -6,10 +6,10 @@ until it registers anew. Partitions that it alone can lead remain until it is go
 
 import logging
 
-from coordinator.controller.leadership import UncleanAllowed, elect, tell
-from coordinator.controller.reign import Reign
-from protocol.errors import ErrorCode
-from protocol.messages.controlled_shutdown import (
+from oncelog.coordinator.controller.leadership import UncleanAllowed, elect, tell
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     RemainingPartition,

@@ -27,53 +27,53 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from coordinator.controller.alter_partition import alter_partition
-from coordinator.controller.api_error import NO_ERROR, TIMED_OUT, UNFINISHED, ApiError
-from coordinator.controller.broker_changes import follow_broker_changes
-from coordinator.controller.cluster_image import NO_CONTROLLER
-from coordinator.controller.cluster_loading import load_cluster, watch_malformed
-from coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
-from coordinator.controller.config_repository import ConfigRepository, Overrides
-from coordinator.controller.controlled_shutdown import move_leaderships_away
-from coordinator.controller.controller_election import Defeat, Verdict, Victory, stand, take_over
-from coordinator.controller.controller_settings import ControllerSettings
-from coordinator.controller.deadline import LEAST_SECONDS, deadline, seconds_to
-from coordinator.controller.disk_report import DiskReport
-from coordinator.controller.event_queue import EventQueue
-from coordinator.controller.feature_changes import FeatureUpdate, ensure_features, update_features
-from coordinator.controller.finalized_features import FinalizedFeatureCache
-from coordinator.controller.leader_elections import ElectionType, balance_leaders, elect_leaders
-from coordinator.controller.leadership import elect, tell, tell_all_metadata, tell_everything, tell_topics
-from coordinator.controller.membership import prepare, register
-from coordinator.controller.office import Office
-from coordinator.controller.reassignments import Targets
-from coordinator.controller.reign import ControllerMoved, Reign
-from coordinator.controller.rejoining import Rejoining, refusal_of
-from coordinator.controller.suspicion import SuspicionLimit
-from coordinator.controller.topic_changes import add_planned, collect, create_planned
-from coordinator.controller.topic_deletion import deletion_result, unknown_topic
-from coordinator.controller.topic_plan import (
+from oncelog.coordinator.controller.alter_partition import alter_partition
+from oncelog.coordinator.controller.api_error import NO_ERROR, TIMED_OUT, UNFINISHED, ApiError
+from oncelog.coordinator.controller.broker_changes import follow_broker_changes
+from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
+from oncelog.coordinator.controller.cluster_loading import load_cluster, watch_malformed
+from oncelog.coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
+from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
+from oncelog.coordinator.controller.controlled_shutdown import move_leaderships_away
+from oncelog.coordinator.controller.controller_election import Defeat, Verdict, Victory, stand, take_over
+from oncelog.coordinator.controller.controller_settings import ControllerSettings
+from oncelog.coordinator.controller.deadline import LEAST_SECONDS, deadline, seconds_to
+from oncelog.coordinator.controller.disk_report import DiskReport
+from oncelog.coordinator.controller.event_queue import EventQueue
+from oncelog.coordinator.controller.feature_changes import FeatureUpdate, ensure_features, update_features
+from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
+from oncelog.coordinator.controller.leader_elections import ElectionType, balance_leaders, elect_leaders
+from oncelog.coordinator.controller.leadership import elect, tell, tell_all_metadata, tell_everything, tell_topics
+from oncelog.coordinator.controller.membership import prepare, register
+from oncelog.coordinator.controller.office import Office
+from oncelog.coordinator.controller.reassignments import Targets
+from oncelog.coordinator.controller.reign import ControllerMoved, Reign
+from oncelog.coordinator.controller.rejoining import Rejoining, refusal_of
+from oncelog.coordinator.controller.suspicion import SuspicionLimit
+from oncelog.coordinator.controller.topic_changes import add_planned, collect, create_planned
+from oncelog.coordinator.controller.topic_deletion import deletion_result, unknown_topic
+from oncelog.coordinator.controller.topic_plan import (
     NewPartitions,
     NewTopic,
     TopicPlan,
     plan_partitions,
     plan_topics,
 )
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
-from coordinator.metadata_store.znodes import (
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent, StoreUnavailable
+from oncelog.coordinator.metadata_store.znodes import (
     RegisteredEndpoint,
     ReplicaAssignment,
 )
-from coordinator.ports import BrokerChannel, WallClock
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.ports import BrokerChannel, WallClock
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -13,10 +13,19 @@ import logging
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coordinator.controller.cluster_image import NO_CONTROLLER
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, Delete, MultiFailed, Operation, Session, SetData, Watch, Znode
-from coordinator.metadata_store.znodes import MalformedZnode
+from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import (
+    Create,
+    Delete,
+    MultiFailed,
+    Operation,
+    Session,
+    SetData,
+    Watch,
+    Znode,
+)
+from oncelog.coordinator.metadata_store.znodes import MalformedZnode
 
 logger = logging.getLogger(__name__)
 

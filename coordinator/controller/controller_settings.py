@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION
-from coordinator.controller.topic_plan import TopicDefaults
-from coordinator.metadata_store.znodes import BrokerRegistration
+from oncelog.coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION
+from oncelog.coordinator.controller.topic_plan import TopicDefaults
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

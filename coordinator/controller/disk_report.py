@@ -6,9 +6,9 @@ It says only that there is something to ask (``full_disks`` is the controller's 
 import asyncio
 from typing import Final
 
-from coordinator.controller.event_queue import EventQueue
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import MetadataStore, StoreUnavailable
+from oncelog.coordinator.controller.event_queue import EventQueue
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import MetadataStore, StoreUnavailable
 
 _AGAIN_SECONDS: Final = 1.0
 

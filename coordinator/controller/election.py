@@ -16,8 +16,8 @@ Two rules are stricter than those of Kafka's ZooKeeper mode:
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from coordinator.controller.cluster_image import NO_LEADER
-from coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
+from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
 
 
 def initial_state(replicas: Sequence[int], up: Collection[int], controller_epoch: int) -> PartitionState | None:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.finalized_features import NOT_SUPPORTED, UNKNOWN_EPOCH, FinalizedFeatureCache
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, MultiFailed, Operation, SetData, Watch, Znode
-from coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.finalized_features import NOT_SUPPORTED, UNKNOWN_EPOCH, FinalizedFeatureCache
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Create, MultiFailed, Operation, SetData, Watch, Znode
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
+from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session, Stat, Watch
-from coordinator.metadata_store.znodes import FinalizedFeatures, MalformedZnode
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Session, Stat, Watch
+from oncelog.coordinator.metadata_store.znodes import FinalizedFeatures, MalformedZnode
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ can still be read. It is taken back into ISRs when it has room again and has cau
 
 import logging
 
-from coordinator.controller.leadership import UncleanAllowed, elect, tell, tell_leaderships
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Watch
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.leadership import UncleanAllowed, elect, tell, tell_leaderships
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Watch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from coordinator.controller.cluster_state import ClusterState, VersionedState
-from coordinator.controller.leadership import chunks, read_again, remember
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import MultiFailed, SetData
-from coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.cluster_state import ClusterState, VersionedState
+from oncelog.coordinator.controller.leadership import chunks, read_again, remember
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import MultiFailed, SetData
+from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

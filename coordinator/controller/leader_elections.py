@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
 
-from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.election import next_state, preferred_state
-from coordinator.controller.leadership import PARTITIONS_PER_PASS, Decide, change_states, chunks, tell
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store.znodes import PartitionState
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.election import next_state, preferred_state
+from oncelog.coordinator.controller.leadership import PARTITIONS_PER_PASS, Decide, change_states, chunks, tell
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store.znodes import PartitionState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class ElectionType(IntEnum):

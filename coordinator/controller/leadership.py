@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from coordinator.controller.cluster_state import VersionedState
-from coordinator.controller.election import initial_state, next_state
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData
-from coordinator.metadata_store.znodes import PartitionState
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.cluster_state import VersionedState
+from oncelog.coordinator.controller.election import initial_state, next_state
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData
+from oncelog.coordinator.metadata_store.znodes import PartitionState
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -13,8 +13,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, Done, Session, StoreError, Znode
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Create, Done, Session, StoreError, Znode
 
 logger = logging.getLogger(__name__)
 

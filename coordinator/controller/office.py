@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.controller.full_disks import FullDisks
-from coordinator.controller.leadership import UncleanAllowed
-from coordinator.controller.reassignments import Reassignments
-from coordinator.controller.reign import Reign
-from coordinator.controller.suspects import Suspects
-from coordinator.controller.topic_deletion import TopicDeletions
+from oncelog.coordinator.controller.full_disks import FullDisks
+from oncelog.coordinator.controller.leadership import UncleanAllowed
+from oncelog.coordinator.controller.reassignments import Reassignments
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.controller.suspects import Suspects
+from oncelog.coordinator.controller.topic_deletion import TopicDeletions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

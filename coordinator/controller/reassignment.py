@@ -10,9 +10,9 @@ way back. (KIP-455, Kafka's ``ReplicaAssignment``.)
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from coordinator.controller.api_error import ApiError
-from coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
+from oncelog.protocol.errors import ErrorCode
 
 NOT_IN_PROGRESS = ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.leadership import remember
-from coordinator.controller.reassignment import (
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.leadership import remember
+from oncelog.coordinator.controller.reassignment import (
     begun_state,
     completed_state,
     is_complete,
@@ -24,14 +24,14 @@ from coordinator.controller.reassignment import (
     plan,
     target_of,
 )
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Done, MultiFailed, Operation, SetData
-from coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
-from protocol.errors import ErrorCode
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Done, MultiFailed, Operation, SetData
+from oncelog.coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

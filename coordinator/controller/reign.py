@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Sequence
 from itertools import count
 
-from coordinator.controller.cluster_state import ClusterState
-from coordinator.controller.control_channel import ControlChannel, OnCaughtUp, OnControlResponse
-from coordinator.controller.control_requests import ControlRequests
-from coordinator.controller.controller_election import Victory
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.store import Check, Done, MultiFailed, MultiResult, Operation, Session
-from coordinator.ports import BrokerChannel
+from oncelog.coordinator.controller.cluster_state import ClusterState
+from oncelog.coordinator.controller.control_channel import ControlChannel, OnCaughtUp, OnControlResponse
+from oncelog.coordinator.controller.control_requests import ControlRequests
+from oncelog.coordinator.controller.controller_election import Victory
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.store import Check, Done, MultiFailed, MultiResult, Operation, Session
+from oncelog.coordinator.ports import BrokerChannel
 
 
 class ControllerMoved(Exception):

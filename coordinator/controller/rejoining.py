@@ -11,11 +11,11 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from coordinator.controller.api_error import NOT_CONTROLLER, ApiError
-from coordinator.controller.reign import ControllerMoved
-from coordinator.metadata_store.store import StoreFull, StoreUnavailable
-from coordinator.metadata_store.znodes import MalformedZnode
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.api_error import NOT_CONTROLLER, ApiError
+from oncelog.coordinator.controller.reign import ControllerMoved
+from oncelog.coordinator.metadata_store.store import StoreFull, StoreUnavailable
+from oncelog.coordinator.metadata_store.znodes import MalformedZnode
+from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from coordinator.controller.leadership import (
+from oncelog.coordinator.controller.leadership import (
     UncleanAllowed,
     elect,
     tell,
@@ -21,10 +21,10 @@ from coordinator.controller.leadership import (
     tell_leaderships_now,
     tell_now,
 )
-from coordinator.controller.reign import Reign
-from protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from protocol.messages.update_metadata import UpdateMetadataResponse
-from protocol.schema import Message
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from oncelog.protocol.messages.update_metadata import UpdateMetadataResponse
+from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 

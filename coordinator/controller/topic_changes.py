@@ -8,12 +8,12 @@ which its successor completes.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
-from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.cluster_state import TopicState
-from coordinator.controller.config_changes import ConfigResource, ResourceType
-from coordinator.controller.config_repository import ConfigRepository, notification_of, write_of
-from coordinator.controller.election import initial_state
-from coordinator.controller.leadership import (
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.cluster_state import TopicState
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.coordinator.controller.config_repository import ConfigRepository, notification_of, write_of
+from oncelog.coordinator.controller.election import initial_state
+from oncelog.coordinator.controller.leadership import (
     PARTITIONS_PER_MULTI,
     PARTITIONS_PER_PASS,
     UncleanAllowed,
@@ -21,13 +21,13 @@ from coordinator.controller.leadership import (
     remember,
     tell_new,
 )
-from coordinator.controller.reign import Reign
-from coordinator.controller.topic_plan import TopicPlan
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData, StoreError, Znode
-from coordinator.metadata_store.znodes import PartitionState, TopicAssignment
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.controller.topic_plan import TopicPlan
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData, StoreError, Znode
+from oncelog.coordinator.metadata_store.znodes import PartitionState, TopicAssignment
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 async def collect(plans: Iterator[TopicPlan | ApiError]) -> list[TopicPlan | ApiError]:

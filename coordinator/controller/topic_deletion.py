@@ -11,15 +11,15 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
-from coordinator.controller.leadership import PARTITIONS_PER_MULTI, PARTITIONS_PER_PASS, chunks
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.store import Create, Delete, MultiFailed, StoreError
-from protocol.errors import ErrorCode
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from oncelog.coordinator.controller.leadership import PARTITIONS_PER_MULTI, PARTITIONS_PER_PASS, chunks
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.store import Create, Delete, MultiFailed, StoreError
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

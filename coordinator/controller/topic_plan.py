@@ -8,24 +8,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.assignment import (
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.assignment import (
     assign_replicas,
     random_start,
     start_after,
     why_invalid_assignment,
     why_not_placeable,
 )
-from coordinator.controller.cluster_image import (
+from oncelog.coordinator.controller.cluster_image import (
     GROUP_METADATA_TOPIC_NAME,
     INTERNAL_TOPICS,
     TRANSACTION_STATE_TOPIC_NAME,
 )
-from coordinator.controller.cluster_state import ClusterState
-from coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
-from coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment, encode_uuid
-from protocol import topic_name
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.cluster_state import ClusterState
+from oncelog.coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
+from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment, encode_uuid
+from oncelog.protocol import topic_name
+from oncelog.protocol.errors import ErrorCode
 
 BROKER_DEFAULT: Final = -1
 """Asks for the broker's default number of partitions or replicas."""

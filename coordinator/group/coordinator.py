@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange, TopicImage
-from coordinator.group import offset_requests
-from coordinator.group.group import Group
-from coordinator.group.large_commit import LargeCommit
-from coordinator.group.log_lines import log_rebalance, log_refusal
-from coordinator.group.log_records import OffsetCommitted
-from coordinator.group.member import (
+from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange, TopicImage
+from oncelog.coordinator.group import offset_requests
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.large_commit import LargeCommit
+from oncelog.coordinator.group.log_lines import log_rebalance, log_refusal
+from oncelog.coordinator.group.log_records import OffsetCommitted
+from oncelog.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
     GroupProtocol,
     JoinReply,
@@ -40,9 +40,9 @@ from coordinator.group.member import (
     SyncReply,
     SyncResult,
 )
-from coordinator.group.memory import GroupMemory
-from coordinator.group.offset_metadata import OffsetMetadataRules
-from coordinator.group.offset_requests import (
+from oncelog.coordinator.group.memory import GroupMemory
+from oncelog.coordinator.group.offset_metadata import OffsetMetadataRules
+from oncelog.coordinator.group.offset_requests import (
     DEFAULT_RETENTION,
     Committer,
     OffsetToCommit,
@@ -50,17 +50,17 @@ from coordinator.group.offset_requests import (
     OnPartitionErrors,
     PartitionErrors,
 )
-from coordinator.group.settings import GroupSettings
-from coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
-from coordinator.group.state import GroupState, JoinRequest, SyncRequest
-from coordinator.load_report import LoadReport
-from coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
-from coordinator.runtime import batch_by_batch, load, partition_for
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import NO_PRODUCER_ID
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
+from oncelog.coordinator.group.state import GroupState, JoinRequest, SyncRequest
+from oncelog.coordinator.load_report import LoadReport
+from oncelog.coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
+from oncelog.coordinator.runtime import batch_by_batch, load, partition_for
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import NO_PRODUCER_ID
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from coordinator.group.member import (
+from oncelog.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
     GroupImage,
     Instant,
@@ -37,9 +37,9 @@ from coordinator.group.member import (
     SyncResult,
     select_protocol,
 )
-from coordinator.group.roster import Roster, images
-from coordinator.group.sessions import Sessions
-from coordinator.group.state import (
+from oncelog.coordinator.group.roster import Roster, images
+from oncelog.coordinator.group.sessions import Sessions
+from oncelog.coordinator.group.state import (
     TRANSITIONS,
     GroupRules,
     GroupState,
@@ -50,8 +50,8 @@ from coordinator.group.state import (
     Transition,
     TransitionKind,
 )
-from coordinator.group.subscription import SubscribedTopics, Subscription
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.subscription import SubscribedTopics, Subscription
+from oncelog.protocol.errors import ErrorCode
 
 APPEND_RETRY_MS: Final = 500
 """How long an emptied group waits before it offers its record again to a log that refused it."""

@@ -13,9 +13,9 @@ batch, what is remembered of it. While that is done other requests go on. What t
 
 from collections.abc import Generator, Sequence
 
-from coordinator.group.log_records import encode_offset_commit
-from coordinator.group.offset_metadata import OffsetMetadataRules
-from coordinator.group.offset_requests import (
+from oncelog.coordinator.group.log_records import encode_offset_commit
+from oncelog.coordinator.group.offset_metadata import OffsetMetadataRules
+from oncelog.coordinator.group.offset_requests import (
     Committer,
     OffsetToCommit,
     OnPartitionErrors,
@@ -26,13 +26,13 @@ from coordinator.group.offset_requests import (
     reply_when_replicated,
     why_refused,
 )
-from coordinator.group.offsets import CommittedOffset
-from coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
-from coordinator.ports import TopicMetadata
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NewRecord, encode_record
-from protocol.records.record_walk import WorkBudget
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.offsets import CommittedOffset
+from oncelog.coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
+from oncelog.coordinator.ports import TopicMetadata
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NewRecord, encode_record
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
 
 _UNITS_PER_OFFSET = 15
 _MOST_AGAIN = 2_000

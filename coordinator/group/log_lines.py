@@ -2,9 +2,9 @@
 
 import logging
 
-from coordinator.group.group import Group
-from coordinator.group.memory import Refusal
-from coordinator.group.state import GroupState
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.memory import Refusal
+from oncelog.coordinator.group.state import GroupState
 
 logger = logging.getLogger(__name__)
 

@@ -14,20 +14,20 @@ passed over, like any type that this version does not know.
 import struct
 from typing import Final, NamedTuple, TypeAlias
 
-from coordinator.group.member import GroupImage, MemberImage
-from coordinator.group.offsets import CommittedOffset
-from protocol.compiler import decoder, encoder
-from protocol.internal.group_metadata import (
+from oncelog.coordinator.group.member import GroupImage, MemberImage
+from oncelog.coordinator.group.offsets import CommittedOffset
+from oncelog.protocol.compiler import decoder, encoder
+from oncelog.protocol.internal.group_metadata import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.primitives import DecodeError
-from protocol.records.record_batch import CorruptRecord, Record
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.records.record_batch import CorruptRecord, Record
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 _INT16: Final = struct.Struct(">h")
 _OFFSET_COMMIT_TYPES: Final = (0, 1)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from coordinator.group.footprint import MEMBER_BYTES, size_of_protocols
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.footprint import MEMBER_BYTES, size_of_protocols
+from oncelog.protocol.errors import ErrorCode
 
 UNKNOWN_MEMBER_ID: Final = ""
 UNKNOWN_GENERATION: Final = -1

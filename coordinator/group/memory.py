@@ -10,11 +10,11 @@ the rest.
 
 from typing import Final, NamedTuple
 
-from coordinator.group.footprint import GROUP_BYTES, PENDING_BYTES
-from coordinator.group.group import Group
-from coordinator.group.member import UNKNOWN_MEMBER_ID, GroupImage
-from coordinator.group.state import JoinRequest, SyncRequest
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.footprint import GROUP_BYTES, PENDING_BYTES
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.member import UNKNOWN_MEMBER_ID, GroupImage
+from oncelog.coordinator.group.state import JoinRequest, SyncRequest
+from oncelog.protocol.errors import ErrorCode
 
 MEMBER_SETTING: Final = "oncelog.group.member.max.bytes"
 GROUP_SETTING: Final = "oncelog.group.max.bytes"

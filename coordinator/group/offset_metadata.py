@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from coordinator.group.offsets import OffsetStore, size_of_metadata
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.offsets import OffsetStore, size_of_metadata
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -15,20 +15,20 @@ took part in it has in memory is its own affair; it must go back to the committe
 from collections.abc import Callable, Container, Generator, Sequence
 from typing import Final, NamedTuple
 
-from coordinator.group.group import Group
-from coordinator.group.log_records import OffsetCommitted
-from coordinator.group.offset_metadata import OffsetMetadataRules
-from coordinator.group.offsets import CommittedOffset, StoredOffset
-from coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, OnOutcome, Producer
-from coordinator.group.state import GroupState
-from coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from coordinator.ports import TopicMetadata
-from coordinator.runtime import coordinator_error
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.log_records import OffsetCommitted
+from oncelog.coordinator.group.offset_metadata import OffsetMetadataRules
+from oncelog.coordinator.group.offsets import CommittedOffset, StoredOffset
+from oncelog.coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, OnOutcome, Producer
+from oncelog.coordinator.group.state import GroupState
+from oncelog.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from oncelog.coordinator.ports import TopicMetadata
+from oncelog.coordinator.runtime import coordinator_error
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 INVALID_OFFSET: Final = -1
 DEFAULT_RETENTION: Final = -1

@@ -22,9 +22,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import count
 from typing import Final, NamedTuple
 
-from protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class CommittedOffset(NamedTuple):

@@ -6,7 +6,7 @@ nowhere else, so that none of them can name a member that is gone.
 
 from collections.abc import Iterable, Iterator
 
-from coordinator.group.member import (
+from oncelog.coordinator.group.member import (
     GroupProtocol,
     JoinReply,
     JoinResult,
@@ -15,9 +15,9 @@ from coordinator.group.member import (
     MemberInfo,
     select_protocol,
 )
-from coordinator.group.state import JoinRequest, Step
-from coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, Subscription
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.state import JoinRequest, Step
+from oncelog.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, Subscription
+from oncelog.protocol.errors import ErrorCode
 
 
 class Roster:

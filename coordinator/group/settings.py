@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from coordinator.group.memory import MemoryLimits
-from coordinator.group.state import GroupRules
-from protocol.records.compression import Compression
+from oncelog.coordinator.group.memory import MemoryLimits
+from oncelog.coordinator.group.state import GroupRules
+from oncelog.protocol.records.compression import Compression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from coordinator.group.group import Group
-from coordinator.group.log_records import (
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.log_records import (
     EncodedRecord,
     GroupRecord,
     OffsetCommitted,
@@ -30,16 +30,16 @@ from coordinator.group.log_records import (
     encode_group_metadata,
     encode_offset_commit,
 )
-from coordinator.group.member import UNKNOWN_MEMBER_ID, Instant, JoinReply, JoinResult, SyncReply, SyncResult
-from coordinator.group.memory import GroupMemory
-from coordinator.group.offsets import CommittedOffset, OffsetStore
-from coordinator.group.settings import GroupSettings
-from coordinator.group.state import GroupState, Step
-from coordinator.ports import ReplicatedLog, WallClock
-from coordinator.runtime import Deadlines, coordinator_error
-from protocol.errors import ErrorCode
-from protocol.records.control_records import parse_end_txn_marker
-from protocol.records.record_batch import (
+from oncelog.coordinator.group.member import UNKNOWN_MEMBER_ID, Instant, JoinReply, JoinResult, SyncReply, SyncResult
+from oncelog.coordinator.group.memory import GroupMemory
+from oncelog.coordinator.group.offsets import CommittedOffset, OffsetStore
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.group.state import GroupState, Step
+from oncelog.coordinator.ports import ReplicatedLog, WallClock
+from oncelog.coordinator.runtime import Deadlines, coordinator_error
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.control_records import parse_end_txn_marker
+from oncelog.protocol.records.record_batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
@@ -48,8 +48,8 @@ from protocol.records.record_batch import (
     build_batch,
     iter_records,
 )
-from protocol.schema import Buffer
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Buffer
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

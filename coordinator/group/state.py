@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from coordinator.group.footprint import MEMBER_BYTES, size_of_protocols
-from coordinator.group.member import (
+from oncelog.coordinator.group.footprint import MEMBER_BYTES, size_of_protocols
+from oncelog.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
     GroupImage,
     GroupProtocol,
@@ -18,7 +18,7 @@ from coordinator.group.member import (
     SyncReply,
     SyncResult,
 )
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 
 
 class GroupState(Enum):

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.compiler import decoder
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
-from protocol.primitives import DecodeError
+from oncelog.protocol.compiler import decoder
+from oncelog.protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from oncelog.protocol.primitives import DecodeError
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 MAX_TOPICS: Final = 100_000

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from coordinator.metadata_store.store import (
+from oncelog.coordinator.metadata_store.store import (
     ANY_VERSION,
     Check,
     ConnectionLost,
@@ -38,7 +38,14 @@ from coordinator.metadata_store.store import (
     Watch,
     Znode,
 )
-from coordinator.metadata_store.znode_tree import Changes, CloseSession, Multi, OpenSession, Transaction, ZnodeTree
+from oncelog.coordinator.metadata_store.znode_tree import (
+    Changes,
+    CloseSession,
+    Multi,
+    OpenSession,
+    Transaction,
+    ZnodeTree,
+)
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")

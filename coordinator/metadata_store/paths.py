@@ -5,7 +5,7 @@ What the znodes hold is in ``znodes.py``.
 
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"

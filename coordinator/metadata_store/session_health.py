@@ -10,7 +10,7 @@ import asyncio
 from enum import Enum
 from typing import Final
 
-from coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
 
 WITHOUT_ZOOKEEPER: Final = (
     "clients go on reading and writing where the leader is alive, with acks=all only while every in-sync replica "

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
-from coordinator.metadata_store.zookeeper_address import SessionCredentials
+from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
 
 ANY_VERSION: Final = -1
 NO_SESSION: Final = 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from coordinator.metadata_store.store import (
+from oncelog.coordinator.metadata_store.store import (
     ANY_VERSION,
     NO_SESSION,
     Check,

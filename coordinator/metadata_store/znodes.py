@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
-from protocol.schema import ZERO_UUID
+from oncelog.protocol.schema import ZERO_UUID
 
 
 class MalformedZnode(ValueError):

@@ -55,9 +55,9 @@ from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from coordinator.metadata_store.kazoo_log import KazooLog
-from coordinator.metadata_store.loop_crossing import LoopCrossing
-from coordinator.metadata_store.store import (
+from oncelog.coordinator.metadata_store.kazoo_log import KazooLog
+from oncelog.coordinator.metadata_store.loop_crossing import LoopCrossing
+from oncelog.coordinator.metadata_store.store import (
     ANY_VERSION,
     Check,
     ConnectionLost,
@@ -77,7 +77,7 @@ from coordinator.metadata_store.store import (
     Watch,
     Znode,
 )
-from coordinator.metadata_store.zookeeper_address import ConnectString, SessionCredentials
+from oncelog.coordinator.metadata_store.zookeeper_address import ConnectString, SessionCredentials
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -26,14 +26,21 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
-from coordinator.metadata_store.store import StoreUnavailable
-from coordinator.ports import BrokerChannel, ProducerIdSource, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
-from coordinator.runtime import Answer, Backoff, Deadlines, Reply
-from coordinator.transaction.listing import TransactionFilter
-from coordinator.transaction.marker_sender import MarkerSender, PendingMarkers
-from coordinator.transaction.settings import TransactionConfig
-from coordinator.transaction.state import (
+from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.coordinator.ports import (
+    BrokerChannel,
+    ProducerIdSource,
+    ReplicatedLog,
+    TaskOwner,
+    TopicMetadata,
+    WallClock,
+)
+from oncelog.coordinator.runtime import Answer, Backoff, Deadlines, Reply
+from oncelog.coordinator.transaction.listing import TransactionFilter
+from oncelog.coordinator.transaction.marker_sender import MarkerSender, PendingMarkers
+from oncelog.coordinator.transaction.settings import TransactionConfig
+from oncelog.coordinator.transaction.state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -53,10 +60,10 @@ from coordinator.transaction.state import (
     producer_when_complete,
     verify_partitions,
 )
-from coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
-from coordinator.transaction.sweeps import Sweeps
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
+from oncelog.coordinator.transaction.sweeps import Sweeps
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +108,7 @@ class _EndTxn(NamedTuple):
 
 
 class TransactionCoordinator:
-    """Plain calls; what they return says when the answer is there (``coordinator.runtime.Answer``)."""
+    """Plain calls; what they return says when the answer is there (``oncelog.coordinator.runtime.Answer``)."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ import logging
 import struct
 from typing import Final, NamedTuple
 
-from coordinator.transaction.state import (
+from oncelog.coordinator.transaction.state import (
     NO_PARTITIONS,
     NO_PRODUCER_ID,
     PERSISTED_STATES,
@@ -25,11 +25,11 @@ from coordinator.transaction.state import (
     TransactionMetadata,
     TransactionState,
 )
-from protocol.compiler import decode
-from protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.primitives import DecodeError, encode_uvarint
-from protocol.records.record_batch import CorruptRecord, NewRecord, Record, build_batch
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.compiler import decode
+from oncelog.protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
+from oncelog.protocol.primitives import DecodeError, encode_uvarint
+from oncelog.protocol.records.record_batch import CorruptRecord, NewRecord, Record, build_batch
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

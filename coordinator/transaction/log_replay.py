@@ -14,9 +14,9 @@ from itertools import islice
 from struct import Struct
 from typing import Final
 
-from coordinator.transaction.log_records import read_entry, read_producer
-from coordinator.transaction.state import Transaction
-from protocol.records.record_batch import (
+from oncelog.coordinator.transaction.log_records import read_entry, read_producer
+from oncelog.coordinator.transaction.state import Transaction
+from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -24,7 +24,7 @@ from protocol.records.record_batch import (
     iter_records,
     read_header,
 )
-from protocol.schema import Buffer
+from oncelog.protocol.schema import Buffer
 
 _MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 _SETTLED_AT_ONCE: Final = 100

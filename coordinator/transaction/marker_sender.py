@@ -21,18 +21,18 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Final
 
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from coordinator.ports import BrokerChannel, TopicMetadata
-from coordinator.runtime import Backoff
-from protocol.errors import ErrorCode, error_of
-from protocol.messages.write_txn_markers import (
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
+from oncelog.coordinator.runtime import Backoff
+from oncelog.protocol.errors import ErrorCode, error_of
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

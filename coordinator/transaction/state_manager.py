@@ -19,20 +19,20 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
-from coordinator.load_report import LoadReport
-from coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, WallClock
-from coordinator.runtime import coordinator_error, load, partition_for
-from coordinator.transaction.log_records import build_record_batch, build_tombstones, value_version
-from coordinator.transaction.log_replay import LogReplay
-from coordinator.transaction.state import (
+from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from oncelog.coordinator.load_report import LoadReport
+from oncelog.coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, WallClock
+from oncelog.coordinator.runtime import coordinator_error, load, partition_for
+from oncelog.coordinator.transaction.log_records import build_record_batch, build_tombstones, value_version
+from oncelog.coordinator.transaction.log_replay import LogReplay
+from oncelog.coordinator.transaction.state import (
     PREPARED_STATES,
     Transaction,
     TransactionState,
     Transition,
     decide_expiration,
 )
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

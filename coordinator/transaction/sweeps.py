@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from coordinator.metadata_store.store import StoreUnavailable
-from coordinator.ports import ProducerIdSource, TaskOwner, WallClock
-from coordinator.transaction.state import (
+from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.coordinator.ports import ProducerIdSource, TaskOwner, WallClock
+from oncelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     Missing,
     Transaction,
@@ -20,8 +20,8 @@ from coordinator.transaction.state import (
     decide_timeout,
     decide_with_producer_id,
 )
-from coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
-from protocol.errors import ErrorCode
+from oncelog.coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
+from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The embedded consumer protocol: what members of a consumer group tell each other through JoinGroup and SyncGroup."""
 
-from protocol.schema import Message, array, array_of, binary, int32, string
+from oncelog.protocol.schema import Message, array, array_of, binary, int32, string
 
 
 class TopicPartition(Message):

@@ -1,6 +1,6 @@
 """Key and value of a control record."""
 
-from protocol.schema import Message, int16, int32
+from oncelog.protocol.schema import Message, int16, int32
 
 
 class EndTxnMarker(Message, versions="0", flexible="none"):

@@ -1,6 +1,6 @@
 """What lives in ``__consumer_offsets``: group metadata and committed offsets of the classic protocol."""
 
-from protocol.schema import ZERO_UUID, Message, array, binary, int32, int64, string, uuid
+from oncelog.protocol.schema import ZERO_UUID, Message, array, binary, int32, int64, string, uuid
 
 
 class GroupMetadataKey(Message, versions="0", flexible="none"):

@@ -1,6 +1,6 @@
 """The body of a ``.snapshot`` file: producer state up to an offset."""
 
-from protocol.schema import Message, array, int16, int32, int64, uint32
+from oncelog.protocol.schema import Message, array, int16, int32, int64, uint32
 
 
 class ProducerEntry(Message):

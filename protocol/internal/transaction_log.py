@@ -4,7 +4,7 @@ Versions of the value: 0 is read by every Kafka since 0.11. 1 adds tagged fields
 ``transaction.version`` 1 is finalised (KIP-890). Its tag 10000 is ours alone, and skipped by Kafka.
 """
 
-from protocol.schema import Message, array, array_of, int8, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, array_of, int8, int16, int32, int64, string
 
 
 class TransactionLogKey(Message, versions="0", flexible="none"):

@@ -6,7 +6,7 @@ A producer tells its transaction coordinator that offsets of a consumer group wi
 4: TRANSACTION_ABORTABLE may be answered (KIP-890).
 """
 
-from protocol.schema import Message, int16, int32, int64, string
+from oncelog.protocol.schema import Message, int16, int32, int64, string
 
 
 class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+"):

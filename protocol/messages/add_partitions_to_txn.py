@@ -7,7 +7,7 @@ Adds partitions to a transaction before they are written to, or asks whether the
 5: TRANSACTION_ABORTABLE may be answered.
 """
 
-from protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
 
 
 class AddPartitionsToTxnTopic(Message):

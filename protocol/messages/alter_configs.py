@@ -5,7 +5,7 @@ Replaces the whole configuration of a resource; IncrementalAlterConfigs is its s
 1: throttling moves to the client.
 """
 
-from protocol.schema import Message, array, boolean, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, boolean, int8, int16, int32, string
 
 
 class AlterableConfig(Message):

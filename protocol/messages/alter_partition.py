@@ -10,7 +10,7 @@ From 2 on two tagged fields of our own, which Apache Kafka skips, let a broker a
 whether it reaches the controller.
 """
 
-from protocol.schema import Message, array, array_of, int8, int16, int32, int64, string, uuid
+from oncelog.protocol.schema import Message, array, array_of, int8, int16, int32, int64, string, uuid
 
 
 class BrokerState(Message):

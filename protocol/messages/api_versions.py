@@ -8,7 +8,7 @@ this API (KIP-511). The response header never has tagged fields, whatever the ve
 4: a supported feature may have the minimum version 0, which older clients take for an error.
 """
 
-from protocol.schema import Message, array, boolean, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, boolean, int16, int32, int64, string
 
 
 class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):

@@ -5,7 +5,7 @@ A broker asks the controller to move its leaderships away before it stops. Gone 
 0: its request header has no client id. 2: the broker's epoch.
 """
 
-from protocol.schema import Message, array, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, int16, int32, int64, string
 
 
 class ControlledShutdownRequest(Message, api_key=7, versions="0-3", flexible="3+"):

@@ -7,7 +7,7 @@ Creates topics, from a number of partitions or from an assignment of replicas.
 6: THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599). 7: the answer holds the topic's id.
 """
 
-from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int8, int16, int32, string, uuid
+from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int8, int16, int32, string, uuid
 
 
 class CreatableReplicaAssignment(Message):

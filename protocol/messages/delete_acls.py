@@ -5,7 +5,7 @@ Removes the access control lists that match filters.
 1: pattern types (KIP-290). Throttling moves to the client. 3: user resources (KIP-373).
 """
 
-from protocol.schema import Message, array, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, int8, int16, int32, string
 
 
 class DeleteAclsFilter(Message):

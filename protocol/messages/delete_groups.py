@@ -5,7 +5,7 @@ Deletes groups that have no members.
 1: throttling moves to the client.
 """
 
-from protocol.schema import Message, array, array_of, int16, int32, string
+from oncelog.protocol.schema import Message, array, array_of, int16, int32, string
 
 
 class DeleteGroupsRequest(Message, api_key=42, versions="0-2", flexible="2+"):

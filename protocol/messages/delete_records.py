@@ -5,7 +5,7 @@ Advances the log start offset of partitions; what is below it is deleted.
 1: throttling moves to the client.
 """
 
-from protocol.schema import Message, array, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, int16, int32, int64, string
 
 
 class DeleteRecordsPartition(Message):

@@ -7,7 +7,7 @@ Deletes topics by name or by id.
 6: topics are structures with a name or an id (KIP-516); UNKNOWN_TOPIC_ID may be answered.
 """
 
-from protocol.schema import ZERO_UUID, Message, array, array_of, int16, int32, string, uuid
+from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, int16, int32, string, uuid
 
 
 class DeleteTopicState(Message):

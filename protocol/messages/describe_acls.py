@@ -5,7 +5,7 @@ Lists the access control lists that match a filter.
 1: pattern types (KIP-290). Throttling moves to the client. 3: user resources (KIP-373).
 """
 
-from protocol.schema import Message, array, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, int8, int16, int32, string
 
 
 class DescribeAclsRequest(Message, api_key=29, versions="1-3", flexible="2+"):

@@ -6,7 +6,7 @@ The brokers, the controller and the cluster's id, without the topics of Metadata
 UNSUPPORTED_ENDPOINT_TYPE. 2: fenced brokers can be included (KIP-1073).
 """
 
-from protocol.schema import Message, array, boolean, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, boolean, int8, int16, int32, string
 
 
 class DescribeClusterRequest(Message, api_key=60, versions="0-2", flexible="0+"):

@@ -6,7 +6,7 @@ The configuration of topics and brokers, with the source of each value.
 3: type and documentation of each entry (KIP-569).
 """
 
-from protocol.schema import Message, array, array_of, boolean, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, array_of, boolean, int8, int16, int32, string
 
 
 class DescribeConfigsResource(Message):

@@ -6,7 +6,7 @@ Members, state and assignment of consumer groups.
 6: a group that does not exist is GROUP_ID_NOT_FOUND with a message, not a group in state Dead (KIP-1043).
 """
 
-from protocol.schema import Message, array, array_of, binary, boolean, int16, int32, string
+from oncelog.protocol.schema import Message, array, array_of, binary, boolean, int16, int32, string
 
 
 class DescribeGroupsRequest(Message, api_key=15, versions="0-6", flexible="5+"):

@@ -6,7 +6,7 @@ The log directories of a broker and the sizes of the partitions in them.
 5: whether a directory is cordoned.
 """
 
-from protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, array_of, boolean, int16, int32, int64, string
 
 
 class DescribableLogDirTopic(Message):

@@ -3,7 +3,7 @@
 The producers that the leader of a partition knows, and where their open transactions begin (KIP-664).
 """
 
-from protocol.schema import Message, array, array_of, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, array_of, int16, int32, int64, string
 
 
 class TopicRequest(Message):

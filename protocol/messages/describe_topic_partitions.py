@@ -3,7 +3,7 @@
 Partitions of topics, in pages: an answer may end with a cursor that the next request continues from (KIP-966).
 """
 
-from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, string, struct, uuid
+from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, string, struct, uuid
 
 
 class TopicRequest(Message):

@@ -3,7 +3,7 @@
 State and partitions of transactions, by transactional id (KIP-664).
 """
 
-from protocol.schema import Message, array, array_of, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, array_of, int16, int32, int64, string
 
 
 class DescribeTransactionsRequest(Message, api_key=65, versions="0", flexible="0+"):

@@ -5,7 +5,7 @@ Elects leaders of partitions now: the preferred replica, or any live one where n
 1: the type of election, which was "preferred" before, and an error for the whole request.
 """
 
-from protocol.schema import Message, array, array_of, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, array_of, int8, int16, int32, string
 
 
 class ElectLeadersTopic(Message):

@@ -6,7 +6,7 @@ A producer commits or aborts its transaction.
 5: every transaction ends with a new epoch, which the answer carries with the producer id (KIP-890 part 2).
 """
 
-from protocol.schema import Message, boolean, int16, int32, int64, string
+from oncelog.protocol.schema import Message, boolean, int16, int32, int64, string
 
 
 class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):

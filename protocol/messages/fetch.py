@@ -10,7 +10,7 @@ tagged fields. 13: topic ids instead of names (KIP-516). 14: OFFSET_MOVED_TO_TIE
 (KIP-951). 17: directory ids (KIP-853). 18: the follower's high watermark (KIP-1166).
 """
 
-from protocol.schema import (
+from oncelog.protocol.schema import (
     ZERO_UUID,
     Message,
     Records,

@@ -6,7 +6,7 @@ Which broker coordinates a group or a transactional id?
 4: several keys in one request (KIP-699). 5: TRANSACTION_ABORTABLE may be answered. 6: share groups (KIP-932).
 """
 
-from protocol.schema import Message, array, array_of, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, array_of, int8, int16, int32, string
 
 
 class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):

@@ -1,9 +1,10 @@
 """The headers in front of every request and response.
 
-The client id is never compact, also where the header is flexible. ``protocol.framing`` reads these without a codec.
+The client id is never compact, also where the header is flexible. ``oncelog.protocol.framing`` reads these without a
+codec.
 """
 
-from protocol.schema import Message, int16, int32, string
+from oncelog.protocol.schema import Message, int16, int32, string
 
 
 class RequestHeader(Message, versions="1-2", flexible="2+"):

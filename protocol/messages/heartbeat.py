@@ -5,7 +5,7 @@ A member of a classic group is alive.
 1: throttle time. 2: throttling moves to the client. 3: static members (KIP-345).
 """
 
-from protocol.schema import Message, int16, int32, string
+from oncelog.protocol.schema import Message, int16, int32, string
 
 
 class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):

@@ -3,7 +3,7 @@
 Sets, deletes, appends to or subtracts from single entries of a configuration (KIP-339).
 """
 
-from protocol.schema import Message, array, boolean, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, boolean, int8, int16, int32, string
 
 
 class AlterableConfig(Message):

@@ -7,7 +7,7 @@ Gives out a producer id and epoch, for idempotence alone or for a transactional 
 6: two-phase commit: transactions without a time-out, and a prepared one may be kept (KIP-939).
 """
 
-from protocol.schema import Message, boolean, int16, int32, int64, string
+from oncelog.protocol.schema import Message, boolean, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):

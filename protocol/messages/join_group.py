@@ -8,7 +8,7 @@ client. 4: a new member is first told its id by MEMBER_ID_REQUIRED and joins aga
 9: the leader may be told to skip the assignment.
 """
 
-from protocol.schema import Message, array, binary, boolean, int16, int32, string
+from oncelog.protocol.schema import Message, array, binary, boolean, int16, int32, string
 
 
 class JoinGroupRequestProtocol(Message):

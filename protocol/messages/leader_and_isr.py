@@ -9,7 +9,7 @@ The controller tells brokers which partitions they lead or follow. Gone since Ka
 ``sequence`` is a tagged field of our own: the position of the request among those of one controller epoch.
 """
 
-from protocol.schema import (
+from oncelog.protocol.schema import (
     OWN_TAGS,
     ZERO_UUID,
     Message,

@@ -6,7 +6,7 @@ Members leave a classic group.
 5: the reason for leaving (KIP-800).
 """
 
-from protocol.schema import Message, array, int16, int32, string
+from oncelog.protocol.schema import Message, array, int16, int32, string
 
 
 class MemberIdentity(Message):

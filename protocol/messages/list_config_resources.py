@@ -5,7 +5,7 @@ Lists the resources that have a configuration. Version 0 was called ListClientMe
 1: types of resources (KIP-1142); without any, all are listed.
 """
 
-from protocol.schema import Message, array, array_of, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, array_of, int8, int16, int32, string
 
 
 class ListConfigResourcesRequest(Message, api_key=74, versions="0-1", flexible="0+"):

@@ -5,7 +5,7 @@ The groups that a broker coordinates.
 1: throttle time. 2: throttling moves to the client. 4: filter by state (KIP-518). 5: filter by type (KIP-848).
 """
 
-from protocol.schema import Message, array, array_of, int16, int32, string
+from oncelog.protocol.schema import Message, array, array_of, int16, int32, string
 
 
 class ListGroupsRequest(Message, api_key=16, versions="0-5", flexible="3+"):

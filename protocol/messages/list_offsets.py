@@ -8,7 +8,7 @@ timestamp (KIP-734). 8: -4, the earliest on local disk (KIP-405). 9: -5, the las
 10: a time-out for remote lookups (KIP-1075). 11: -6, the earliest not yet uploaded (KIP-1023).
 """
 
-from protocol.schema import Message, array, int8, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, int8, int16, int32, int64, string
 
 
 class ListOffsetsPartition(Message):

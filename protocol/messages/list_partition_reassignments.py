@@ -3,7 +3,7 @@
 Which partitions are being moved to other brokers (KIP-455).
 """
 
-from protocol.schema import Message, array, array_of, int16, int32, string
+from oncelog.protocol.schema import Message, array, array_of, int16, int32, string
 
 
 class ListPartitionReassignmentsTopic(Message):

@@ -6,7 +6,7 @@ The transactions that a broker coordinates, filtered by state and producer id (K
 answered.
 """
 
-from protocol.schema import Message, array, array_of, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, array_of, int16, int32, int64, string
 
 
 class ListTransactionsRequest(Message, api_key=66, versions="0-2", flexible="0+"):

@@ -8,7 +8,7 @@ internal topics. 2: cluster id. 3: throttle time. 4: whether a topic may be crea
 10: topic ids in answers; 12: in requests. 13: an error code for the whole answer.
 """
 
-from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, string, uuid
+from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, string, uuid
 
 
 class MetadataRequestTopic(Message):

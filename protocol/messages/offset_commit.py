@@ -7,7 +7,7 @@ epochs. 7: static members (KIP-345). 9: also for the new consumer groups (KIP-84
 GROUP_ID_NOT_FOUND may be answered. 10: topic ids instead of names.
 """
 
-from protocol.schema import ZERO_UUID, Message, array, int16, int32, int64, string, uuid
+from oncelog.protocol.schema import ZERO_UUID, Message, array, int16, int32, int64, string, uuid
 
 
 class OffsetCommitRequestPartition(Message):

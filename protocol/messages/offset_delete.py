@@ -3,7 +3,7 @@
 Deletes committed offsets of topics that no member of the group subscribes to (KIP-496).
 """
 
-from protocol.schema import Message, array, int16, int32, string
+from oncelog.protocol.schema import Message, array, int16, int32, string
 
 
 class OffsetDeleteRequestPartition(Message):

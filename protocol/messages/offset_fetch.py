@@ -7,7 +7,7 @@ Committed offsets of groups.
 8: several groups (KIP-709). 9: member id and epoch of the new consumer groups (KIP-848). 10: topic ids, not names.
 """
 
-from protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, int64, string, uuid
+from oncelog.protocol.schema import ZERO_UUID, Message, array, array_of, boolean, int16, int32, int64, string, uuid
 
 
 class OffsetFetchRequestTopic(Message):

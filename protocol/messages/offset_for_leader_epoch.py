@@ -6,7 +6,7 @@ Where an epoch of a partition ended: how followers and consumers notice that the
 beyond the high watermark.
 """
 
-from protocol.schema import Message, array, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, int16, int32, int64, string
 
 
 class OffsetForLeaderPartition(Message):

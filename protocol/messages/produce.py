@@ -9,7 +9,19 @@ with which a client tells a harmless sequence error from a loss. 7: zstd (KIP-11
 0-2 are advertised and refused, because old librdkafka does not compress for a broker without them.
 """
 
-from protocol.schema import ZERO_UUID, Message, Records, array, int16, int32, int64, records, string, struct, uuid
+from oncelog.protocol.schema import (
+    ZERO_UUID,
+    Message,
+    Records,
+    array,
+    int16,
+    int32,
+    int64,
+    records,
+    string,
+    struct,
+    uuid,
+)
 
 
 class PartitionProduceData(Message):

@@ -9,7 +9,19 @@ answered. 4: whether the controller is a KRaft one (KIP-866).
 late must not delete the log of a topic that was created again under the same name.
 """
 
-from protocol.schema import OWN_TAGS, ZERO_UUID, Message, array, array_of, boolean, int16, int32, int64, string, uuid
+from oncelog.protocol.schema import (
+    OWN_TAGS,
+    ZERO_UUID,
+    Message,
+    array,
+    array_of,
+    boolean,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
 class StopReplicaPartitionV0(Message):

@@ -6,7 +6,7 @@ The leader of a classic group hands in the assignment, the others receive theirs
 be those of the group (KIP-559).
 """
 
-from protocol.schema import Message, array, binary, int16, int32, string
+from oncelog.protocol.schema import Message, array, binary, int16, int32, string
 
 
 class SyncGroupRequestAssignment(Message):

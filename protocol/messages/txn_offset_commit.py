@@ -6,7 +6,7 @@ A producer commits a group's offsets as part of its transaction.
 4: TRANSACTION_ABORTABLE may be answered. 5: the group is added to the transaction by this (KIP-890 part 2).
 """
 
-from protocol.schema import Message, array, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, int16, int32, int64, string
 
 
 class TxnOffsetCommitRequestPartition(Message):

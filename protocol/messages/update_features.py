@@ -6,7 +6,7 @@ Changes which levels of features the cluster has finalised (KIP-584). A level be
 instead of one for each feature.
 """
 
-from protocol.schema import Message, array, boolean, int8, int16, int32, string
+from oncelog.protocol.schema import Message, array, boolean, int8, int16, int32, string
 
 
 class FeatureUpdateKey(Message):

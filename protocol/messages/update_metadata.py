@@ -11,7 +11,7 @@ Two tagged fields are our own: ``sequence``, the position of the request among t
 
 from typing import Final
 
-from protocol.schema import (
+from oncelog.protocol.schema import (
     OWN_TAGS,
     ZERO_UUID,
     Message,

@@ -5,7 +5,7 @@ The transaction coordinator has commit or abort markers written to the partition
 2: the transaction protocol's version for each marker (KIP-1228).
 """
 
-from protocol.schema import Message, array, array_of, boolean, int8, int16, int32, int64, string
+from oncelog.protocol.schema import Message, array, array_of, boolean, int8, int16, int32, int64, string
 
 
 class WritableTxnMarkerTopic(Message):

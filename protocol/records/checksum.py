@@ -8,7 +8,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import Final, Protocol
 
-from protocol.schema import Buffer
+from oncelog.protocol.schema import Buffer
 
 
 class Checksum(Protocol):

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 import cramjam
 import lz4.frame
 
-from protocol.records.varint import Buffer
+from oncelog.protocol.records.varint import Buffer
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from protocol.records.record_batch import (
+from oncelog.protocol.records.record_batch import (
     NO_PARTITION_LEADER_EPOCH,
     BatchHeader,
     CorruptRecord,
@@ -18,7 +18,7 @@ from protocol.records.record_batch import (
     build_batch,
     iter_records,
 )
-from protocol.records.varint import Buffer
+from oncelog.protocol.records.varint import Buffer
 
 _KEY: Final = struct.Struct(">hh")
 _END_TXN_VALUE: Final = struct.Struct(">hi")

@@ -1,15 +1,15 @@
 """A produced batch in another codec, where its topic has one of its own (``compression.type``).
 
-Nothing is decompressed for this alone: the blocks of the walk over the records (``protocol.records.record_walk``) are
-compressed again as they pass, and only what is compressed is kept.
+Nothing is decompressed for this alone: the blocks of the walk over the records
+(``oncelog.protocol.records.record_walk``) are compressed again as they pass, and only what is compressed is kept.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.records.compression import Compression, new_compressor
-from protocol.records.record_batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader, assemble_batch
-from protocol.records.record_walk import WorkBudget
+from oncelog.protocol.records.compression import Compression, new_compressor
+from oncelog.protocol.records.record_batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader, assemble_batch
+from oncelog.protocol.records.record_walk import WorkBudget
 
 _UNITS_PER_KIB: Final = {
     Compression.NONE: 0,

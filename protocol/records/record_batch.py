@@ -31,10 +31,10 @@ import struct
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from protocol.records.checksum import crc32c
-from protocol.records.compression import Compression, compress, decompress, decompress_in_steps
-from protocol.records.compression import CorruptRecord as CorruptRecord
-from protocol.records.varint import Buffer, decode_varint, encode_varint
+from oncelog.protocol.records.checksum import crc32c
+from oncelog.protocol.records.compression import Compression, compress, decompress, decompress_in_steps
+from oncelog.protocol.records.compression import CorruptRecord as CorruptRecord
+from oncelog.protocol.records.varint import Buffer, decode_varint, encode_varint
 
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12

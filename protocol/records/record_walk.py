@@ -13,9 +13,9 @@ not kept; keys, values and headers are stepped over.
 from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
-from protocol.records.compression import CorruptRecord
-from protocol.records.record_batch import NO_TIMESTAMP, BatchHeader
-from protocol.records.varint import decode_varint
+from oncelog.protocol.records.compression import CorruptRecord
+from oncelog.protocol.records.record_batch import NO_TIMESTAMP, BatchHeader
+from oncelog.protocol.records.varint import decode_varint
 
 MAX_RECORD_ERRORS: Final = 1000
 """Of one batch. A client takes records that are not named for ones that failed only because of the others."""

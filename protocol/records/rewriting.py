@@ -8,8 +8,8 @@ compaction takes records apart and puts the retained ones together again.
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from protocol.records.compression import compress_in_steps
-from protocol.records.record_batch import (
+from oncelog.protocol.records.compression import compress_in_steps
+from oncelog.protocol.records.record_batch import (
     COMPRESSION_MASK,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
@@ -19,7 +19,7 @@ from protocol.records.record_batch import (
     assemble_batch,
     stamp_header,
 )
-from protocol.records.varint import decode_varint, encode_varint
+from oncelog.protocol.records.varint import decode_varint, encode_varint
 
 _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1

@@ -28,7 +28,7 @@ about a microsecond per record in this language, so it is made where something d
 
 A walk that finds the structure right names the records that are not accepted (``RejectedRecords``). What the header
 alone cannot show is that max timestamp is the records' maximum: the walk corrects it in place, as Kafka does. A walk is
-made in slices, since a batch may hold any amount of work (``protocol.records.record_walk``).
+made in slices, since a batch may hold any amount of work (``oncelog.protocol.records.record_walk``).
 
 Stricter than Kafka: bytes after the batch are refused where Kafka drops them; uncompressed records with wrong offset
 deltas, "log append time" from a client, a delete horizon from a client, a transactional batch without a producer id and
@@ -41,10 +41,10 @@ sequence mean nothing without a producer id, because clients (kafkajs, sarama) s
 from collections.abc import Generator
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.errors import ErrorCode
-from protocol.records.compression import Compression, DecompressionBomb, iter_decompressed
-from protocol.records.recompression import BatchTooLarge, Recompression
-from protocol.records.record_batch import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.compression import Compression, DecompressionBomb, iter_decompressed
+from oncelog.protocol.records.recompression import BatchTooLarge, Recompression
+from oncelog.protocol.records.record_batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -59,10 +59,10 @@ from protocol.records.record_batch import (
     crc_is_valid,
     read_header,
 )
-from protocol.records.record_walk import MAX_RECORD_ERRORS as MAX_RECORD_ERRORS
-from protocol.records.record_walk import RecordError as RecordError
-from protocol.records.record_walk import RecordRules, WorkBudget, walk_records
-from protocol.records.rewriting import stamp_max_timestamp
+from oncelog.protocol.records.record_walk import MAX_RECORD_ERRORS as MAX_RECORD_ERRORS
+from oncelog.protocol.records.record_walk import RecordError as RecordError
+from oncelog.protocol.records.record_walk import RecordRules, WorkBudget, walk_records
+from oncelog.protocol.records.rewriting import stamp_max_timestamp
 
 _BROKER_ONLY_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
 _BATCH_LENGTH_POSITION: Final = 8

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.batch_content import Content, content_of_all
-from spark_connector.sink.decisions import take_over, write_state
-from spark_connector.sink.endings import abort_all, commit_decided, describe_all, find_strays
-from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_broker import SinkBroker, insist
-from spark_connector.sink.sink_errors import (
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.batch_content import Content, content_of_all
+from oncelog.spark_connector.sink.decisions import take_over, write_state
+from oncelog.spark_connector.sink.endings import abort_all, commit_decided, describe_all, find_strays
+from oncelog.spark_connector.sink.prelude import Permit
+from oncelog.spark_connector.sink.sink_broker import SinkBroker, insist
+from oncelog.spark_connector.sink.sink_errors import (
     OTHER_ROWS,
     BatchNotDecided,
     CheckpointRewound,
@@ -26,11 +26,11 @@ from spark_connector.sink.sink_errors import (
     SinkFenced,
     TransactionsLost,
 )
-from spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id, is_open
-from spark_connector.sink.state_home import find_state
-from spark_connector.sink.state_record import NO_BATCH, UNKNOWN_PLAN, Planned, StateRecord, decision
-from spark_connector.sink.task import TaskOutcome
-from spark_connector.sink.written_topics import names_of, replaced_topics, replacement
+from oncelog.spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id, is_open
+from oncelog.spark_connector.sink.state_home import find_state
+from oncelog.spark_connector.sink.state_record import NO_BATCH, UNKNOWN_PLAN, Planned, StateRecord, decision
+from oncelog.spark_connector.sink.task import TaskOutcome
+from oncelog.spark_connector.sink.written_topics import names_of, replaced_topics, replacement
 
 _log = logging.getLogger(__name__)
 

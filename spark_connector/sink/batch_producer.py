@@ -1,8 +1,8 @@
 """Sends batches that are encoded already, in one transaction or in none: the producer of ``clients``, by its parts.
 
-Order, numbering, retries, versions of the transaction protocol and splitting are what ``clients.producer`` does for
-every producer. Three things differ: batches come whole, connections are the process's, and what was begun stays open
-when the producer is done with: its transaction is for somebody else to end.
+Order, numbering, retries, versions of the transaction protocol and splitting are what ``oncelog.clients.producer`` does
+for every producer. Three things differ: batches come whole, connections are the process's, and what was begun stays
+open when the producer is done with: its transaction is for somebody else to end.
 
 It works whenever the process's loop runs, which it also does while a task waits for rows from Spark (``pulled_rows``).
 """
@@ -11,26 +11,26 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused, ClientError, Refusal, error_code
-from clients.metadata_refresh import MetadataRefresh
-from clients.producer.batch_delivery import BatchDelivery
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.record_accumulator import RecordAccumulator
-from clients.producer.sender import Sender
-from clients.producer.transaction_manager import TransactionManager
-from clients.producer.transaction_requests import InitProducerId, TransactionRequest
-from clients.producer.transactional_result import TransactionalResult
-from clients.retry import Backoff
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataResponseTopic
-from protocol.schema import ZERO_UUID, Buffer
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_lookup import persistently
-from spark_connector.sink.sink_broker import TopicIds
-from spark_connector.sink.sink_errors import AnswerLost, TopicReplaced
-from spark_connector.sink.written_topics import replaced_topics, replacement
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from oncelog.clients.metadata_refresh import MetadataRefresh
+from oncelog.clients.producer.batch_delivery import BatchDelivery
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.record_accumulator import RecordAccumulator
+from oncelog.clients.producer.sender import Sender
+from oncelog.clients.producer.transaction_manager import TransactionManager
+from oncelog.clients.producer.transaction_requests import InitProducerId, TransactionRequest
+from oncelog.clients.producer.transactional_result import TransactionalResult
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import MetadataResponseTopic
+from oncelog.protocol.schema import ZERO_UUID, Buffer
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_lookup import persistently
+from oncelog.spark_connector.sink.sink_broker import TopicIds
+from oncelog.spark_connector.sink.sink_errors import AnswerLost, TopicReplaced
+from oncelog.spark_connector.sink.written_topics import replaced_topics, replacement
 
 _ABORT_SECONDS: Final = 10.0
 

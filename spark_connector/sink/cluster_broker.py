@@ -1,8 +1,8 @@
 """The sink's broker for real: each step as requests to a cluster, over the connections of this process.
 
-Requests are repeated by ``clients.cluster`` while the answer only says that it was the wrong broker or too early. What
-still passes after that, a lost connection for example, comes out as an error code of ``PASSING``, and the protocol asks
-again: every step can be repeated.
+Requests are repeated by ``oncelog.clients.cluster`` while the answer only says that it was the wrong broker or too
+early. What still passes after that, a lost connection for example, comes out as an error code of ``PASSING``, and the
+protocol asks again: every step can be repeated.
 """
 
 import asyncio
@@ -11,43 +11,43 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from clients.admin.configs import Resource, ResourceType, describe_config
-from clients.admin.transactions import ONGOING, describe_transactions, list_transactions
-from clients.cluster import Cluster, Coordinator
-from clients.errors import BrokerRefused, ClientError, Refusal, VersionNotSupported, error_code
-from clients.retry import Backoff, Retry
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.clients.admin.configs import Resource, ResourceType, describe_config
+from oncelog.clients.admin.transactions import ONGOING, describe_transactions, list_transactions
+from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, VersionNotSupported, error_code
+from oncelog.clients.retry import Backoff, Retry
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.produce import (
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.compression import Compression
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_lookup import persistently
-from spark_connector.sink.former_names import Former
-from spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter
-from spark_connector.sink.sink_errors import BatchNotDecided, SinkUnavailable, UnsupportedBroker
-from spark_connector.sink.sink_transactions import (
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_lookup import persistently
+from oncelog.spark_connector.sink.former_names import Former
+from oncelog.spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter
+from oncelog.spark_connector.sink.sink_errors import BatchNotDecided, SinkUnavailable, UnsupportedBroker
+from oncelog.spark_connector.sink.sink_transactions import (
     NO_SUCH_ID,
     Description,
     Driver,
     TaskTransaction,
     driver_id,
 )
-from spark_connector.sink.state_log import StateLog, StateMemory
-from spark_connector.sink.state_record import StateRecord
+from oncelog.spark_connector.sink.state_log import StateLog, StateMemory
+from oncelog.spark_connector.sink.state_record import StateRecord
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

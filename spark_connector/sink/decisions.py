@@ -3,12 +3,12 @@
 It is the commit point of a batch. Whoever has been fenced cannot pass it: the coordinator refuses the driver's epoch.
 """
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.sink_broker import FENCING, SinkBroker, insist
-from spark_connector.sink.sink_errors import BatchNotDecided, SinkFenced
-from spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id
-from spark_connector.sink.state_record import StateRecord
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.sink_broker import FENCING, SinkBroker, insist
+from oncelog.spark_connector.sink.sink_errors import BatchNotDecided, SinkFenced
+from oncelog.spark_connector.sink.sink_transactions import Driver, TaskTransaction, driver_id
+from oncelog.spark_connector.sink.state_record import StateRecord
 
 
 async def take_over(broker: SinkBroker, sink: str) -> Driver:

@@ -8,17 +8,17 @@ by its epoch, never just an id: nothing can be hit that has begun since.
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
-from protocol.errors import ErrorCode
-from spark_connector.sink.sink_broker import PASSING, OpenTransaction, SinkBroker, insist
-from spark_connector.sink.sink_errors import SinkUnavailable, TransactionsLost
-from spark_connector.sink.sink_transactions import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.spark_connector.sink.sink_broker import PASSING, OpenTransaction, SinkBroker, insist
+from oncelog.spark_connector.sink.sink_errors import SinkUnavailable, TransactionsLost
+from oncelog.spark_connector.sink.sink_transactions import (
     Description,
     Driver,
     TaskTransaction,
     generation_of,
     is_committed,
 )
-from spark_connector.sink.state_record import StateRecord
+from oncelog.spark_connector.sink.state_record import StateRecord
 
 
 async def commit_decided(broker: SinkBroker, state: StateRecord) -> None:

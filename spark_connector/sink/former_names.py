@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_connector.sink.decisions import take_over
-from spark_connector.sink.endings import abort_all, decided_and_open, end_all, find_strays
-from spark_connector.sink.sink_broker import SinkBroker
-from spark_connector.sink.state_home import find_state
-from spark_connector.sink.state_record import StateRecord
+from oncelog.spark_connector.sink.decisions import take_over
+from oncelog.spark_connector.sink.endings import abort_all, decided_and_open, end_all, find_strays
+from oncelog.spark_connector.sink.sink_broker import SinkBroker
+from oncelog.spark_connector.sink.state_home import find_state
+from oncelog.spark_connector.sink.state_record import StateRecord
 
 _AFTER_CHECKPOINT: Final = re.compile(r"[0-9a-f]{16}")
 """Names that former releases made of a checkpoint's location."""

@@ -8,15 +8,15 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.decisions import take_over, write_state
-from spark_connector.sink.endings import abort_all, decided_and_open, end_all, find_strays
-from spark_connector.sink.former_names import Former, adopt
-from spark_connector.sink.sink_broker import SinkBroker
-from spark_connector.sink.sink_errors import NO_STATE
-from spark_connector.sink.sink_transactions import NO_DRIVER, Driver
-from spark_connector.sink.state_home import find_state
-from spark_connector.sink.state_record import NO_BATCH, StateRecord
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.decisions import take_over, write_state
+from oncelog.spark_connector.sink.endings import abort_all, decided_and_open, end_all, find_strays
+from oncelog.spark_connector.sink.former_names import Former, adopt
+from oncelog.spark_connector.sink.sink_broker import SinkBroker
+from oncelog.spark_connector.sink.sink_errors import NO_STATE
+from oncelog.spark_connector.sink.sink_transactions import NO_DRIVER, Driver
+from oncelog.spark_connector.sink.state_home import find_state
+from oncelog.spark_connector.sink.state_record import NO_BATCH, StateRecord
 
 _log = logging.getLogger(__name__)
 _NO_HOME: Final = TopicPartition("", 0)

@@ -7,13 +7,13 @@ mean depends on the step; those in ``PASSING`` only mean that it has to be asked
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
-from spark_connector.sink.state_record import StateRecord
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
+from oncelog.spark_connector.sink.state_record import StateRecord
 
 if TYPE_CHECKING:
-    from spark_connector.sink.former_names import Former
+    from oncelog.spark_connector.sink.former_names import Former
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pickle import PickleError
 from typing import Any, Final
 
-from clients.errors import ClientError, restore
-from spark_connector.sink.sink_transactions import TaskTransaction
+from oncelog.clients.errors import ClientError, restore
+from oncelog.spark_connector.sink.sink_transactions import TaskTransaction
 
 _log = logging.getLogger(__name__)
 

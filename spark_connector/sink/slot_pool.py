@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from spark_connector.sink.sink_errors import SupersededTask
+from oncelog.spark_connector.sink.sink_errors import SupersededTask
 
 _MOST_SINKS: Final = 1000
 """That are kept for a later process; those that have written last."""

@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
-from clients.producer.partitioner import partition_for_key
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.sink_broker import SinkBroker
-from spark_connector.sink.sink_transactions import Driver
-from spark_connector.sink.state_record import StateRecord
+from oncelog.clients.producer.partitioner import partition_for_key
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.sink_broker import SinkBroker
+from oncelog.spark_connector.sink.sink_transactions import Driver
+from oncelog.spark_connector.sink.state_record import StateRecord
 
 
 class Found(NamedTuple):

@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from clients.admin.topics import NewTopic, create_topics
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused, ClientError, Refusal, error_code
-from clients.retry import Backoff, Retry
-from protocol.errors import ErrorCode
-from protocol.internal.placement import TRANSACTION_STATE
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_lookup import persistently
-from spark_connector.sink.former_names import Former
-from spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState
-from spark_connector.sink.state_record import StateRecord, decode_state
-from spark_connector.sink.state_topic import (
+from oncelog.clients.admin.topics import NewTopic, create_topics
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from oncelog.clients.retry import Backoff, Retry
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import TRANSACTION_STATE
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_lookup import persistently
+from oncelog.spark_connector.sink.former_names import Former
+from oncelog.spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState
+from oncelog.spark_connector.sink.state_record import StateRecord, decode_state
+from oncelog.spark_connector.sink.state_topic import (
     STATE_TOPIC_CONFIGS,
     RecordOpen,
     StatePartition,

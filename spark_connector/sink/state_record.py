@@ -27,9 +27,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from spark_connector.sink.batch_content import Content
-from spark_connector.sink.sink_errors import UnreadableState
-from spark_connector.sink.sink_transactions import Driver, TaskTransaction
+from oncelog.spark_connector.sink.batch_content import Content
+from oncelog.spark_connector.sink.sink_errors import UnreadableState
+from oncelog.spark_connector.sink.sink_transactions import Driver, TaskTransaction
 
 _FORMAT: Final = 1
 NO_BATCH: Final = -1

@@ -15,24 +15,24 @@ Tasks only look whether their batch was decided since the driver's prelude, and 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from clients.admin.configs import Resource, ResourceType, describe_config
-from clients.admin.offsets import EARLIEST, LATEST, list_offsets
-from clients.cluster import Cluster
-from clients.consumer.aborted_ranges import AbortedRanges
-from clients.errors import error_code
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from oncelog.clients.admin.configs import Resource, ResourceType, describe_config
+from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.aborted_ranges import AbortedRanges
+from oncelog.clients.errors import error_code
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from protocol.records.control_records import parse_end_txn_marker
-from protocol.records.record_batch import iter_batches, iter_records
-from protocol.schema import Buffer
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.sink_errors import SinkUnavailable, UnsuitableStateTopic
+from oncelog.protocol.records.control_records import parse_end_txn_marker
+from oncelog.protocol.records.record_batch import iter_batches, iter_records
+from oncelog.protocol.schema import Buffer
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.sink_errors import SinkUnavailable, UnsuitableStateTopic
 
 _NEWEST_WITH_TOPIC_NAMES: Final = 12
 _CONSUMER: Final = -1

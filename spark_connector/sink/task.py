@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spark_connector.sink.batch_content import NO_ROWS, Content
-from spark_connector.sink.prelude import Permit
-from spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
-from spark_connector.sink.sink_errors import AnswerLost, CheckpointRewound, DecisionsMissing, SupersededTask
-from spark_connector.sink.sink_transactions import TaskTransaction, task_id
-from spark_connector.sink.slot_pool import SlotPool
+from oncelog.spark_connector.sink.batch_content import NO_ROWS, Content
+from oncelog.spark_connector.sink.prelude import Permit
+from oncelog.spark_connector.sink.sink_broker import RowWriter, SinkBroker, Written
+from oncelog.spark_connector.sink.sink_errors import AnswerLost, CheckpointRewound, DecisionsMissing, SupersededTask
+from oncelog.spark_connector.sink.sink_transactions import TaskTransaction, task_id
+from oncelog.spark_connector.sink.slot_pool import SlotPool
 
 NOTHING = Written(0, 0)
 

@@ -6,7 +6,7 @@ that name in the same batch would be seen there without the others.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from spark_connector.sink.sink_broker import TopicIds
+from oncelog.spark_connector.sink.sink_broker import TopicIds
 
 
 def names_of(written: Iterable[TopicIds]) -> set[str]:

@@ -122,8 +122,15 @@ WORKLOADS: Final = {workload.row: workload for workload in (*_COMMON, *_RAW)}
 
 
 def _code_of(tree: Path) -> dict[str, str]:
-    """Return the environment that makes ``python -m broker`` run the code of another tree."""
+    """Return the environment that makes ``python -m oncelog`` run the code of another tree."""
     return {"PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
+
+
+def _command_of(tree: Path, command: list[str]) -> list[str]:
+    """Return a command of ours for another tree: before there was one import name, the module was ``broker``."""
+    if (tree / "oncelog").is_dir():
+        return command
+    return ["broker" if word == "oncelog" else word for word in command]
 
 
 class FormerBroker(OncelogProcess):
@@ -132,6 +139,9 @@ class FormerBroker(OncelogProcess):
     def __init__(self, directory: Path, tree: Path) -> None:
         super().__init__(directory)
         self._tree = tree
+
+    def command(self) -> list[str]:
+        return _command_of(self._tree, super().command())
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), **_code_of(self._tree)}
@@ -143,6 +153,9 @@ class FormerCluster(ClusterProcess):
     def __init__(self, directory: Path, tree: Path) -> None:
         super().__init__(directory, settings=_CLUSTER_SETTINGS)
         self._tree = tree
+
+    def command(self) -> list[str]:
+        return _command_of(self._tree, super().command())
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), **_code_of(self._tree)}

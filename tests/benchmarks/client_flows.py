@@ -22,10 +22,10 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as LibrdkafkaProducer
 from confluent_kafka import TopicPartition as LibrdkafkaTopicPartition
 
-from clients.consumer import Consumer, ConsumerConfig
-from clients.errors import ClientError
-from clients.producer import Producer, ProducerConfig
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import Consumer, ConsumerConfig
+from oncelog.clients.errors import ClientError
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.benchmarks.python_producers import BATCH_BYTES, LINGER_MS, value_of, wall_clock
 
 SIZE: Final = 100

@@ -19,17 +19,22 @@ from typing import Final, NamedTuple
 
 import uvloop
 
-from broker.config_sources import load_config
-from broker.replication.leader_term import LeaderTerm
-from broker.server import Broker, start_broker
-from broker.storage.disk import LocalDisk
-from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
-from coordinator.transaction.listing import TransactionFilter
-from coordinator.transaction.log_records import build_record_batch
-from coordinator.transaction.state import EPOCH_BUMP_VERSION, NO_PARTITIONS, TransactionMetadata, TransactionState
-from protocol.errors import ErrorCode
-from protocol.internal.placement import partition_for
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.config_sources import load_config
+from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.server import Broker, start_broker
+from oncelog.broker.storage.disk import LocalDisk
+from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from oncelog.coordinator.transaction.listing import TransactionFilter
+from oncelog.coordinator.transaction.log_records import build_record_batch
+from oncelog.coordinator.transaction.state import (
+    EPOCH_BUMP_VERSION,
+    NO_PARTITIONS,
+    TransactionMetadata,
+    TransactionState,
+)
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
+from oncelog.protocol.topic_partition import TopicPartition
 
 LOG: Final = TRANSACTION_STATE_TOPIC_NAME
 PARTITIONS: Final = 50

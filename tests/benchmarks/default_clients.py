@@ -15,8 +15,8 @@ from typing import Final
 from confluent_kafka import KafkaError, Message
 from confluent_kafka import Producer as ConfluentProducer
 
-from clients.errors import ClientError
-from clients.producer import Producer, ProducerConfig
+from oncelog.clients.errors import ClientError
+from oncelog.clients.producer import Producer, ProducerConfig
 
 _RECORDS_PER_SECOND: Final = 500
 _VALUE: Final = bytes(100)

@@ -44,19 +44,19 @@ from typing import Final
 
 import uvloop
 
-from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs
-from clients.admin.topics import delete_topics
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster, Controller
-from clients.producer import Producer, ProducerConfig
-from protocol.messages.create_topics import (
+from oncelog.clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs
+from oncelog.clients.admin.topics import delete_topics
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster, Controller
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.benchmarks.client_flows import CONSUMERS, LOST, PRODUCERS, RECORDS, SIZE, Flows
 from tests.benchmarks.python_producers import value_of, wall_clock
 from tests.processes import REPOSITORY, ClusterProcess

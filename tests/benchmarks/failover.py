@@ -24,10 +24,10 @@ from typing import Final
 
 import uvloop
 
-from clients.connection import Address, connect
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from oncelog.clients.connection import Address, connect
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tests.benchmarks import default_clients
 from tests.benchmarks.produce_prober import Accepted, ProduceProber, View
 from tests.faults.cluster_under_test import plan_cluster

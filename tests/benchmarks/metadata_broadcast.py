@@ -6,17 +6,17 @@
 import argparse
 import time
 
-from coordinator.controller.cluster_state import ClusterState, LiveBroker, TopicState, VersionedState
-from coordinator.controller.control_requests import ControlRequests
-from coordinator.metadata_store.znodes import (
+from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker, TopicState, VersionedState
+from oncelog.coordinator.controller.control_requests import ControlRequests
+from oncelog.coordinator.metadata_store.znodes import (
     BrokerRegistration,
     PartitionState,
     RegisteredEndpoint,
     ReplicaAssignment,
     TopicAssignment,
 )
-from protocol.framing import encode_request
-from protocol.messages.update_metadata import UpdateMetadataRequest
+from oncelog.protocol.framing import encode_request
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
 
 TOPIC_PARTITIONS = 100
 REPLICAS = 3

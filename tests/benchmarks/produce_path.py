@@ -14,22 +14,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from broker.config import BrokerConfig
-from broker.dispatch import ConnectionInfo, Dispatcher, RequestContext, Unfinished
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.fetch import handle_fetch
-from broker.handlers.produce import handle_produce
-from broker.replication.partition import Partition
-from broker.server import Broker, start_broker
-from broker.storage.disk import LocalDisk
-from broker.storage.partition_log import AppendOrigin
-from protocol.framing import encode_request
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.records.record_batch import NewRecord, build_batch, read_header
-from protocol.records.record_walk import WorkBudget
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import ConnectionInfo, Dispatcher, RequestContext, Unfinished
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.fetch import handle_fetch
+from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.server import Broker, start_broker
+from oncelog.broker.storage.disk import LocalDisk
+from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.protocol.framing import encode_request
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from oncelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from oncelog.protocol.records.record_batch import NewRecord, build_batch, read_header
+from oncelog.protocol.records.record_walk import WorkBudget
 
 PARTITIONS = 1000
 NOW_MS = 1_700_000_000_000

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final, NamedTuple
 
-from clients.connection import Address, Connection, connect
-from clients.errors import ClientError
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.record_batch import NewRecord, build_batch
+from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
 
 _CONNECT_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 0.01

@@ -22,9 +22,9 @@ from typing import Final
 
 import uvloop
 
-from clients.admin.topics import NewTopic, create_topics
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
+from oncelog.clients.admin.topics import NewTopic, create_topics
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
 from tests.benchmarks.python_producers import produce_without_waiting
 from tests.processes import REPOSITORY, OncelogProcess
 

@@ -14,8 +14,8 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 
-from clients.consumer import Consumer, ConsumerConfig
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import Consumer, ConsumerConfig
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.benchmarks.python_producers import wall_clock
 
 PARTITIONS: Final = 4

@@ -11,8 +11,8 @@ from typing import Final
 
 from aiokafka import AIOKafkaProducer
 
-from clients.errors import BufferFull
-from clients.producer import Producer, ProducerConfig
+from oncelog.clients.errors import BufferFull
+from oncelog.clients.producer import Producer, ProducerConfig
 
 BATCH_BYTES: Final = 64 * 1024
 LINGER_MS: Final = 5

@@ -13,19 +13,19 @@ from typing import Final, TypeVar, cast
 
 import uvloop
 
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_response
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.record_batch import NewRecord, build_batch, stamp_crc
-from protocol.schema import Message
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from oncelog.protocol.records.record_batch import NewRecord, build_batch, stamp_crc
+from oncelog.protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
 Requests = Generator[bytes | None, bytes, M]

@@ -9,9 +9,9 @@ import timeit
 from collections.abc import Callable
 from typing import Any
 
-from protocol.records.compression import Compression
-from protocol.records.control_records import build_end_txn_marker, parse_end_txn_marker
-from protocol.records.record_batch import (
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.control_records import build_end_txn_marker, parse_end_txn_marker
+from oncelog.protocol.records.record_batch import (
     BatchHeader,
     NewRecord,
     build_batch,
@@ -20,8 +20,8 @@ from protocol.records.record_batch import (
     patch_offset_and_epoch,
     read_header,
 )
-from protocol.records.record_walk import RecordRules
-from protocol.records.validation import BatchRules, validate_header
+from oncelog.protocol.records.record_walk import RecordRules
+from oncelog.protocol.records.validation import BatchRules, validate_header
 from tests.unit.protocol.records.walks import conform
 
 NOW = 1_700_000_000_000

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from clients.admin.admin import Admin
-from clients.admin.offsets import LATEST, list_offsets
-from clients.admin.topics import NewTopic, TopicDescription
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.producer import Producer, ProducerConfig
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.offsets import LATEST, list_offsets
+from oncelog.clients.admin.topics import NewTopic, TopicDescription
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.benchmarks.cluster_side_by_side import broker_pids, processor_seconds
 from tests.benchmarks.side_by_side import resident_mib
 from tests.processes import ClusterProcess

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
-from broker.storage.disk import LocalDisk, LocalFile
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import BatchHeader, NewRecord, build_batch, iter_batches, read_header
-from protocol.schema import Buffer
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.disk import LocalDisk, LocalFile
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import BatchHeader, NewRecord, build_batch, iter_batches, read_header
+from oncelog.protocol.schema import Buffer
+from oncelog.protocol.topic_partition import TopicPartition
 
 TP = TopicPartition("bench", 0)
 NOW = 1_700_000_000_000

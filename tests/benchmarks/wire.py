@@ -8,10 +8,10 @@ import socket
 import struct
 import time
 
-from protocol.compiler import encode
-from protocol.framing import encode_request
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.framing import encode_request
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
 
 _VERSION = 9
 _SIZE = struct.Struct(">i")

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
-from clients.admin.admin import Admin
-from clients.admin.topics import NewTopic, create_topics
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.consumer import Consumer, ConsumerConfig
-from clients.consumer.consumer_errors import ConsumerClosed
-from clients.errors import ClientError, IllegalState, ProducerClosed, Unreachable
-from clients.producer import Producer, ProducerConfig
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.topics import NewTopic, create_topics
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer import Consumer, ConsumerConfig
+from oncelog.clients.consumer.consumer_errors import ConsumerClosed
+from oncelog.clients.errors import ClientError, IllegalState, ProducerClosed, Unreachable
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.cancellation import CancelledAt
 from tests.chaos.drawn_calls import GROUP, SPARE, TABLES, World
 from tests.chaos.group_truth import append

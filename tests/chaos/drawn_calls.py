@@ -10,18 +10,18 @@ from random import Random
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from clients.admin.admin import Admin
-from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType
-from clients.admin.features import FeatureUpdate
-from clients.admin.groups import MemberToRemove
-from clients.admin.offsets import EARLIEST, LATEST
-from clients.admin.topics import NewTopic
-from clients.admin.transaction_abort import WhichTransaction
-from clients.admin.txn_markers import AbortMarker
-from clients.connection import Address
-from clients.consumer import Consumer, ConsumerGroupMetadata, OffsetAndMetadata
-from clients.producer import Producer
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.configs import ConfigChange, Operation, Resource, ResourceType
+from oncelog.clients.admin.features import FeatureUpdate
+from oncelog.clients.admin.groups import MemberToRemove
+from oncelog.clients.admin.offsets import EARLIEST, LATEST
+from oncelog.clients.admin.topics import NewTopic
+from oncelog.clients.admin.transaction_abort import WhichTransaction
+from oncelog.clients.admin.txn_markers import AbortMarker
+from oncelog.clients.connection import Address
+from oncelog.clients.consumer import Consumer, ConsumerGroupMetadata, OffsetAndMetadata
+from oncelog.clients.producer import Producer
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.stage import PROXY_PORT, TOPIC
 
 GROUP: Final = "group"

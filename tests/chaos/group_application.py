@@ -11,10 +11,10 @@ from random import Random
 from re import Pattern
 from typing import Any, Final
 
-from clients.consumer import Consumer, ConsumerConfig, OffsetAndMetadata, RebalanceListener
-from clients.consumer.consumer_errors import InstanceFenced
-from clients.errors import ClientError, CommitFailed, IllegalState
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import Consumer, ConsumerConfig, OffsetAndMetadata, RebalanceListener
+from oncelog.clients.consumer.consumer_errors import InstanceFenced
+from oncelog.clients.errors import ClientError, CommitFailed, IllegalState
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.group_history import FOREVER, GroupHistory, MemberHistory, Tenure, merged
 from tests.chaos.stage import HangingCall
 from tests.simulation.virtual_loop import SimProcess, VirtualLoop

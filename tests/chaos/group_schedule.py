@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final
 
-from clients.consumer import ConsumerConfig
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import ConsumerConfig
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.group_application import Application
 from tests.chaos.group_history import GroupHistory, MemberHistory
 from tests.chaos.group_truth import append, read_commits, read_log

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from coordinator.group.log_records import OffsetCommitted, decode_record
-from protocol.records.record_batch import NewRecord, Record, build_batch, iter_batches, iter_records
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.log_records import OffsetCommitted, decode_record
+from oncelog.protocol.records.record_batch import NewRecord, Record, build_batch, iter_batches, iter_records
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.group_history import Commit
 from tests.simulation import requests
 from tests.simulation.simulated_broker import EPOCH_MS, SMALL

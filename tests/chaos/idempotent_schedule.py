@@ -11,8 +11,8 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any, Final
 
-from clients.errors import BufferFull, ClientError, DeliveryTimedOut, OutcomeUnknown, ProducerClosed
-from clients.producer import FutureRecordMetadata, Producer, ProducerConfig
+from oncelog.clients.errors import BufferFull, ClientError, DeliveryTimedOut, OutcomeUnknown, ProducerClosed
+from oncelog.clients.producer import FutureRecordMetadata, Producer, ProducerConfig
 from tests.chaos.stage import TOPIC, Stage
 from tests.simulation.virtual_loop import VirtualLoop
 

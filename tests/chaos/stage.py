@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from clients.admin.topics import NewTopic, create_topics
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import ClientError
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.topics import NewTopic, create_topics
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.proxy import Proxy
 from tests.simulation.log_reader import PositionedValue, read_partition
 from tests.simulation.simulated_broker import PORT, SimulatedBroker

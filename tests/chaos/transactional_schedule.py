@@ -13,11 +13,11 @@ from enum import Enum
 from random import Random
 from typing import Any, Final
 
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.errors import ClientError, OperationTimedOut
-from clients.producer import FutureRecordMetadata, Producer, ProducerConfig
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.errors import ClientError, OperationTimedOut
+from oncelog.clients.producer import FutureRecordMetadata, Producer, ProducerConfig
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.stage import TOPIC, Stage, offsets_of
 from tests.simulation import requests
 from tests.simulation.virtual_loop import VirtualLoop

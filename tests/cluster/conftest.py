@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.zookeeper_server import JARS_VARIABLE, ZooKeeperServer
+from oncelog.broker.cluster.zookeeper_server import JARS_VARIABLE, ZooKeeperServer
 from tests.processes import PEERS, free_port
 
 

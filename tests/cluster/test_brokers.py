@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from broker.cluster.zookeeper_server import ZooKeeperServer
-from clients.admin.admin import Admin
-from clients.admin.topics import NewTopic, TopicDescription
-from clients.connection import Address, connect
-from clients.consumer import Consumer, ConsumerConfig
-from clients.producer import Producer, ProducerConfig
-from protocol.messages.alter_partition_reassignments import (
+from oncelog.broker.cluster.zookeeper_server import ZooKeeperServer
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.topics import NewTopic, TopicDescription
+from oncelog.clients.connection import Address, connect
+from oncelog.clients.consumer import Consumer, ConsumerConfig
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
@@ -297,7 +297,7 @@ def test_without_a_zookeeper_the_broker_says_so(tmp_path: Path) -> None:
     port = free_port()
     words = ["--port", "0", "--data-dir", str(tmp_path / "d"), "--broker-id", "1", "--zookeeper", f"127.0.0.1:{port}"]
     done = subprocess.run(
-        [sys.executable, "-m", "broker", "serve", *words, "--set", "zookeeper.connection.timeout.ms=2500"],
+        [sys.executable, "-m", "oncelog", "serve", *words, "--set", "zookeeper.connection.timeout.ms=2500"],
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -166,7 +166,7 @@ def test_nothing_outlives_it_if_it_is_killed(tmp_path: Path) -> None:
 
 def refused(directory: Path, *words: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "broker", "cluster", "--dir", str(directory), "--port", "0", *words],
+        [sys.executable, "-m", "oncelog", "cluster", "--dir", str(directory), "--port", "0", *words],
         capture_output=True,
         text=True,
         timeout=SECONDS,

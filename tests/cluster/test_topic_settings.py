@@ -12,21 +12,21 @@ from random import Random
 
 import pytest
 
-from broker.config_sources import load_config
-from clients.admin.admin import Admin
-from clients.admin.configs import ConfigSource, ResourceType
-from clients.admin.fencing import Fencing
-from clients.admin.offsets import EARLIEST
-from clients.admin.topics import NewTopic
-from clients.connection import Address, connect
-from clients.errors import ClientError, Refusal
-from clients.producer import Producer, ProducerConfig
-from protocol.messages.describe_configs import (
+from oncelog.broker.config_sources import load_config
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.configs import ConfigSource, ResourceType
+from oncelog.clients.admin.fencing import Fencing
+from oncelog.clients.admin.offsets import EARLIEST
+from oncelog.clients.admin.topics import NewTopic
+from oncelog.clients.connection import Address, connect
+from oncelog.clients.errors import ClientError, Refusal
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.processes import ClusterProcess
 from tests.simulation.topic_settings import unusual_overrides
 

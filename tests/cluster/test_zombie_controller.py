@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from clients.admin.admin import Admin
-from clients.admin.topics import NewTopic
-from clients.connection import Address, connect
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session, Znode
-from coordinator.metadata_store.zookeeper import connect_zookeeper
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.topics import NewTopic
+from oncelog.clients.connection import Address, connect
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Session, Znode
+from oncelog.coordinator.metadata_store.zookeeper import connect_zookeeper
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.processes import ClusterProcess
 
 SECONDS = 60.0

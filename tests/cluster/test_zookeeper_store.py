@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from broker.cluster.zookeeper_server import ZooKeeperServer
-from coordinator.metadata_store.store import (
+from oncelog.broker.cluster.zookeeper_server import ZooKeeperServer
+from oncelog.coordinator.metadata_store.store import (
     Create,
     Done,
     MetadataStore,
@@ -19,8 +19,8 @@ from coordinator.metadata_store.store import (
     SetData,
     StoreUnavailable,
 )
-from coordinator.metadata_store.zookeeper import ZooKeeperStore, connect_zookeeper, end_session
-from coordinator.metadata_store.zookeeper_address import SessionCredentials
+from oncelog.coordinator.metadata_store.zookeeper import ZooKeeperStore, connect_zookeeper, end_session
+from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
 from tests.unit.coordinator.metadata_store.contract import (
     Hint,
     MetadataStoreContract,

@@ -3,7 +3,7 @@
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from typing import Any, TypeVar
 
-from protocol.schema import Field, Kind, Message, layout
+from oncelog.protocol.schema import Field, Kind, Message, layout
 
 M = TypeVar("M", bound=Message)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocol.compiler import decode, encode
+from oncelog.protocol.compiler import decode, encode
 from tests.conformance.kafka_json import from_json
 from tests.unit.protocol.declared import every_version, message_classes
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from clients.admin.admin import Admin
-from clients.admin.offsets import LATEST, FoundOffset
-from clients.errors import ClientError
-from clients.leader_answers import LeaderAnswers
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.offsets import LATEST, FoundOffset
+from oncelog.clients.errors import ClientError
+from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.faults.checker import Violation
 from tests.faults.cluster_under_test import ClusterUnderTest
 from tests.faults.log_audit import look_at_log

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, cast
 
-from protocol.framing import parse_request_header
+from oncelog.protocol.framing import parse_request_header
 
 ZOOKEEPER: Final = "zookeeper"
 _HOST: Final = "127.0.0.1"

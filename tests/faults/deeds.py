@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from broker.session_file import SESSION_FILE, parse_credentials
-from coordinator.metadata_store.zookeeper import end_session
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.session_file import SESSION_FILE, parse_credentials
+from oncelog.coordinator.metadata_store.zookeeper import end_session
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.faults import names
 from tests.faults.fault import Fault, Scene
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.faults.cluster_under_test import OrderFailed
 from tests.faults.deeds import Choose, controller, follower, partition_leader, some_partition
 from tests.faults.fault import Fault, Scene

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from clients.admin.topics import NewTopic
+from oncelog.clients.admin.topics import NewTopic
 from tests.faults import names
 from tests.faults.client_process import ROLES, ClientProcess, RoleState
 from tests.faults.history import Evidence, Input, Place, Transaction, TransactionKey, parse_input, parse_output

@@ -6,7 +6,7 @@ client's worker reads all of it, in a group of its own, and writes to an output 
 
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 INPUTS: Final = "inputs"
 PARTITIONS: Final = 6

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.cluster.layout import Layout
+from oncelog.broker.cluster.layout import Layout
 
 
 class Network(Protocol):

@@ -4,11 +4,11 @@ import asyncio
 from random import Random
 from typing import Final
 
-from clients.admin.admin import Admin
-from clients.admin.topics import PartitionDescription, TopicDescription
-from clients.cluster import Coordinator
-from clients.errors import Refusal
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.topics import PartitionDescription, TopicDescription
+from oncelog.clients.cluster import Coordinator
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.topic_partition import TopicPartition
 
 _LOOK_SECONDS: Final = 0.1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from clients.errors import ClientError
+from oncelog.clients.errors import ClientError
 from tests.faults.audit import audit
 from tests.faults.checker import Violation, check
 from tests.faults.client_process import ClientDied

@@ -7,14 +7,14 @@ address is in them; all other answers keep their bytes.
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from protocol.api_keys import ApiKey
-from protocol.framing import encode_response, parse_response
-from protocol.messages.describe_cluster import DescribeClusterResponse
-from protocol.messages.fetch import FetchResponse
-from protocol.messages.find_coordinator import FindCoordinatorResponse
-from protocol.messages.metadata import MetadataResponse
-from protocol.messages.produce import ProduceResponse
-from protocol.schema import Buffer, Message
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.framing import encode_response, parse_response
+from oncelog.protocol.messages.describe_cluster import DescribeClusterResponse
+from oncelog.protocol.messages.fetch import FetchResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorResponse
+from oncelog.protocol.messages.metadata import MetadataResponse
+from oncelog.protocol.messages.produce import ProduceResponse
+from oncelog.protocol.schema import Buffer, Message
 from tests.frame_proxy.exchange import Request
 
 _FIRST_WITH_ENDPOINTS = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from clients.frames import FrameSplitter
-from protocol.schema import Buffer
+from oncelog.clients.frames import FrameSplitter
+from oncelog.protocol.schema import Buffer
 
 _MOST_FRAMES = 1_000
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from protocol.api_keys import ApiKey
-from protocol.compiler import decoder
-from protocol.framing import RequestHeader, parse_request_header
-from protocol.schema import Message
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.compiler import decoder
+from oncelog.protocol.framing import RequestHeader, parse_request_header
+from oncelog.protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
 

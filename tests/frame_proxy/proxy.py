@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from struct import Struct
 
-from protocol.framing import encode_request, parse_response
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import Message
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.schema import Message
 from tests.frame_proxy.addresses import ProxyAddress, redirect
 from tests.frame_proxy.downstream import Downstream
 from tests.frame_proxy.exchange import Request

@@ -5,7 +5,7 @@ from collections import deque
 from struct import Struct
 from typing import cast
 
-from clients.frames import FrameSplitter
+from oncelog.clients.frames import FrameSplitter
 
 _SIZE = Struct(">i")
 

@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from tests.frame_proxy.exchange import Request
 
 _FIRST_WITH_SOFTWARE = 3

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.hostile.attacks import Tally
 from tests.hostile.stage import Stage
 from tests.scenarios.bad_batches import MAX_DECOMPRESSED_BYTES, TOPIC_CONFIGS

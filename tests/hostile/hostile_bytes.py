@@ -7,25 +7,25 @@ import random
 import struct
 from typing import Final
 
-from protocol.api_keys import ApiKey
-from protocol.framing import encode_request
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import (
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.framing import encode_request
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest
+from oncelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.primitives import encode_uvarint
-from protocol.records.compression import Compression, compress
-from protocol.records.record_batch import NewRecord, assemble_batch, build_batch, read_header
-from protocol.records.varint import encode_varint
-from protocol.schema import Message
+from oncelog.protocol.primitives import encode_uvarint
+from oncelog.protocol.records.compression import Compression, compress
+from oncelog.protocol.records.record_batch import NewRecord, assemble_batch, build_batch, read_header
+from oncelog.protocol.records.varint import encode_varint
+from oncelog.protocol.schema import Message
 from tests.simulation.requests import RECORD_TIMESTAMP
 
 _REQUEST_HEADER: Final = struct.Struct(">hhi")

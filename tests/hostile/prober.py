@@ -17,8 +17,8 @@ import threading
 from time import perf_counter
 from typing import Final
 
-from protocol.framing import encode_request
-from protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.framing import encode_request
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 
 _VERSION: Final = 3
 _PACE_SECONDS: Final = 0.004

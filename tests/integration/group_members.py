@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from clients.consumer import Consumer, ConsumerConfig, ConsumerRecord, RebalanceListener
-from clients.consumer.consumer_errors import RebalanceInProgress
-from clients.errors import BrokerRefused
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import Consumer, ConsumerConfig, ConsumerRecord, RebalanceListener
+from oncelog.clients.consumer.consumer_errors import RebalanceInProgress
+from oncelog.clients.errors import BrokerRefused
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.stage import Stage
 from tests.simulation.simulated_broker import EPOCH_MS, PORT
 

@@ -8,19 +8,19 @@ from uuid import UUID
 
 import pytest
 
-from clients.admin.admin import Admin
-from clients.admin.configs import ConfigChange, ConfigEntry, ConfigSource, Operation, Resource, ResourceType
-from clients.admin.groups import MemberToRemove
-from clients.admin.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from clients.admin.topics import NewTopic, TopicDescription
-from clients.admin.transaction_abort import WhichTransaction
-from clients.admin.txn_markers import AbortMarker
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused, Refusal
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.configs import ConfigChange, ConfigEntry, ConfigSource, Operation, Resource, ResourceType
+from oncelog.clients.admin.groups import MemberToRemove
+from oncelog.clients.admin.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from oncelog.clients.admin.topics import NewTopic, TopicDescription
+from oncelog.clients.admin.transaction_abort import WhichTransaction
+from oncelog.clients.admin.txn_markers import AbortMarker
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.command import Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
 from tests.scenarios.scripted_producer import ScriptedProducer, ok

@@ -380,7 +380,7 @@ def heeds_interrupts() -> None:
 def reading(oncelog: Oncelog, words: str) -> Iterator["subprocess.Popen[str]"]:
     """``oncelog consume`` without an end, whose lines come as they are printed."""
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "broker", "consume", "--format", "value", *words.split()],
+        [sys.executable, "-u", "-m", "oncelog", "consume", "--format", "value", *words.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -525,7 +525,7 @@ def test_control_characters_reach_the_terminal_only_when_asked_for(oncelog: Once
 
 def test_producing_line_by_line(oncelog: Oncelog, topic: str) -> None:
     """A line is sent when it is there, not when the input ends."""
-    words = [sys.executable, "-m", "broker", "produce", topic, "-p", "0"]
+    words = [sys.executable, "-m", "oncelog", "produce", topic, "-p", "0"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=oncelog.environment) as writer:
         assert writer.stdin is not None
         for number in range(2):

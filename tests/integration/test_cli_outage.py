@@ -75,7 +75,7 @@ class _Lines:
 
 @contextmanager
 def running(oncelog: Oncelog, words: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "broker", *words.split()]
+    command = [sys.executable, "-m", "oncelog", *words.split()]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -229,7 +229,7 @@ def test_a_member_whose_output_nobody_reads_stays_in_its_group(tmp_path: Path) -
             oncelog(f"produce orders -p {partition}", f"{'x' * 100}\n" * 5000)
         words = "consume orders --group billing --format value"
         with subprocess.Popen(
-            [sys.executable, "-m", "broker", *words.split()],
+            [sys.executable, "-m", "oncelog", *words.split()],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -27,7 +27,7 @@ def oncelog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oncelog]:
 @contextmanager
 def member(oncelog: Oncelog, words: str) -> Iterator["subprocess.Popen[bytes]"]:
     with subprocess.Popen(
-        [sys.executable, "-m", "broker", "consume", "orders", "--format", "value", *words.split()],
+        [sys.executable, "-m", "oncelog", "consume", "orders", "--format", "value", *words.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,

@@ -37,7 +37,7 @@ def run(
     """Run it with a stream of another kind; ``close`` is the descriptor that the process finds closed."""
     close_it: Callable[[], None] | None = None if close is None else lambda: os.close(close)
     done = subprocess.run(
-        [sys.executable, "-m", "broker", *words],
+        [sys.executable, "-m", "oncelog", *words],
         input=text,
         stdout=stdout,
         stderr=subprocess.PIPE,
@@ -72,7 +72,7 @@ def test_arguments_are_utf_8_whatever_the_locale_is(oncelog: Oncelog) -> None:
 
 def test_an_argument_that_is_no_utf_8_is_wrong_usage(oncelog: Oncelog) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "broker", "produce", "orders", "--key", b"\xff"],
+        [sys.executable, "-m", "oncelog", "produce", "orders", "--key", b"\xff"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env=oncelog.environment,
@@ -122,7 +122,7 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(oncelog: Oncelo
     oncelog("topic create many -p 1")
     oncelog("produce many", "line\n" * 50_000)
     with subprocess.Popen(
-        [sys.executable, "-m", "broker", "consume", "many", "--format", "value"],
+        [sys.executable, "-m", "oncelog", "consume", "many", "--format", "value"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=oncelog.environment,
@@ -152,7 +152,7 @@ def test_an_advertised_address_that_nobody_serves_is_named_with_the_way_to_mend_
             assert f"127.0.0.1:{other}" in done.stderr
             assert "oncelog doctor" in done.stderr
             assert "Traceback" not in done.stderr
-        words = [sys.executable, "-m", "broker", "consume", "orders", "--group", "g"]
+        words = [sys.executable, "-m", "oncelog", "consume", "orders", "--group", "g"]
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=oncelog.environment) as reader:
             try:
                 assert reader.stderr is not None

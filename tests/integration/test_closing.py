@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from clients.admin.admin import Admin
-from clients.consumer.consumer_errors import ConsumerClosed
-from clients.errors import IllegalState
-from clients.producer import Producer, ProducerConfig
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.consumer.consumer_errors import ConsumerClosed
+from oncelog.clients.errors import IllegalState
+from oncelog.clients.producer import Producer, ProducerConfig
 from tests.chaos.cancellation import CancelledAt
 from tests.integration.group_members import new_consumer, produce
 from tests.scenarios.stage import Stage, scenario

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from clients.consumer import Consumer
+from oncelog.clients.consumer import Consumer
 from tests.integration.group_members import new_consumer, produce
 from tests.scenarios.stage import Stage, scenario
 

@@ -12,12 +12,18 @@ from random import Random
 
 import pytest
 
-from clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMetadata, OffsetAndMetadata, RebalanceListener
-from clients.consumer.consumer_errors import InstanceFenced, RebalanceInProgress
-from clients.errors import BrokerRefused, CommitFailed
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import (
+    Consumer,
+    ConsumerConfig,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    RebalanceListener,
+)
+from oncelog.clients.consumer.consumer_errors import InstanceFenced, RebalanceInProgress
+from oncelog.clients.errors import BrokerRefused, CommitFailed
+from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.integration.group_members import Member, Place, all_places, new_consumer, places, produce, settled
 from tests.processes import OncelogProcess
 from tests.scenarios.scripted_producer import ScriptedProducer

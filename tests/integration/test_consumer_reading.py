@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from clients.consumer import Consumer, ConsumerRecord, OffsetAndMetadata
-from clients.consumer.consumer_errors import (
+from oncelog.clients.consumer import Consumer, ConsumerRecord, OffsetAndMetadata
+from oncelog.clients.consumer.consumer_errors import (
     ConsumerClosed,
     LogTruncated,
     NoOffsetForPartition,
     OffsetOutOfRange,
     UnreadableRecords,
 )
-from clients.errors import BrokerRefused, IllegalState, OperationTimedOut, Unreachable
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.records.record_batch import HEADER_SIZE, stamp_crc
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.errors import BrokerRefused, IllegalState, OperationTimedOut, Unreachable
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog.protocol.records.record_batch import HEADER_SIZE, stamp_crc
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.integration.group_members import new_consumer, places, produce
 from tests.scenarios.stage import Stage, scenario
 

@@ -5,12 +5,12 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_response
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.produce import ProduceResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.produce import ProduceResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.processes import OncelogProcess
 from tests.simulation.requests import PRODUCE_VERSION, batch, produce
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from clients.cli.session import wall_clock
+from oncelog.clients.cli.session import wall_clock
 from tests.command import Oncelog
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.handlers.administration import new_disk, running_broker

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from clients.consumer import RebalanceListener
-from clients.errors import ClientError
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import RebalanceListener
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.integration.group_members import Place, all_places, new_consumer, places, produce
 from tests.scenarios.stage import Stage, scenario
 

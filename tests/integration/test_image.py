@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from compose_spec import PyOptions
 
-from broker.config_sources import load_config
-from broker.container import image_settings
-from broker.listeners import Listeners, parse_listeners
+from oncelog.broker.config_sources import load_config
+from oncelog.broker.container import image_settings
+from oncelog.broker.listeners import Listeners, parse_listeners
 from tests.command import Oncelog
 from tests.processes import REPOSITORY, BrokerProcess, free_port
 
@@ -108,7 +108,7 @@ def test_a_broker_waits_for_zookeepers_health_and_has_time_to_leave(name: str) -
 def test_the_image_is_not_roots_and_says_when_it_is_healthy() -> None:
     assert re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE) == ["1000:1000"]
     assert re.findall(r"^EXPOSE (\S+)$", DOCKERFILE, re.MULTILINE) == ["9092"]
-    words = '"python", "-P", "-m", "broker.container"'
+    words = '"python", "-P", "-m", "oncelog.broker.container"'
     assert re.findall(r"^ENTRYPOINT (.+)$", DOCKERFILE, re.MULTILINE) == [f"[{words}]"]
     assert f'CMD [{words}, "health", "--ready"]' in DOCKERFILE
 
@@ -125,7 +125,7 @@ class Container(BrokerProcess):
         self.words = words
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "broker.container", *self.words]
+        return [sys.executable, "-m", "oncelog.broker.container", *self.words]
 
     def environment(self) -> dict[str, str]:
         inherited = {
@@ -139,7 +139,7 @@ class Container(BrokerProcess):
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """What ``docker exec`` would do beside it, or ``docker run`` instead of it."""
         return subprocess.run(
-            [sys.executable, "-m", "broker.container", *words],
+            [sys.executable, "-m", "oncelog.broker.container", *words],
             capture_output=True,
             text=True,
             env=self.environment(),
@@ -229,10 +229,10 @@ def test_other_words_are_commands_and_programs(tmp_path: Path) -> None:
 def test_it_ends_at_a_signal_that_comes_before_the_broker_is_there(tmp_path: Path) -> None:
     """As a container's first process it would get none that it does not handle."""
     source = (
-        "import os, signal, broker.__main__, broker.container\n"
+        "import os, signal, oncelog.broker.__main__, oncelog.broker.container\n"
         "def stopped(words): os.kill(os.getpid(), signal.SIGTERM)\n"
-        "broker.__main__.main = stopped\n"
-        "broker.container.main(['serve'], os.environ)\n"
+        "oncelog.broker.__main__.main = stopped\n"
+        "oncelog.broker.container.main(['serve'], os.environ)\n"
     )
     container = Container(tmp_path, {})
     done = subprocess.run([sys.executable, "-c", source], env=container.environment(), timeout=SECONDS, check=False)

@@ -208,8 +208,9 @@ def test_transactions_that_time_out_are_counted(broker: Watched) -> None:
 def test_nothing_of_it_is_loaded_unless_it_is_wanted() -> None:
     """The library would cost every broker a part of its start and of its memory."""
     code = (
-        "import sys, broker.__main__, broker.serve; "
-        "sys.exit([name for name in sys.modules if 'prometheus' in name or name.startswith('broker.metrics.')] != [])"
+        "import sys, oncelog.broker.__main__, oncelog.broker.serve; "
+        "sys.exit([name for name in sys.modules if "
+        "'prometheus' in name or name.startswith('oncelog.broker.metrics.')] != [])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -226,7 +227,7 @@ def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 
 def refusal(directory: Path, address: str) -> str:
-    command = [sys.executable, "-m", "broker", "serve", "--port", "0", "--data-dir", str(directory / "data")]
+    command = [sys.executable, "-m", "oncelog", "serve", "--port", "0", "--data-dir", str(directory / "data")]
     done = subprocess.run(
         [*command, "--set", f"oncelog.http.listener={address}"], capture_output=True, text=True, timeout=30, check=False
     )

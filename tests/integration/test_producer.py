@@ -14,14 +14,14 @@ from typing import Any, Literal
 
 import pytest
 
-from clients.admin.features import FeatureUpdate, update_features
-from clients.admin.topics import NewTopic, create_topics
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
-from clients.errors import ClientError, IllegalState, ProducerFenced, TransactionAborted
-from clients.producer import FutureRecordMetadata, Producer, ProducerConfig
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.features import FeatureUpdate, update_features
+from oncelog.clients.admin.topics import NewTopic, create_topics
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
+from oncelog.clients.errors import ClientError, IllegalState, ProducerFenced, TransactionAborted
+from oncelog.clients.producer import FutureRecordMetadata, Producer, ProducerConfig
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.processes import KAFKA_3_9, KAFKA_4, BrokerProcess, KafkaProcess, OncelogProcess
 
 PARTITIONS = 3

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from clients.admin.admin import Admin
-from clients.admin.hanging_transactions import Reason
-from clients.admin.offsets import LATEST
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.internal.placement import CONSUMER_OFFSETS
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.hanging_transactions import Reason
+from oncelog.clients.admin.offsets import LATEST
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import CONSUMER_OFFSETS
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.command import Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
@@ -63,7 +63,7 @@ class Stage:
         self.producers: list[ScriptedProducer] = []
 
     async def prepare(self) -> None:
-        from clients.admin.topics import NewTopic
+        from oncelog.clients.admin.topics import NewTopic
 
         assert await self.admin.create_topics([NewTopic(name=self.name, partitions=2)]) == {self.name: None}
         await self.admin.describe_groups([self.name])  # Whoever looks for a group has __consumer_offsets made.

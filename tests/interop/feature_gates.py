@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from queue import Queue
 
-from protocol.api_keys import ApiKey
+from oncelog.protocol.api_keys import ApiKey
 from tests.frame_proxy.exchange import Request
 from tests.frame_proxy.script import FORWARD, Action, Cut, Forward, LateFrame, Wait
 from tests.interop.late_frames.history import History, Place, transactional_id_of

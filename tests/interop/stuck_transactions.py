@@ -7,14 +7,14 @@ do, there is no way to write such a transaction. Its record is an hour old, so t
 import asyncio
 from random import Random
 
-from clients.admin.offsets import LATEST, list_offsets
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster, Coordinator
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.offsets import LATEST, list_offsets
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster, Coordinator
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.processes import BrokerProcess
 
 WITHOUT_VERIFICATION = "transaction.partition.verification.enable=false"

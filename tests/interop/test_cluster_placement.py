@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from clients.admin.admin import Admin
-from clients.admin.topics import TopicDescription
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.topics import TopicDescription
 from tests.interop.broker_under_test import needs_cluster
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch, Driver

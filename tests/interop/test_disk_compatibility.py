@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.cleaner import LogCleaner
-from broker.storage.disk import LocalDisk
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
-from broker.tools.segment_text import dump_segment
-from protocol.records.compression import Compression
-from protocol.records.record_batch import NewRecord, build_batch, iter_batches, iter_records, read_header
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.cleaner import LogCleaner
+from oncelog.broker.storage.disk import LocalDisk
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from oncelog.broker.tools.segment_text import dump_segment
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import NewRecord, build_batch, iter_batches, iter_records, read_header
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.interop.broker_under_test import needs_one_broker
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from clients import VERSION
-from clients.connection import Address, Connection, connect
-from clients.errors import ClientError
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.framing import parse_request_header, parse_response
-from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.clients import VERSION
+from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import parse_request_header, parse_response
+from oncelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.frame_proxy.exchange import Request
 from tests.frame_proxy.proxy import FrameProxy
 from tests.frame_proxy.script import FORWARD, Action, Cut, Delay, ForwardEverything, LateFrame, Script

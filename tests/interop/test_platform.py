@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from protocol.records.record_batch import iter_batches
+from oncelog.protocol.records.record_batch import iter_batches
 from tests.interop.broker_under_test import REPLICATION_FACTOR, broker_process
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.deadline import Deadline

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pytest
 from confluent_kafka import Producer
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.command import Oncelog
 from tests.interop.broker_under_test import BROKER
 from tests.interop.drivers.confluent import ConfluentKafka

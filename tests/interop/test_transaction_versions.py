@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from protocol.api_keys import ApiKey
+from oncelog.protocol.api_keys import ApiKey
 from tests.frame_proxy.proxy_thread import ProxyThread
 from tests.frame_proxy.wire_record import WireRecord
 from tests.interop.broker_under_test import TRANSACTION_VERSION

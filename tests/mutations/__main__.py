@@ -17,7 +17,16 @@ from typing import Final
 from tests.mutations.table import MUTATIONS, Mutation
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
-_COPIED: Final = ("protocol", "coordinator", "broker", "clients", "spark_connector", "tests", "pyproject.toml")
+_COPIED: Final = (
+    "oncelog",
+    "protocol",
+    "coordinator",
+    "broker",
+    "clients",
+    "spark_connector",
+    "tests",
+    "pyproject.toml",
+)
 _LONGEST_SECONDS: Final = 120
 _TESTS_FAILED: Final = 1
 _INTERRUPTED_BY_ERRORS: Final = 2
@@ -55,7 +64,7 @@ def _copy_repository(copy: Path) -> None:
     for name in _COPIED:
         source = REPOSITORY / name
         if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.exists():
             shutil.copy(source, copy)
 
@@ -89,8 +98,8 @@ def _verdict(run: "subprocess.CompletedProcess[str]") -> Verdict:
 def _run(copy: Path, tests: list[str]) -> "subprocess.CompletedProcess[str]":
     """Run tests of the copy on the copy, whatever is installed. Nothing is cached: files change within a second."""
     program = (
-        "import sys, pathlib, broker, pytest; "
-        f"assert pathlib.Path(broker.__file__).is_relative_to({str(copy)!r}), broker.__file__; "
+        "import sys, pathlib, oncelog.broker, pytest; "
+        f"assert pathlib.Path(oncelog.broker.__file__).is_relative_to({str(copy)!r}), oncelog.broker.__file__; "
         "sys.exit(pytest.main(sys.argv[1:]))"
     )
     return subprocess.run(

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from protocol.errors import ErrorCode
-from protocol.records.compression import Compression, compress
-from protocol.records.record_batch import NewRecord, assemble_batch, build_batch, read_header
-from protocol.records.varint import encode_varint
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.compression import Compression, compress
+from oncelog.protocol.records.record_batch import NewRecord, assemble_batch, build_batch, read_header
+from oncelog.protocol.records.varint import encode_varint
 from tests.simulation.requests import RECORD_TIMESTAMP
 
 PLAIN: Final = "orders"

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_response
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.primitives import DecodeError
-from protocol.schema import Field, Message
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.schema import Field, Message
 from tests.scenarios.malformed_frames import Fate, Frame, Kind, response_class
 
 LONGEST_PIPELINE: Final = 40

@@ -13,24 +13,24 @@ from enum import Enum, auto
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from broker.handlers import all_handlers
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from protocol.api_keys import ApiKey
-from protocol.compiler import decoder
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_request_header
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.sync_group import SyncGroupRequest
-from protocol.primitives import DecodeError, encode_uvarint
-from protocol.records.compression import Compression
-from protocol.schema import Field, Message, layout
-from protocol.schema import Kind as FieldKind
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.handlers import all_handlers
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.compiler import decoder
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_request_header
+from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest
+from oncelog.protocol.messages.create_topics import CreateTopicsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog.protocol.messages.fetch import FetchRequest
+from oncelog.protocol.messages.join_group import JoinGroupRequest
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.messages.sync_group import SyncGroupRequest
+from oncelog.protocol.primitives import DecodeError, encode_uvarint
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.schema import Field, Message, layout
+from oncelog.protocol.schema import Kind as FieldKind
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.bad_batches import BAD_BATCHES, BOMBS, BadBatch, good_batch
 from tests.simulation import requests
 

@@ -15,19 +15,19 @@ from typing import Any, Final
 import pytest
 import uvloop
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.records.compression import Compression
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest
+from oncelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.processes import OncelogProcess
 from tests.scenarios.bad_batches import (
     BAD_BATCHES,

@@ -10,19 +10,19 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator.transaction.log_records import build_record_batch
-from coordinator.transaction.state import TransactionMetadata, TransactionState
-from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
-from protocol.messages.write_txn_markers import (
+from oncelog.coordinator.transaction.log_records import build_record_batch
+from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog.protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import patch_offset_and_epoch
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import patch_offset_and_epoch
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.scenarios.stage import Stage, scenario
 from tests.simulation import requests

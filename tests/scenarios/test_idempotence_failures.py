@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 from tests.scenarios.scripted_producer import ok
 from tests.scenarios.stage import Stage, scenario
 from tests.simulation import requests

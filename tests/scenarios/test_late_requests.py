@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from coordinator.runtime import partition_for
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.runtime import partition_for
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.scenarios.stage import Stage, scenario
 from tests.simulation import requests

@@ -8,8 +8,8 @@ successor learns by replication it learns from its log.
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.scenarios.stage import Stage, scenario
 from tests.simulation import requests

@@ -6,9 +6,9 @@ that it was sent for, and cannot become part of a later one. These are the stori
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ok
 from tests.scenarios.stage import Stage, scenario
 from tests.scenarios.test_late_requests import is_decided

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import state_of
 from tests.simulation.requests import batch, produce
 from tests.simulation.simulated_cluster import SimulatedCluster

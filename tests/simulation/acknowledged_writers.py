@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_history import HEALING_SECONDS, log_of
 from tests.simulation.cluster_stories import create, state_of

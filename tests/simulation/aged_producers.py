@@ -9,10 +9,10 @@ import random
 import struct
 from collections.abc import Iterable
 
-from coordinator.runtime import partition_for
-from protocol.compiler import decode, encode
-from protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.records.record_batch import (
+from oncelog.coordinator.runtime import partition_for
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
+from oncelog.protocol.records.record_batch import (
     NewRecord,
     build_batch,
     iter_batches,

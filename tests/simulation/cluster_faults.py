@@ -12,19 +12,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
-from broker.storage.partition_log import PartitionLog
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from coordinator.controller.config_changes import (
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResource,
     OperationType,
     ResourceType,
 )
-from coordinator.controller.leader_elections import ElectionType
-from coordinator.controller.topic_plan import NewTopic
-from coordinator.metadata_store.store import StoreUnavailable
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.leader_elections import ElectionType
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import NOTICED_SECONDS, assignments, controller_epoch, state_of
 from tests.simulation.control_post import KINDS, ControlPost
 from tests.simulation.replication_history import batches

@@ -9,11 +9,11 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from broker.storage.partition_log import PartitionLog
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from coordinator.metadata_store import paths, znodes
-from protocol.records.record_batch import iter_batches, iter_records
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.protocol.records.record_batch import iter_batches, iter_records
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.cluster_stories import assert_agreement, assignments, state_of
 from tests.simulation.replication_history import batches

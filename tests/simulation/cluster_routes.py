@@ -8,24 +8,24 @@ import random
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.znodes import decode_controller, decode_partition_state, decode_topic
-from coordinator.runtime import partition_for
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from protocol.messages.update_features import UpdateFeaturesRequest
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.znodes import decode_controller, decode_partition_state, decode_topic
+from oncelog.coordinator.runtime import partition_for
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from oncelog.protocol.messages.create_topics import CreateTopicsRequest
+from oncelog.protocol.messages.end_txn import EndTxnRequest
+from oncelog.protocol.messages.fetch import FetchRequest
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from oncelog.protocol.messages.update_features import UpdateFeaturesRequest
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.wire_client import NoAnswer
 

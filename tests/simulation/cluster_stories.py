@@ -5,13 +5,13 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from broker.server import Broker
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.topic_plan import NewTopic
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session
-from coordinator.metadata_store.znodes import PartitionState
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.server import Broker
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Session
+from oncelog.coordinator.metadata_store.znodes import PartitionState
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop
 

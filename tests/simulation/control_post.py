@@ -11,10 +11,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.virtual_loop import SimTransport
 from tests.simulation.wire_client import NoAnswer, WireClient

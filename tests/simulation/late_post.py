@@ -17,15 +17,15 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
-from coordinator.runtime import partition_for
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from oncelog.coordinator.runtime import partition_for
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.end_txn import EndTxnRequest
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.routes import Routes
 from tests.simulation.wire_client import NoAnswer, WireClient

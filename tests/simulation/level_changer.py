@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 from tests.simulation import requests
 from tests.simulation.patient_client import PatientClient, error_of
 from tests.simulation.routes import Routes

@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction, PartitionData
-from protocol.records.control_records import parse_end_txn_marker
-from protocol.records.record_batch import BatchHeader, iter_batches, iter_records
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import AbortedTransaction, PartitionData
+from oncelog.protocol.records.control_records import parse_end_txn_marker
+from oncelog.protocol.records.record_batch import BatchHeader, iter_batches, iter_records
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 
 _MAX_BYTES = 1 << 20

@@ -6,8 +6,8 @@ once must be in the log for ever, at the same place, and must never have been ab
 
 import random
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.log_reader import PartitionContent, take
 from tests.simulation.patient_client import PatientClient

@@ -5,9 +5,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from protocol.errors import ErrorCode
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.late_post import LatePost
 from tests.simulation.requests import RETRIABLE
 from tests.simulation.routes import Routes

@@ -14,9 +14,9 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.patient_client import PatientClient, produce_errors
 from tests.simulation.routes import Routes

@@ -11,51 +11,55 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
 
-from broker.config import BrokerConfig
-from broker.dispatch import ApiHandler, Dispatcher
-from broker.handlers.api_versions import handle_api_versions
-from broker.handlers.fetch import handle_fetch
-from broker.handlers.list_offsets import handle_list_offsets
-from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from broker.listeners import Listener
-from broker.network.socket_server import SocketServer
-from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.follower_session import FetcherSettings
-from broker.replication.isr_changes import AlterPartitionSender
-from broker.replication.leader_term import LeaderTerm
-from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import ReplicaFetchers
-from broker.replication.replica_manager import ReplicaManager
-from broker.security.authorizer import AllowAll
-from broker.security.quotas import Unlimited
-from broker.sliced_work import SlicedWork
-from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
-from broker.storage.log_config import LogConfig
-from broker.storage.log_manager import LogManager
-from broker.storage.partition_log import PartitionLog
-from broker.supervisor import Supervisor
-from clients.connection import Address
-from coordinator.controller.cluster_image import MetadataCache
-from coordinator.controller.finalized_features import FinalizedFeatureCache
-from coordinator.ports import OnResponse
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import ApiHandler, Dispatcher
+from oncelog.broker.handlers.api_versions import handle_api_versions
+from oncelog.broker.handlers.fetch import handle_fetch
+from oncelog.broker.handlers.list_offsets import handle_list_offsets
+from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from oncelog.broker.listeners import Listener
+from oncelog.broker.network.socket_server import SocketServer
+from oncelog.broker.replication.fetch_session import FetchSessionCache
+from oncelog.broker.replication.follower_session import FetcherSettings
+from oncelog.broker.replication.isr_changes import AlterPartitionSender
+from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replica_fetcher import ReplicaFetchers
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.security.authorizer import AllowAll
+from oncelog.broker.security.quotas import Unlimited
+from oncelog.broker.sliced_work import SlicedWork
+from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.broker.supervisor import Supervisor
+from oncelog.clients.connection import Address
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
+from oncelog.coordinator.ports import OnResponse
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.update_metadata import (
+from oncelog.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import CrashKind
 from tests.simulation.stopping_disk import StoppingDisk
 from tests.simulation.virtual_loop import SimProcess, VirtualLoop
@@ -201,7 +205,7 @@ class Member:
 
 
 class Controller:
-    """Decides as ``coordinator.controller`` does; it can be slow, and lose answers."""
+    """Decides as ``oncelog.coordinator.controller`` does; it can be slow, and lose answers."""
 
     def __init__(self, cluster: "ReplicaCluster", rng: random.Random) -> None:
         self._cluster = cluster

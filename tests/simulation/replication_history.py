@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from broker.replication.partition import ACKS_ALL
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import iter_batches
+from oncelog.broker.replication.partition import ACKS_ALL
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import iter_batches
 from tests.simulation.replica_cluster import Member, ReplicaCluster
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.batches import batch, with_header

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from protocol.schema import Message
+from oncelog.protocol.schema import Message
 
 
 class Routes(Protocol):

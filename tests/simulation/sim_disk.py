@@ -25,8 +25,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from broker.storage.disk import AlreadyLocked, Directories
-from protocol.schema import Buffer
+from oncelog.broker.storage.disk import AlreadyLocked, Directories
+from oncelog.protocol.schema import Buffer
 
 SECTOR: Final = 512
 _LARGE: Final = 1 << 40

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from enum import Flag, auto
 from typing import Any, Final, TypeVar
 
-from coordinator.metadata_store.store import (
+from oncelog.coordinator.metadata_store.store import (
     ANY_VERSION,
     ConnectionLost,
     Create,
@@ -39,8 +39,8 @@ from coordinator.metadata_store.store import (
     Watch,
     Znode,
 )
-from coordinator.metadata_store.znode_tree import Changes, CloseSession, Multi, OpenSession, ZnodeTree
-from coordinator.metadata_store.zookeeper_address import SessionCredentials
+from oncelog.coordinator.metadata_store.znode_tree import Changes, CloseSession, Multi, OpenSession, ZnodeTree
+from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ import random
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
-from broker.config import BrokerConfig
-from broker.server import Broker
-from broker.storage.disk import Disk
-from broker.store_choice import OnFailure
-from coordinator.metadata_store.store import MetadataStore
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.server import Broker
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.store_choice import OnFailure
+from oncelog.coordinator.metadata_store.store import MetadataStore
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_zookeeper import Direction, SimStore, SimZooKeeper
 from tests.simulation.simulated_broker import SimulatedBroker
 from tests.simulation.virtual_loop import VirtualLoop

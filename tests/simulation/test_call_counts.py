@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.cluster_stories import create, simulate, state_of
 from tests.simulation.patient_client import produce_errors

@@ -8,19 +8,19 @@ import random
 
 import pytest
 
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.membership import BrokerIdTaken
-from coordinator.controller.topic_plan import NewTopic
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.store import Session, SessionEvent
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.membership import BrokerIdTaken
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.store import Session, SessionEvent
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import (
     NOTICED_SECONDS,
     assert_agreement,

@@ -8,27 +8,27 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from broker.replication.partition import Partition
-from coordinator.metadata_store import paths, znodes
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from oncelog.broker.replication.partition import Partition
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
-from protocol.messages.incremental_alter_configs import (
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from oncelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import (
     NOTICED_SECONDS,

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from coordinator.controller.leader_elections import ElectionType
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.znodes import decode_topic
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.leader_elections import ElectionType
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.znodes import decode_topic
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 import pytest
 
-from broker.storage.partition_log import PartitionLog
-from coordinator.metadata_store.znodes import PartitionState
-from coordinator.runtime import partition_for
-from coordinator.transaction.state import TransactionMetadata, TransactionState
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.coordinator.metadata_store.znodes import PartitionState
+from oncelog.coordinator.runtime import partition_for
+from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.cluster_stories import create, simulate, state_of
 from tests.simulation.patient_client import produce_errors

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator.controller.api_error import TIMED_OUT
-from coordinator.controller.reassignment import is_moving
-from coordinator.controller.topic_plan import NewTopic
-from coordinator.metadata_store import paths, znodes
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.api_error import TIMED_OUT
+from oncelog.coordinator.controller.reassignment import is_moving
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import (
     NOTICED_SECONDS,

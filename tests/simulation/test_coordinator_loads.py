@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.metrics.monitor import task_metrics, warnings
-from clients.cli.unserved_coordinators import unserved_coordinators
-from clients.connection import Address, connect
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.offset_commit import (
+from oncelog.broker.metrics.monitor import task_metrics, warnings
+from oncelog.clients.cli.unserved_coordinators import unserved_coordinators
+from oncelog.clients.connection import Address, connect
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.messages.list_groups import ListGroupsRequest
+from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.requests import (
     committed_partitions,
     fetched_position,

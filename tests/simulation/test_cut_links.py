@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from coordinator.metadata_store import paths
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.metadata_store import paths
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import (
     NOTICED_SECONDS,

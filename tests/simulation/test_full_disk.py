@@ -5,17 +5,17 @@ import random
 
 import pytest
 
-from coordinator.controller.config_changes import ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.incremental_alter_configs import (
+from oncelog.coordinator.controller.config_changes import ResourceType
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of
 from tests.simulation.requests import PRODUCE_VERSION, batch, produce

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.cluster_stories import NOTICED_SECONDS, create, simulate, state_of
 from tests.simulation.simulated_cluster import SESSION_SECONDS, SimulatedCluster

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from broker.metrics.cluster_metrics import controller_metrics
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.cluster_image import NO_LEADER
-from coordinator.controller.topic_plan import NewTopic
-from coordinator.metadata_store import paths
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.metrics.cluster_metrics import controller_metrics
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.coordinator.metadata_store import paths
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import NOTICED_SECONDS, assert_agreement, create, session_of, simulate, state_of
 from tests.simulation.simulated_cluster import SESSION_SECONDS, ClusterBroker, SimulatedCluster

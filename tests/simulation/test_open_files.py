@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from broker.metrics.monitor import warnings
-from broker.metrics.partition_metrics import replica_metrics
-from broker.server import Broker
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.metrics.monitor import warnings
+from oncelog.broker.metrics.partition_metrics import replica_metrics
+from oncelog.broker.server import Broker
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of
 from tests.simulation.simulated_cluster import SimulatedCluster

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.settings import ConfigError
-from broker.storage.meta_properties import InvalidMetaProperties
-from coordinator.controller.membership import BrokerIdTaken
+from oncelog.broker.settings import ConfigError
+from oncelog.broker.storage.meta_properties import InvalidMetaProperties
+from oncelog.coordinator.controller.membership import BrokerIdTaken
 from tests.simulation.cluster_stories import assert_agreement, create, simulate
 from tests.simulation.sim_disk import SimDisk
 from tests.simulation.sim_zookeeper import SimZooKeeper

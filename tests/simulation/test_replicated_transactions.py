@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.replication.partition import Partition
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.consumer.log_reader import LogReader
-from clients.errors import ClientError
-from clients.producer import Producer, ProducerConfig
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.partition import Partition
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.log_reader import LogReader
+from oncelog.clients.errors import ClientError
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import create
 from tests.simulation.replication_history import batches
 from tests.simulation.simulated_cluster import ClusterBroker, SimulatedCluster

@@ -4,11 +4,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from broker.replication.partition import ACKS_ALL
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import iter_batches
+from oncelog.broker.replication.partition import ACKS_ALL
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import iter_batches
 from tests.simulation.replica_cluster import LAG_MS, Member, ReplicaCluster
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.batches import batch, with_header

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_config import LogConfig
 from tests.simulation.replication_history import Step, run_history
 
 SEEDS = int(os.environ.get("ONCELOG_REPLICATION_SEEDS", "40"))

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.offset_commit import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.simulation import requests
 from tests.simulation.cluster_stories import create
 from tests.simulation.simulated_cluster import SimulatedCluster
@@ -46,7 +46,7 @@ SYNC_VERSION: Final = 3
 HEARTBEAT_VERSION: Final = 3
 COMMIT_VERSION: Final = 7
 OFFSETS: Final[Mapping[str, Any]] = {"offsets_topic_replication_factor": "3", "offsets_topic_num_partitions": "8"}
-MANAGER_LOG: Final = "broker.replication.replica_manager"
+MANAGER_LOG: Final = "oncelog.broker.replication.replica_manager"
 
 
 class Member:

@@ -5,24 +5,24 @@ from collections.abc import Awaitable
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest
-from protocol.messages.incremental_alter_configs import (
+from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog.protocol.messages.elect_leaders import ElectLeadersRequest
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.schema import Message
+from oncelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from oncelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from oncelog.protocol.schema import Message
 from tests.simulation.cluster_stories import create, simulate
 from tests.simulation.sim_zookeeper import Direction
 from tests.simulation.simulated_cluster import ClusterBroker, SimulatedCluster

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import assert_agreement, controller_epoch, create, simulate, state_of
 from tests.simulation.simulated_cluster import SimulatedCluster

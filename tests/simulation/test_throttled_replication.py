@@ -6,16 +6,16 @@ from typing import Final
 
 import pytest
 
-from coordinator.controller.api_error import NO_ERROR
-from coordinator.controller.config_changes import (
+from oncelog.coordinator.controller.api_error import NO_ERROR
+from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResource,
     OperationType,
     ResourceType,
 )
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import create, simulate, state_of
 from tests.simulation.patient_client import produce_errors
 from tests.simulation.requests import PRODUCE_VERSION, batch, produce

@@ -7,35 +7,35 @@ from collections.abc import Coroutine, Mapping
 
 import pytest
 
-from broker.dispatch import ConnectionInfo, RequestContext
-from broker.handlers.leader_and_isr import handle_leader_and_isr
-from broker.topic_config import TOPIC_SETTINGS
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.cluster_image import INTERNAL_TOPICS
-from coordinator.controller.topic_plan import NewPartitions, NewTopic
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Create
-from coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.incremental_alter_configs import (
+from oncelog.broker.dispatch import ConnectionInfo, RequestContext
+from oncelog.broker.handlers.leader_and_isr import handle_leader_and_isr
+from oncelog.broker.topic_config import TOPIC_SETTINGS
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Create
+from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.leader_and_isr import (
+from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from protocol.messages.offset_commit import (
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_routes import ClusterRoutes
 from tests.simulation.cluster_stories import (

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from broker.config import BrokerConfig
-from broker.dynamic_config import current_config
-from broker.settings import Kind, Setting
-from broker.topic_config import TOPIC_SETTINGS, default_value, effective_overrides, log_config, validate
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dynamic_config import current_config
+from oncelog.broker.settings import Kind, Setting
+from oncelog.broker.topic_config import TOPIC_SETTINGS, default_value, effective_overrides, log_config, validate
+from oncelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.simulation.simulated_cluster import ClusterBroker
 
 TOPIC_RESOURCE = 2

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.end_txn import EndTxnRequest
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.patient_client import PatientClient, error_of, produce_errors
 

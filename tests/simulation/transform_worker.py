@@ -13,8 +13,8 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.log_reader import PositionedValue, read_from
 from tests.simulation.patient_client import Abortable, Broken

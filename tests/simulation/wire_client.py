@@ -8,9 +8,9 @@ import asyncio
 import importlib
 from typing import Any, TypeVar
 
-from protocol.api_keys import ApiKey
-from protocol.framing import encode_request, parse_response
-from protocol.schema import Message
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.schema import Message
 
 M = TypeVar("M", bound=Message)
 
@@ -103,6 +103,6 @@ def response_class(request: Message) -> type[Message]:
     """The class that answers a request: its namesake in the same module."""
     api_key = type(request).api_key
     assert api_key is not None
-    module = importlib.import_module(f"protocol.messages.{ApiKey(api_key).name.lower()}")
+    module = importlib.import_module(f"oncelog.protocol.messages.{ApiKey(api_key).name.lower()}")
     answer: type[Message] = getattr(module, type(request).__name__.replace("Request", "Response"))
     return answer

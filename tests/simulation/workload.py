@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.records.record_batch import increment_sequence
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.records.record_batch import increment_sequence
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation import requests
 from tests.simulation.late_post import LatePost
 from tests.simulation.level_changer import LevelChanger

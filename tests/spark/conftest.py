@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.admin.features import FeatureUpdate
+from oncelog.clients.admin.features import FeatureUpdate
 from tests.processes import KAFKA_4, KafkaProcess, OncelogProcess
 from tests.spark.copying_case import Case
 from tests.spark.forked_query import PARTITIONS, Query, warm_up

@@ -8,13 +8,13 @@ from typing import Final, Literal, NamedTuple, Self
 
 from confluent_kafka import Producer as LibrdkafkaProducer
 
-from clients.admin.topics import NewTopic
-from clients.consumer.log_reader import LogReader
-from clients.producer import Producer, ProducerConfig
-from protocol.records.record_batch import Record
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_lookup import earliest_offsets, latest_offsets
-from spark_connector.process_client import ClientSettings, ProcessClient
+from oncelog.clients.admin.topics import NewTopic
+from oncelog.clients.consumer.log_reader import LogReader
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.records.record_batch import Record
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_lookup import earliest_offsets, latest_offsets
+from oncelog.spark_connector.process_client import ClientSettings, ProcessClient
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Row = tuple[bytes | None, bytes | None]

@@ -7,9 +7,9 @@ was pushed last. One that is used once is not, and shows what becomes of a filte
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
-from spark_connector.read_options import read_options
-from spark_connector.reader import OncelogFilteringReader
-from spark_connector.source import OncelogDataSource
+from oncelog.spark_connector.read_options import read_options
+from oncelog.spark_connector.reader import OncelogFilteringReader
+from oncelog.spark_connector.source import OncelogDataSource
 
 
 class PushingDataSource(OncelogDataSource):

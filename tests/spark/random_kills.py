@@ -27,9 +27,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from clients.admin.transactions import ONGOING, list_transactions
-from clients.errors import ClientError
-from spark_connector.target_topics import STATE_TOPIC
+from oncelog.clients.admin.transactions import ONGOING, list_transactions
+from oncelog.clients.errors import ClientError
+from oncelog.spark_connector.target_topics import STATE_TOPIC
 from tests.processes import REPOSITORY, OncelogProcess
 from tests.spark.other_end import OtherEnd
 from tests.spark.restarted_query import FAILED, Restarted

@@ -7,9 +7,9 @@ from threading import Thread
 
 import pyarrow as pa
 
-from spark_connector.process_client import ClientSettings, close_process_clients
-from spark_connector.sink_session import SinkSession
-from spark_connector.write_options import WriteOptions
+from oncelog.spark_connector.process_client import ClientSettings, close_process_clients
+from oncelog.spark_connector.sink_session import SinkSession
+from oncelog.spark_connector.write_options import WriteOptions
 from tests.processes import OncelogProcess
 from tests.spark.other_end import OtherEnd
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_connector.reader import SPARK_KEEPS_PLANS_APART
+from oncelog.spark_connector.reader import SPARK_KEEPS_PLANS_APART
 from tests.spark.other_end import Codec, OtherEnd
 
 NewName = Callable[[str], str]
@@ -185,7 +185,7 @@ def test_from_sql_and_when_registered(spark: SparkSession, other_end: OtherEnd, 
         spark.sql("DROP TABLE purchases")
     spark.sql(f"CREATE TEMPORARY VIEW recent USING oncelog OPTIONS ({options}, columns 'offset')")
     assert spark.sql("SELECT * FROM recent").count() == 3
-    from spark_connector.source import OncelogDataSource
+    from oncelog.spark_connector.source import OncelogDataSource
 
     spark.dataSource.register(OncelogDataSource)
     assert table(spark, other_end, topic).count() == 3

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.admin.transactions import ONGOING, TransactionListing
-from clients.errors import ClientError
+from oncelog.clients.admin.transactions import ONGOING, TransactionListing
+from oncelog.clients.errors import ClientError
 from tests.processes import KAFKA_3_9, ClusterProcess
 from tests.spark.copying_case import SECONDS, Case
 from tests.spark.copying_query import ROWS_IN_BATCH

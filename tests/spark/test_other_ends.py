@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from clients.admin.transactions import ONGOING, list_transactions
+from oncelog.clients.admin.transactions import ONGOING, list_transactions
 from tests.processes import KafkaProcess, OncelogProcess
 from tests.spark.other_end import Codec, OtherEnd
 from tests.spark.streams import on_a_busy_machine

@@ -3,41 +3,34 @@
 import os
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
 
-from tests.processes import REPOSITORY
 from tests.spark.other_end import OtherEnd
+from tests.wheel import build_wheel
 
 _SECONDS = 400
-_PACKAGES = ("protocol", "coordinator", "broker", "clients", "spark_connector", "pyspark_oncelog")
 _PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.getOrCreate()
-from spark_connector.source import OncelogDataSource
+from oncelog.spark_connector.source import OncelogDataSource
 
 spark.dataSource.register(OncelogDataSource)
 broker, topic = {"kafka.bootstrap.servers": sys.argv[1]}, sys.argv[2]
 rows = spark.sql("select 'v' as value")
 rows.write.format("oncelog").options(**broker).option("topic", topic).mode("append").save()
 read = spark.read.format("oncelog").options(**broker, subscribe=topic).load()
-print("read", read.count(), "by", sys.modules["spark_connector"].__file__)
+print("read", read.count(), "by", sys.modules["oncelog.spark_connector"].__file__)
 """
 
 
 def make_archive(directory: Path) -> Path:
-    """What the wheel has in it."""
-    archive = directory / "oncelog.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        for package in _PACKAGES:
-            for module in sorted((REPOSITORY / package).rglob("*.py")):
-                file.write(module, module.relative_to(REPOSITORY))
-    return archive
+    """Build the wheel and give it the name that Spark takes."""
+    return build_wheel(directory).rename(directory / "oncelog.zip")
 
 
 def make_python(directory: Path) -> Path:

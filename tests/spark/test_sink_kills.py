@@ -114,7 +114,7 @@ def test_another_sink_is_stuck_on_the_same_state_partition(spark: "SparkSession"
     """Its open transaction is before all that this sink writes and reads there."""
     from random import Random
 
-    from clients.producer import Producer, ProducerConfig
+    from oncelog.clients.producer import Producer, ProducerConfig
     from tests.spark.other_end import wall_clock
 
     config = ProducerConfig(bootstrap=case.other_end.address, transactional_id="stuck-elsewhere")

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from clients.producer.partitioner import partition_for_key
-from spark_connector.process_client import close_process_clients
-from spark_connector.sink_session import SinkSession
-from spark_connector.write_options import WriteOptions, batch_write_options, stream_write_options
+from oncelog.clients.producer.partitioner import partition_for_key
+from oncelog.spark_connector.process_client import close_process_clients
+from oncelog.spark_connector.sink_session import SinkSession
+from oncelog.spark_connector.write_options import WriteOptions, batch_write_options, stream_write_options
 from tests.processes import OncelogProcess
 from tests.spark.forked_query import Child, piece_of
 from tests.spark.other_end import OtherEnd

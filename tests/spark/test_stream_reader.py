@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from spark_connector.offset_ranges import OffsetRange
-from spark_connector.read_options import read_options
-from spark_connector.reader import RangePartition
-from spark_connector.stream_offset import OffsetUnreadable
-from spark_connector.stream_reader import OncelogStreamReader
+from oncelog.spark_connector.offset_ranges import OffsetRange
+from oncelog.spark_connector.read_options import read_options
+from oncelog.spark_connector.reader import RangePartition
+from oncelog.spark_connector.stream_offset import OffsetUnreadable
+from oncelog.spark_connector.stream_reader import OncelogStreamReader
 from tests.spark.other_end import OtherEnd
 
 ID = bytes(range(16))

@@ -8,10 +8,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_connector.sink.sink_errors import BatchNotBegun
-from spark_connector.stream_writer import OncelogStreamWriter
-from spark_connector.write_options import stream_write_options
-from spark_connector.writer import OncelogWriter
+from oncelog.spark_connector.sink.sink_errors import BatchNotBegun
+from oncelog.spark_connector.stream_writer import OncelogStreamWriter
+from oncelog.spark_connector.write_options import stream_write_options
+from oncelog.spark_connector.writer import OncelogWriter
 from tests.processes import free_port
 from tests.spark.streams import stream_of
 

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from protocol.framing import encode_request
-from protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.framing import encode_request
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from tests.faults.conduits import ZOOKEEPER, Conduits
 
 SECONDS = 20.0

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-from clients.consumer.assignors.assignor import Assignor
-from clients.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
-from clients.consumer.assignors.range import RangeAssignor
-from clients.consumer.assignors.round_robin import RoundRobinAssignor
-from clients.consumer.assignors.sticky import StickyAssignor
+from oncelog.clients.consumer.assignors.assignor import Assignor
+from oncelog.clients.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
+from oncelog.clients.consumer.assignors.range import RangeAssignor
+from oncelog.clients.consumer.assignors.round_robin import RoundRobinAssignor
+from oncelog.clients.consumer.assignors.sticky import StickyAssignor
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
     assignor.name: assignor

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 NO_GENERATION = -1
 

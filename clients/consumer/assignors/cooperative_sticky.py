@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 
-from clients.consumer.assignors.assignor import NO_GENERATION, Assignment, MemberSubscription
-from clients.consumer.assignors.sticky_balance import assign_sticky, rightful_owners
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.assignors.assignor import NO_GENERATION, Assignment, MemberSubscription
+from oncelog.clients.consumer.assignors.sticky_balance import assign_sticky, rightful_owners
+from oncelog.protocol.topic_partition import TopicPartition
 
 _GENERATION: Final = Struct(">i")
 

@@ -9,8 +9,8 @@ are not in every rack; then a leader of this library assigns as if nobody had na
 
 from collections.abc import Mapping, Sequence
 
-from clients.consumer.assignors.assignor import Assignment, MemberSubscription, member_order
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.assignors.assignor import Assignment, MemberSubscription, member_order
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class RangeAssignor:

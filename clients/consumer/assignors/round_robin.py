@@ -6,8 +6,8 @@ topic is passed over, and its turn comes again only after a whole round.
 
 from collections.abc import Mapping, Sequence
 
-from clients.consumer.assignors.assignor import Assignment, MemberSubscription, all_partitions, member_order
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.assignors.assignor import Assignment, MemberSubscription, all_partitions, member_order
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class RoundRobinAssignor:

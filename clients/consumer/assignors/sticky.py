@@ -6,12 +6,12 @@ The user data are those of Kafka's version 1: topics with partition indexes, the
 
 from collections.abc import Mapping, Sequence
 
-from clients.consumer.assignors.assignor import NO_GENERATION, Assignment, MemberSubscription
-from clients.consumer.assignors.sticky_balance import assign_sticky, rightful_owners
-from protocol.compiler import decoder, encoder
-from protocol.primitives import DecodeError
-from protocol.schema import Message, array, array_of, int32, string
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.assignors.assignor import NO_GENERATION, Assignment, MemberSubscription
+from oncelog.clients.consumer.assignors.sticky_balance import assign_sticky, rightful_owners
+from oncelog.protocol.compiler import decoder, encoder
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.schema import Message, array, array_of, int32, string
+from oncelog.protocol.topic_partition import TopicPartition
 
 
 class _TopicAssignment(Message):

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from clients.consumer.assignors.assignor import Assignment, MemberSubscription, all_partitions, member_order
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.assignors.assignor import Assignment, MemberSubscription, all_partitions, member_order
+from oncelog.protocol.topic_partition import TopicPartition
 
 Owners: TypeAlias = dict[TopicPartition, str]
 """Who owned a partition, where exactly one member has a right to it."""

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from random import Random
 
-from clients.consumer import Consumer, ConsumerConfig, ConsumerRecord, OffsetAndMetadata
-from clients.errors import ClientError
-from clients.producer import Producer, ProducerConfig
+from oncelog.clients.consumer import Consumer, ConsumerConfig, ConsumerRecord, OffsetAndMetadata
+from oncelog.clients.errors import ClientError
+from oncelog.clients.producer import Producer, ProducerConfig
 from tests.faults import names
 from tests.faults.programs.speech import (
     ABORT_EACH,

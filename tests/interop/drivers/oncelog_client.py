@@ -6,12 +6,12 @@ from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import Any, Literal, TypeVar
 
-from clients.admin.admin import Admin
-from clients.admin.topics import NewTopic, TopicDescription
-from clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
-from clients.errors import ClientError
-from clients.producer import Producer, ProducerConfig
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.topics import NewTopic, TopicDescription
+from oncelog.clients.consumer import Consumer, ConsumerConfig, ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
+from oncelog.clients.errors import ClientError
+from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.interop.broker_under_test import REPLICATION_FACTOR
 from tests.interop.drivers.driver import TIMEOUT_SECONDS, Batch, Consumed
 from tests.interop.late_frames.workload import Outcome, Phase, Transaction

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.command import Oncelog
 from tests.interop.drivers.kafka_tools import KafkaTools
 

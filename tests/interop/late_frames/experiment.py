@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
-from protocol.api_keys import ApiKey
+from oncelog.protocol.api_keys import ApiKey
 from tests.frame_proxy.proxy_thread import ProxyThread
 from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.late_frames.client import PhasedClient

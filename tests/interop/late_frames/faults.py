@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from protocol.api_keys import ApiKey
+from oncelog.protocol.api_keys import ApiKey
 from tests.interop.late_frames.history import Place
 
 _SHARE_WITH_FAULT = 0.9

@@ -3,13 +3,13 @@
 from collections import defaultdict
 from typing import NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from oncelog.protocol.messages.end_txn import EndTxnRequest
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tests.frame_proxy.exchange import Request
 
 NEWEST_ADD_PARTITIONS_OF_CLIENTS = 3

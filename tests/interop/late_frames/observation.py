@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
-from clients.admin.group_offsets import committed_offsets
-from clients.admin.offsets import EARLIEST, LATEST, list_offsets
-from clients.admin.transactions import describe_transaction
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import Cluster
-from clients.consumer.log_reader import LogReader
-from clients.errors import BrokerRefused
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.group_offsets import committed_offsets
+from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
+from oncelog.clients.admin.transactions import describe_transaction
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.log_reader import LogReader
+from oncelog.clients.errors import BrokerRefused
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.interop.late_frames.verdict import Observation
 
 _SECONDS = 30.0

@@ -4,20 +4,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from struct import Struct
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_request_header, parse_response
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_request_header, parse_response
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.end_txn import EndTxnResponse
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
-from protocol.records.record_batch import BatchHeader, read_header
+from oncelog.protocol.messages.end_txn import EndTxnResponse
+from oncelog.protocol.messages.produce import ProduceRequest, ProduceResponse
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
+from oncelog.protocol.records.record_batch import BatchHeader, read_header
 from tests.frame_proxy.exchange import Request
 from tests.frame_proxy.script import FORWARD, Action, Cut, Delay, LateFrame
 from tests.interop.late_frames.faults import Fault, Kind, draw, draw_written

@@ -1,8 +1,8 @@
 """Batches as producers and coordinators write them."""
 
-from protocol.records.compression import Compression
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import BatchHeader, NewRecord, build_batch, read_header
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import BatchHeader, NewRecord, build_batch, read_header
 
 
 def batch(

@@ -9,36 +9,36 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from broker.config import BrokerConfig
-from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
-from broker.local_channel import LocalChannel
-from broker.network.response_memory import ResponseMemory
-from broker.part_settings import transaction_config, verification_settings
-from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.leader_term import LeaderTerm
-from broker.replication.partition import Partition
-from broker.replication.replica_host import loop_ms
-from broker.replication.replica_manager import ReplicaManager
-from broker.replication.transaction_coordinators import TransactionCoordinators
-from broker.replication.transaction_verification import TransactionVerifier
-from broker.security.authorizer import AllowAll, Authorizer
-from broker.security.quotas import Unlimited
-from broker.sliced_work import SlicedWork
-from broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
-from broker.storage.log_config import LogConfig
-from broker.storage.log_manager import LogManager
-from broker.storage.partition_log import AppendInfo, AppendOrigin
-from broker.supervisor import Supervisor
-from coordinator.controller.cluster_image import MetadataCache
-from coordinator.transaction.coordinator import TransactionCoordinator
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import (
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from oncelog.broker.local_channel import LocalChannel
+from oncelog.broker.network.response_memory import ResponseMemory
+from oncelog.broker.part_settings import transaction_config, verification_settings
+from oncelog.broker.replication.fetch_session import FetchSessionCache
+from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replica_host import loop_ms
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.replication.transaction_coordinators import TransactionCoordinators
+from oncelog.broker.replication.transaction_verification import TransactionVerifier
+from oncelog.broker.security.authorizer import AllowAll, Authorizer
+from oncelog.broker.security.quotas import Unlimited
+from oncelog.broker.sliced_work import SlicedWork
+from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin
+from oncelog.broker.supervisor import Supervisor
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from protocol.messages.update_metadata import (
+from oncelog.protocol.messages.update_metadata import (
     FULL,
     INCREMENTAL,
     UpdateMetadataBroker,
@@ -47,8 +47,8 @@ from protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.batches import with_header

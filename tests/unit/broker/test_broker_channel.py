@@ -4,23 +4,23 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker.broker_channel import ClusterChannel
-from broker.local_channel import LocalChannel
-from broker.supervisor import Supervisor
-from clients.connection import Address
-from coordinator.controller.cluster_image import MetadataCache
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.leader_and_isr import (
+from oncelog.broker.broker_channel import ClusterChannel
+from oncelog.broker.local_channel import LocalChannel
+from oncelog.broker.supervisor import Supervisor
+from oncelog.clients.connection import Address
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from protocol.schema import Message, parse_versions
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from oncelog.protocol.schema import Message, parse_versions
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import broker
-from broker.config import BROKER_SETTINGS, BrokerConfig, attribute
-from broker.config_sources import load_config, nearest_key, parse_properties, settings_in_environment
-from broker.handlers import all_handlers
-from broker.settings import ConfigError
-from broker.topic_config import SYNONYMS
-from protocol.api_keys import ApiKey
+import oncelog.broker
+from oncelog.broker.config import BROKER_SETTINGS, BrokerConfig, attribute
+from oncelog.broker.config_sources import load_config, nearest_key, parse_properties, settings_in_environment
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.settings import ConfigError
+from oncelog.broker.topic_config import SYNONYMS
+from oncelog.protocol.api_keys import ApiKey
 
 
 def test_every_default_is_a_valid_value_of_its_own_setting() -> None:
@@ -197,8 +197,8 @@ def test_keys_are_attributes_with_dots() -> None:
 def test_a_setting_is_used_or_says_why_not() -> None:
     """A default of a topic is used through its table; any other is read somewhere as an attribute."""
     sources = (
-        "".join(path.read_text() for path in Path(broker.__path__[0]).rglob("*.py") if path.name != "config.py")
-        + Path(broker.config.__file__).read_text().partition("given: Mapping")[2]
+        "".join(path.read_text() for path in Path(oncelog.broker.__path__[0]).rglob("*.py") if path.name != "config.py")
+        + Path(oncelog.broker.config.__file__).read_text().partition("given: Mapping")[2]
     )
     defaults = {synonym.key for synonyms in SYNONYMS.values() for synonym in synonyms}
     unread = [

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from broker.config import BROKER_SETTINGS
-from broker.tools.config_page import page
-from broker.topic_config import TOPIC_SETTINGS
+from oncelog.broker.config import BROKER_SETTINGS
+from oncelog.broker.tools.config_page import page
+from oncelog.broker.topic_config import TOPIC_SETTINGS
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "run: python -m broker.tools.config_page > docs/configuration.md"
+    assert PAGE.read_text() == page(), "run: python -m oncelog.broker.tools.config_page > docs/configuration.md"
 
 
 def test_every_key_is_on_it() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import (
+from oncelog.broker.dispatch import (
     ApiHandler,
     CloseConnection,
     ConnectionInfo,
@@ -15,16 +15,16 @@ from broker.dispatch import (
     Unfinished,
     handles,
 )
-from broker.handlers import all_handlers
-from broker.handlers.api_versions import handle_api_versions
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_response
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import Message
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.handlers.api_versions import handle_api_versions
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsResponse
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.list_offsets import ListOffsetsRequest
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.schema import Message
 
 
 def frame(request: Message, version: int) -> memoryview:

@@ -14,7 +14,7 @@ PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 BURST: Final = """
 import asyncio
 from pathlib import Path
-from broker.heap import Heap
+from oncelog.broker.heap import Heap
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1])

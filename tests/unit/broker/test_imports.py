@@ -7,7 +7,7 @@ from typing import Final
 
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
 NOT_NEEDED: Final = frozenset({"argparse", "csv", "email", "importlib.metadata", "kazoo", "zipfile"})
-LOADED: Final = "import sys, broker.serve; print(*sys.modules)"
+LOADED: Final = "import sys, oncelog.broker.serve; print(*sys.modules)"
 
 
 def test_broker_loads_no_module_that_it_does_not_use() -> None:

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import CloseConnection, ConnectionInfo, Dispatcher, Unfinished
-from broker.handlers import all_handlers
-from broker.server import Broker
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_response
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.broker.dispatch import CloseConnection, ConnectionInfo, Dispatcher, Unfinished
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.server import Broker
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.schema import Message
+from oncelog.protocol.schema import Message
 from tests.unit.broker.handlers.administration import running_broker
 from tests.unit.broker.turns import longest_turn
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.config_sources import load_config
-from broker.listeners import Listener, Listeners, parse_listeners, told_only_here
-from broker.settings import ConfigError
+from oncelog.broker.config_sources import load_config
+from oncelog.broker.listeners import Listener, Listeners, parse_listeners, told_only_here
+from oncelog.broker.settings import ConfigError
 
 
 def listeners(*overrides: str) -> Listeners:

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from broker.dispatch import ConnectionInfo
-from broker.log_output import BURST, MOST_WINDOWS, LineKey, LogHandler, RepeatedLines
+from oncelog.broker.dispatch import ConnectionInfo
+from oncelog.broker.log_output import BURST, MOST_WINDOWS, LineKey, LogHandler, RepeatedLines
 
 TEMPLATE = "Closing the connection of %s: %s"
 
@@ -43,7 +43,7 @@ def connection(host: str = "10.0.0.1", port: int = 1) -> ConnectionInfo:
 @pytest.mark.parametrize(
     ("hostile", "shown"),
     [
-        ("g\n[2026-01-01 00:00:00,000] ERROR disk failed (broker.server)", r"g\n[2026-01-01"),
+        ("g\n[2026-01-01 00:00:00,000] ERROR disk failed (oncelog.broker.server)", r"g\n[2026-01-01"),
         ("a\rb", r"a\rb"), ("a\x1b[2Jb", r"a\x1b[2Jb"), ("a\x07b", r"a\x07b"), ("a\x00b", r"a\x00b"),
         ("a\x85b", r"a\x85b"), ("a\x9bb", r"a\x9bb"), ("a\u2028b", r"a\u2028b"), ("a\u202eb", r"a\u202eb"),
         ("a\x7fb", r"a\x7fb"), ("a\ud800b", r"a\ud800b"), ("a\x0bb\x0cc", r"a\x0bb\x0cc"),

@@ -7,22 +7,26 @@ from functools import partial
 
 import pytest
 
-from broker.auto_topics import TOPICS_AT_ONCE
-from broker.dispatch import ConnectionInfo, RequestContext
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.delete_topics import handle_delete_topics
-from broker.handlers.metadata import handle_metadata
-from broker.handlers.offset_commit import handle_offset_commit
-from broker.handlers.txn_offset_commit import handle_txn_offset_commit
-from broker.server import Broker
-from broker.storage.disk import Directories
-from coordinator.controller.cluster_image import MetadataChange, PartitionImage, TopicImage
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.txn_offset_commit import (
+from oncelog.broker.auto_topics import TOPICS_AT_ONCE
+from oncelog.broker.dispatch import ConnectionInfo, RequestContext
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.delete_topics import handle_delete_topics
+from oncelog.broker.handlers.metadata import handle_metadata
+from oncelog.broker.handlers.offset_commit import handle_offset_commit
+from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from oncelog.broker.server import Broker
+from oncelog.broker.storage.disk import Directories
+from oncelog.coordinator.controller.cluster_image import MetadataChange, PartitionImage, TopicImage
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from broker.config_sources import load_config
-from broker.handlers.metadata import handle_metadata
-from broker.server import Broker, start_broker
-from broker.settings import ConfigError
-from broker.storage.disk import AlreadyLocked
-from broker.storage.meta_properties import InvalidMetaProperties
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from oncelog.broker.config_sources import load_config
+from oncelog.broker.handlers.metadata import handle_metadata
+from oncelog.broker.server import Broker, start_broker
+from oncelog.broker.settings import ConfigError
+from oncelog.broker.storage.disk import AlreadyLocked
+from oncelog.broker.storage.meta_properties import InvalidMetaProperties
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.handlers.administration import ask, new_disk
 

@@ -5,9 +5,9 @@ import random
 import shutil
 from pathlib import Path
 
-from broker.session_file import SessionFile
-from broker.storage.disk import LocalDisk
-from coordinator.metadata_store.zookeeper_address import SessionCredentials
+from oncelog.broker.session_file import SessionFile
+from oncelog.broker.storage.disk import LocalDisk
+from oncelog.coordinator.metadata_store.zookeeper_address import SessionCredentials
 from tests.simulation.sim_disk import SimDisk
 from tests.simulation.sim_zookeeper import SimZooKeeper
 from tests.simulation.virtual_loop import VirtualLoop

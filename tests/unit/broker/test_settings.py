@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.settings import ConfigError, Kind, Setting
+from oncelog.broker.settings import ConfigError, Kind, Setting
 
 
 def setting(kind: Kind, **options: object) -> Setting:

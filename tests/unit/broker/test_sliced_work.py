@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import CloseConnection, ConnectionInfo
-from broker.sliced_work import SLICE_UNITS, SlicedWork, new_budget
-from broker.storage.disk import File
-from broker.storage.log_segment import ReadRequest
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import Buffer
+from oncelog.broker.dispatch import CloseConnection, ConnectionInfo
+from oncelog.broker.sliced_work import SLICE_UNITS, SlicedWork, new_budget
+from oncelog.broker.storage.disk import File
+from oncelog.broker.storage.log_segment import ReadRequest
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import Buffer
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.virtual_time import in_virtual_time
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from broker.supervisor import Failing, Supervisor
+from oncelog.broker.supervisor import Failing, Supervisor
 from tests.unit.broker.virtual_time import in_virtual_time
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.config_rules import ConfigRules
-from broker.config_sources import load_config
-from broker.storage.log_config import LogConfig
-from broker.topic_config import (
+from oncelog.broker.config_rules import ConfigRules
+from oncelog.broker.config_sources import load_config
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.topic_config import (
     SYNONYMS,
     TOPIC_SETTINGS,
     default_origin,
@@ -14,8 +14,8 @@ from broker.topic_config import (
     transaction_state_topic_configs,
     validate,
 )
-from coordinator.controller.config_changes import ConfigResource, ResourceType
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.protocol.errors import ErrorCode
 
 
 def test_a_topic_of_a_broker_without_settings_is_kafkas_default() -> None:

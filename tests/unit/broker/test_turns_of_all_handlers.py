@@ -12,44 +12,48 @@ from typing import Any, Final
 
 import pytest
 
-from broker import response_room
-from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
-from broker.handlers import all_handlers
-from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.describe_groups import handle_describe_groups
-from broker.handlers.describe_producers import handle_describe_producers
-from broker.handlers.describe_transactions import handle_describe_transactions
-from broker.handlers.find_coordinator import handle_find_coordinator
-from broker.handlers.init_producer_id import handle_init_producer_id
-from broker.handlers.offset_commit import handle_offset_commit
-from broker.handlers.offset_fetch import handle_offset_fetch
-from broker.server import Broker
-from broker.storage.partition_log import AppendOrigin
-from protocol.api_keys import ApiKey
-from protocol.compiler import encoder
-from protocol.errors import ErrorCode
-from protocol.framing import encode_response
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.broker import response_room
+from oncelog.broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.describe_groups import handle_describe_groups
+from oncelog.broker.handlers.describe_producers import handle_describe_producers
+from oncelog.broker.handlers.describe_transactions import handle_describe_transactions
+from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
+from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
+from oncelog.broker.handlers.offset_commit import handle_offset_commit
+from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
+from oncelog.broker.server import Broker
+from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.compiler import encoder
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_response
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.offset_commit import (
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from oncelog.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from oncelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from protocol.schema import Field, Kind, Message, layout
-from protocol.sliced_encoder import sliced_encoder
+from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from oncelog.protocol.schema import Field, Kind, Message, layout
+from oncelog.protocol.sliced_encoder import sliced_encoder
 from tests.unit.broker.batches import batch, with_header
 from tests.unit.broker.handlers.administration import ask, running_broker
 from tests.unit.broker.turns import longest_turn

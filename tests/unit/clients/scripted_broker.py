@@ -7,25 +7,25 @@ from enum import Enum, auto
 from struct import Struct
 from typing import Any, cast
 
-from clients.connection import Address
-from protocol.api_keys import ApiKey
-from protocol.compiler import decoder
-from protocol.errors import ErrorCode
-from protocol.framing import encode_response, parse_request_header
-from protocol.messages.api_versions import (
+from oncelog.clients.connection import Address
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.compiler import decoder
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_response, parse_request_header
+from oncelog.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
-from protocol.messages.metadata import (
+from oncelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import Message, Versions
+from oncelog.protocol.schema import Message, Versions
 
 _SIZE = Struct(">i")
 

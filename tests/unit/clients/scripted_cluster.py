@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 
-from clients.cluster import Cluster
-from protocol.messages.metadata import MetadataRequest
-from protocol.schema import Message
+from oncelog.clients.cluster import Cluster
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.schema import Message
 from tests.unit.clients.scripted_broker import Answer, ScriptedBroker, metadata, only_asked
 
 OPERATION_SECONDS = 30.0

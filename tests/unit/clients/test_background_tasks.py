@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from clients.background_tasks import BackgroundTasks
-from clients.errors import IllegalState
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.errors import IllegalState
 from tests.unit.broker.virtual_time import in_virtual_time
 
 

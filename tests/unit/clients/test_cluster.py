@@ -6,25 +6,25 @@ from random import Random
 
 import pytest
 
-from clients.admin.offsets import LATEST, list_offsets
-from clients.bootstrap import parse_bootstrap
-from clients.cluster import AnyBroker, Cluster, Controller, Coordinator, Node
-from clients.connection import Address
-from clients.errors import BrokerRefused, NoBrokerReachable
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.find_coordinator import Coordinator as FoundCoordinator
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.list_offsets import (
+from oncelog.clients.admin.offsets import LATEST, list_offsets
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import AnyBroker, Cluster, Controller, Coordinator, Node
+from oncelog.clients.connection import Address
+from oncelog.clients.errors import BrokerRefused, NoBrokerReachable
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, metadata
 from tests.unit.clients.scripted_cluster import OPERATION_SECONDS, cluster_of, in_turn

@@ -1,16 +1,16 @@
 """What is believed of a cluster when brokers tell different things."""
 
-from clients.cluster_metadata import ClusterMetadata
-from clients.connection import Address
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import (
+from oncelog.clients.cluster_metadata import ClusterMetadata
+from oncelog.clients.connection import Address
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 SOME_ID = bytes(range(16))

@@ -10,17 +10,24 @@ from typing import Any
 import pytest
 import uvloop
 
-from clients.cluster import Cluster, Node
-from clients.connection import Address, Connection, connect
-from clients.errors import BadResponse, BrokerSilent, ConnectionLost, RequestTimedOut, Unreachable, VersionNotSupported
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import Message, Versions
+from oncelog.clients.cluster import Cluster, Node
+from oncelog.clients.connection import Address, Connection, connect
+from oncelog.clients.errors import (
+    BadResponse,
+    BrokerSilent,
+    ConnectionLost,
+    RequestTimedOut,
+    Unreachable,
+    VersionNotSupported,
+)
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.api_versions import ApiVersionsResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.schema import Message, Versions
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, metadata
 from tests.unit.clients.scripted_cluster import in_turn

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from clients import VERSION
+from oncelog.clients import VERSION
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

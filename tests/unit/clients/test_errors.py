@@ -5,20 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
-import clients.consumer.consumer_errors
-from clients.errors import BrokerRefused, ClientError, DeliveryTimedOut, Refusal
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+import oncelog.clients.consumer.consumer_errors
+from oncelog.clients.errors import BrokerRefused, ClientError, DeliveryTimedOut, Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
-MODULES = ("clients.errors", "clients.consumer.consumer_errors")
+MODULES = ("oncelog.clients.errors", "oncelog.clients.consumer.consumer_errors")
 PLACE = TopicPartition("orders", 3)
 MADE_OTHERWISE: dict[str, ClientError] = {
     "BrokerRefused": BrokerRefused("orders", Refusal(error=ErrorCode.INVALID_CONFIG, message="why")),
     "DeliveryTimedOut": DeliveryTimedOut("late", maybe_written=True),
-    "NoOffsetForPartition": clients.consumer.consumer_errors.NoOffsetForPartition([PLACE]),
-    "OffsetOutOfRange": clients.consumer.consumer_errors.OffsetOutOfRange(PLACE, 7),
-    "LogTruncated": clients.consumer.consumer_errors.LogTruncated(PLACE, 7, None),
-    "UnreadableRecords": clients.consumer.consumer_errors.UnreadableRecords(PLACE, 7, 9, "damaged"),
+    "NoOffsetForPartition": oncelog.clients.consumer.consumer_errors.NoOffsetForPartition([PLACE]),
+    "OffsetOutOfRange": oncelog.clients.consumer.consumer_errors.OffsetOutOfRange(PLACE, 7),
+    "LogTruncated": oncelog.clients.consumer.consumer_errors.LogTruncated(PLACE, 7, None),
+    "UnreadableRecords": oncelog.clients.consumer.consumer_errors.UnreadableRecords(PLACE, 7, 9, "damaged"),
 }
 """Those whose constructors do not take just a text."""
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.frames import MAX_FRAME_BYTES, BadFrame, FrameSplitter
+from oncelog.clients.frames import MAX_FRAME_BYTES, BadFrame, FrameSplitter
 
 frames = st.lists(st.binary(max_size=40), max_size=6)
 

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 import pytest
 
-from clients.cluster import AnyBroker, Cluster, Controller, Node
-from clients.connection import Address, Connection
-from clients.errors import ClientError, RequestTimedOut, Unreachable
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.clients.cluster import AnyBroker, Cluster, Controller, Node
+from oncelog.clients.connection import Address, Connection
+from oncelog.clients.errors import ClientError, RequestTimedOut, Unreachable
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker, metadata
 from tests.unit.clients.scripted_cluster import OPERATION_SECONDS, cluster_of, in_turn

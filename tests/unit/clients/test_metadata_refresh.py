@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from clients.cluster import Cluster
-from clients.metadata_refresh import MetadataRefresh
-from clients.retry import Backoff
-from protocol.messages.metadata import MetadataRequest
-from protocol.schema import Message
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.metadata_refresh import MetadataRefresh
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Answer, ScriptedBroker, metadata, only_asked
 from tests.unit.clients.scripted_cluster import cluster_of

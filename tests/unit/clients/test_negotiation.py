@@ -2,7 +2,7 @@
 
 import pytest
 
-from clients.negotiation import (
+from oncelog.clients.negotiation import (
     NO_FEATURES,
     BrokerVersions,
     FinalizedFeatures,
@@ -10,12 +10,12 @@ from clients.negotiation import (
     parse_api_versions_response,
     version_to_ask_again,
 )
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.framing import encode_response
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.produce import ProduceRequest
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_response
+from oncelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from oncelog.protocol.messages.fetch import FetchRequest
+from oncelog.protocol.messages.produce import ProduceRequest
 
 
 def versions(first: int, last: int, api_key: int = ApiKey.FETCH) -> BrokerVersions:

@@ -1,7 +1,7 @@
 """What a client waits for: how long it has lasted, and when it is over."""
 
-from clients.connection import Address
-from clients.obstacles import Obstacle, Obstacles, at_broker
+from oncelog.clients.connection import Address
+from oncelog.clients.obstacles import Obstacle, Obstacles, at_broker
 
 HERE = Address("localhost", 9092)
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from clients.retry import Backoff, Retry
+from oncelog.clients.retry import Backoff, Retry
 from tests.unit.broker.virtual_time import in_virtual_time
 
 

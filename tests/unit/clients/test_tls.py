@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from clients.cluster import Cluster
-from clients.connection import Address, connect
-from clients.errors import TlsFailed, Unreachable
-from clients.tls import TlsSettings
-from protocol.messages.metadata import MetadataRequest
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Address, connect
+from oncelog.clients.errors import TlsFailed, Unreachable
+from oncelog.clients.tls import TlsSettings
+from oncelog.protocol.messages.metadata import MetadataRequest
 from tests.certificates import Certificate, make_certificate
 from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
 

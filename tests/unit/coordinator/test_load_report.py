@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from coordinator.load_report import LoadReport
+from oncelog.coordinator.load_report import LoadReport
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:

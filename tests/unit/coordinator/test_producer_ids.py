@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.metadata_journal import MetadataJournal
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.local import LocalEnsemble, LocalStore
-from coordinator.metadata_store.store import Session, StoreUnavailable
-from coordinator.producer_ids import ProducerIds, ProducerIdsExhausted
+from oncelog.broker.metadata_journal import MetadataJournal
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.local import LocalEnsemble, LocalStore
+from oncelog.coordinator.metadata_store.store import Session, StoreUnavailable
+from oncelog.coordinator.producer_ids import ProducerIds, ProducerIdsExhausted
 from tests.simulation.sim_disk import SimDisk
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.regular_expression import InvalidRegularExpression, RegularExpression
+from oncelog.coordinator.regular_expression import InvalidRegularExpression, RegularExpression
 
 
 @pytest.mark.parametrize(

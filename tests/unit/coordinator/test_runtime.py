@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.runtime import (
+from oncelog.coordinator.runtime import (
     Backoff,
     Deadlines,
     Reply,
@@ -19,9 +19,9 @@ from coordinator.runtime import (
     map_answer,
     partition_for,
 )
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import BatchHeader, CorruptRecord, NewRecord, build_batch
-from protocol.schema import Buffer
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import BatchHeader, CorruptRecord, NewRecord, build_batch
+from oncelog.protocol.schema import Buffer
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.coordinator.transaction.world import Log, Term
 

@@ -8,17 +8,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-import protocol.internal
-import protocol.messages
-from protocol.errors import ErrorCode
-from protocol.schema import Field, Kind, Message, MessageType, layout
+import oncelog.protocol.internal
+import oncelog.protocol.messages
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.schema import Field, Kind, Message, MessageType, layout
 
 
 @cache
 def message_classes() -> dict[str, type[Message]]:
-    """By name, every class of ``protocol.messages`` and ``protocol.internal`` that has versions of its own."""
+    """Every class of ``oncelog.protocol``'s ``messages`` and ``internal`` that has versions of its own, by name."""
     found = {}
-    for package in (protocol.messages, protocol.internal):
+    for package in (oncelog.protocol.messages, oncelog.protocol.internal):
         for module_info in pkgutil.iter_modules(package.__path__):
             module = importlib.import_module(f"{package.__name__}.{module_info.name}")
             for value in vars(module).values():

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from protocol.schema import Kind, Message, layout
+from oncelog.protocol.schema import Kind, Message, layout
 
 RENAMED = {
     "cluster_authorized_operations": "authorized_operations",

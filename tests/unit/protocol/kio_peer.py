@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
-from protocol.schema import ZERO_UUID, Message
+from oncelog.protocol.schema import ZERO_UUID, Message
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compiler import decode, decoder, encode
-from protocol.framing import parse_request_header
-from protocol.primitives import DecodeError
-from protocol.schema import Message
+from oncelog.protocol.compiler import decode, decoder, encode
+from oncelog.protocol.framing import parse_request_header
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.schema import Message
 from tests.unit.protocol.declared import every_version, full, title
 
 CASES = list(every_version())

@@ -2,21 +2,27 @@
 
 import pytest
 
-from protocol.compiler import decode, decoder, encode, encoder
-from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
-from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.messages.update_metadata import (
+from oncelog.protocol.compiler import decode, decoder, encode, encoder
+from oncelog.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
+from oncelog.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.list_offsets import ListOffsetsRequest
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.primitives import DecodeError, EncodeError
-from protocol.schema import Message, Records, SharedList
+from oncelog.protocol.primitives import DecodeError, EncodeError
+from oncelog.protocol.schema import Message, Records, SharedList
 
 
 def produce(records: Records | None) -> ProduceRequest:

@@ -2,16 +2,16 @@
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.compiler import decoder, encode
-from protocol.framing import parse_request_header
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.fetch import FetchRequest, ForgottenTopic
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.primitives import MAX_TAGGED_FIELDS, DecodeError, encode_uvarint
-from protocol.schema import Message
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.compiler import decoder, encode
+from oncelog.protocol.framing import parse_request_header
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest
+from oncelog.protocol.messages.fetch import FetchRequest, ForgottenTopic
+from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.protocol.primitives import MAX_TAGGED_FIELDS, DecodeError, encode_uvarint
+from oncelog.protocol.schema import Message
 
 PARTITIONS = [ListOffsetsPartition(partition_index=index) for index in range(9)]
 TEN: list[tuple[Message, int]] = [

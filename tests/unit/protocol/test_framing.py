@@ -6,16 +6,16 @@ import struct
 import pytest
 from kio.serial import entity_writer
 
-from protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey
-from protocol.compiler import encode
-from protocol.framing import encode_request, encode_response, parse_request_header, parse_response
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceResponse
-from protocol.primitives import DecodeError, EncodeError
-from protocol.schema import Message
+from oncelog.protocol.api_keys import FIRST_FLEXIBLE_VERSION, ApiKey
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.framing import encode_request, encode_response, parse_request_header, parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.messages.produce import ProduceResponse
+from oncelog.protocol.primitives import DecodeError, EncodeError
+from oncelog.protocol.schema import Message
 from tests.unit.protocol import kio_peer
 from tests.unit.protocol.declared import message_classes
 

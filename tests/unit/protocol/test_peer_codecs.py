@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.compiler import encode
-from protocol.schema import Message, parse_versions
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.schema import Message, parse_versions
 from tests.unit.protocol import kafka_python_peer, kio_peer
 from tests.unit.protocol.declared import as_peers_know_it, every_version, full, messages, sparse, title
 

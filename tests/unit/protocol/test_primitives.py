@@ -5,7 +5,7 @@ from construct import VarInt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.primitives import DecodeError, encode_uvarint, read_uvarint, skip_tags
+from oncelog.protocol.primitives import DecodeError, encode_uvarint, read_uvarint, skip_tags
 
 
 @given(st.one_of(st.integers(0, 300), st.integers(0, 2**32 - 1)))

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol import reference
-from protocol.compiler import UNLIMITED_ELEMENTS, decode, encode
-from protocol.primitives import DecodeError
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import Message
-from protocol.sliced_decoder import sliced_decoder
-from protocol.sliced_encoder import sliced_encoder
+from oncelog.protocol import reference
+from oncelog.protocol.compiler import UNLIMITED_ELEMENTS, decode, encode
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import Message
+from oncelog.protocol.sliced_decoder import sliced_decoder
+from oncelog.protocol.sliced_encoder import sliced_encoder
 from tests.unit.protocol.declared import every_version, full, messages, sparse, title
 
 CASES = list(every_version())

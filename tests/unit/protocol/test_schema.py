@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.produce import PartitionProduceData
-from protocol.schema import NO_VERSIONS, Versions, parse_versions
+from oncelog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest
+from oncelog.protocol.messages.fetch import FetchRequest
+from oncelog.protocol.messages.produce import PartitionProduceData
+from oncelog.protocol.schema import NO_VERSIONS, Versions, parse_versions
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.topic_name import unified, why_invalid
+from oncelog.protocol.topic_name import unified, why_invalid
 
 
 @pytest.mark.parametrize("name", ["a", "A-z_0.9", "__consumer_offsets", "x" * 249, "..."])

@@ -14,12 +14,12 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.former_names import Former
-from spark_connector.sink.sink_broker import Ended, OpenTransaction, TopicIds, Written
-from spark_connector.sink.sink_errors import AnswerLost, SinkUnavailable
-from spark_connector.sink.sink_transactions import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.former_names import Former
+from oncelog.spark_connector.sink.sink_broker import Ended, OpenTransaction, TopicIds, Written
+from oncelog.spark_connector.sink.sink_errors import AnswerLost, SinkUnavailable
+from oncelog.spark_connector.sink.sink_transactions import (
     LAST_EPOCH_IN_USE,
     NO_SUCH_ID,
     Description,
@@ -27,7 +27,7 @@ from spark_connector.sink.sink_transactions import (
     TaskTransaction,
     driver_id,
 )
-from spark_connector.sink.state_record import StateRecord, decode_state
+from oncelog.spark_connector.sink.state_record import StateRecord, decode_state
 
 T = TypeVar("T")
 TOPIC = "t"

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Coroutine
 from random import Random
 from typing import Any
 
-from spark_connector.sink.batch_commit import abort_batch, commit_batch
-from spark_connector.sink.prelude import Permit, begin_batch
-from spark_connector.sink.sink_errors import SinkError
-from spark_connector.sink.slot_pool import SlotPool
-from spark_connector.sink.task import TaskOutcome, write_rows
+from oncelog.spark_connector.sink.batch_commit import abort_batch, commit_batch
+from oncelog.spark_connector.sink.prelude import Permit, begin_batch
+from oncelog.spark_connector.sink.sink_errors import SinkError
+from oncelog.spark_connector.sink.slot_pool import SlotPool
+from oncelog.spark_connector.sink.task import TaskOutcome, write_rows
 from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker, Turn
 from tests.unit.spark_connector.sink_history import digest
 

@@ -4,31 +4,31 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from clients.cluster import Cluster
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.list_offsets import (
+from oncelog.clients.cluster import Cluster
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import (
+from oncelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.schema import Message
-from spark_connector.offset_ranges import OffsetRange
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.schema import Message
+from oncelog.spark_connector.offset_ranges import OffsetRange
 from tests.unit.clients.scripted_broker import Answer, ScriptedBroker
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from spark_connector.sink.batch_commit import commit_batch
-from spark_connector.sink.batch_content import Content
-from spark_connector.sink.former_names import Former
-from spark_connector.sink.prelude import begin_batch
-from spark_connector.sink.slot_pool import SlotPool
-from spark_connector.sink.state_record import Planned
-from spark_connector.sink.task import TaskOutcome, write_rows
+from oncelog.spark_connector.sink.batch_commit import commit_batch
+from oncelog.spark_connector.sink.batch_content import Content
+from oncelog.spark_connector.sink.former_names import Former
+from oncelog.spark_connector.sink.prelude import begin_batch
+from oncelog.spark_connector.sink.slot_pool import SlotPool
+from oncelog.spark_connector.sink.state_record import Planned
+from oncelog.spark_connector.sink.task import TaskOutcome, write_rows
 from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker
 
 T = TypeVar("T")

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.admission import TriggerDelay, limited_end, new_offsets
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.admission import TriggerDelay, limited_end, new_offsets
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 offsets = st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.messages.fetch import AbortedTransaction
-from protocol.records.compression import Compression
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import (
+from oncelog.protocol.messages.fetch import AbortedTransaction
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import (
     CorruptRecord,
     NewRecord,
     assemble_batch,
@@ -21,11 +21,11 @@ from protocol.records.record_batch import (
     read_header,
     records_payload,
 )
-from protocol.records.rewriting import empty_batch, iter_record_spans, retain_records, stamp_max_timestamp
-from spark_connector.arrow_decoder import ArrowDecoder, arrow_schema
-from spark_connector.columns import NAMES, WITHOUT_HEADERS, Columns
-from spark_connector.offset_ranges import OffsetRange
-from spark_connector.partition_fetcher import FetchedBatches, RangeUnreadable
+from oncelog.protocol.records.rewriting import empty_batch, iter_record_spans, retain_records, stamp_max_timestamp
+from oncelog.spark_connector.arrow_decoder import ArrowDecoder, arrow_schema
+from oncelog.spark_connector.columns import NAMES, WITHOUT_HEADERS, Columns
+from oncelog.spark_connector.offset_ranges import OffsetRange
+from oncelog.spark_connector.partition_fetcher import FetchedBatches, RangeUnreadable
 from tests.unit.protocol.records.walks import completed
 
 NOW = 1_700_000_000_000

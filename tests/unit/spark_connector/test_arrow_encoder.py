@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.producer.partitioner import partition_for_key
-from clients.producer.producer_batch import ProducerBatch
-from protocol.records.compression import Compression
-from protocol.records.record_batch import Record, iter_records, read_header
-from protocol.topic_partition import TopicPartition
-from spark_connector.arrow_encoder import ArrowEncoder, RowsInvalid, rows_of
-from spark_connector.key_partitions import murmur2_of, partitions_of_keys
+from oncelog.clients.producer.partitioner import partition_for_key
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import Record, iter_records, read_header
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.arrow_encoder import ArrowEncoder, RowsInvalid, rows_of
+from oncelog.spark_connector.key_partitions import murmur2_of, partitions_of_keys
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 LIMIT = 64 * 1024 * 1024

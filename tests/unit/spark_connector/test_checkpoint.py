@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.checkpoint import BatchPlan, local_path, plan_of, read_plan
-from spark_connector.stream_offset import StreamOffset
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.checkpoint import BatchPlan, local_path, plan_of, read_plan
+from oncelog.spark_connector.stream_offset import StreamOffset
 
 ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n{"end":{"orders":{"0":12}}}\n-'
 

@@ -7,24 +7,24 @@ from random import Random
 
 import pytest
 
-from clients.cluster import Cluster
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.fetch import AbortedTransaction, FetchRequest, PartitionData
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.schema import Message, Versions
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
-from spark_connector.sink.endings import end_all
-from spark_connector.sink.sink_broker import RowWriter, insist
-from spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
-from spark_connector.sink.sink_transactions import TaskTransaction
-from spark_connector.sink.state_log import StateMemory
-from spark_connector.sink.state_record import StateRecord
+from oncelog.clients.cluster import Cluster
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.fetch import AbortedTransaction, FetchRequest, PartitionData
+from oncelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.schema import Message, Versions
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
+from oncelog.spark_connector.sink.endings import end_all
+from oncelog.spark_connector.sink.sink_broker import RowWriter, insist
+from oncelog.spark_connector.sink.sink_errors import SinkUnavailable, UnsupportedBroker
+from oncelog.spark_connector.sink.sink_transactions import TaskTransaction
+from oncelog.spark_connector.sink.state_log import StateMemory
+from oncelog.spark_connector.sink.state_record import StateRecord
 from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker
 from tests.unit.spark_connector.scripted_partition import TOPIC, ScriptedPartition, respond
 

@@ -1,7 +1,7 @@
 """What the driver takes for data loss."""
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.data_loss import data_loss, find_losses
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.data_loss import data_loss, find_losses
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("c", 0)
 X, Y, NONE = b"x" * 16, b"y" * 16, bytes(16)

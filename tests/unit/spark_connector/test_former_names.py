@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_connector.sink.former_names import Former
-from spark_connector.sink.state_record import StateRecord, decode_state
-from spark_connector.write_options import digest
+from oncelog.spark_connector.sink.former_names import Former
+from oncelog.spark_connector.sink.state_record import StateRecord, decode_state
+from oncelog.spark_connector.write_options import digest
 from tests.unit.spark_connector.model_cluster import Cluster
 from tests.unit.spark_connector.sink_history import Checkpoint, Run
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_bounds import (
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_bounds import (
     EARLIEST,
     FROM_EARLIEST,
     LATEST,

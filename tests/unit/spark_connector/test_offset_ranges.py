@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_connector.offset_ranges import OffsetRange, cut, listed
+from oncelog.spark_connector.offset_ranges import OffsetRange, cut, listed
 
 ranges = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 200)), max_size=8).map(
     lambda edges: [OffsetRange("t", n, start, start + size, b"i" * 16) for n, (start, size) in enumerate(edges)]

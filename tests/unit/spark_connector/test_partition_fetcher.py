@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from clients.cluster import Cluster
-from clients.errors import BrokerRefused
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse, PartitionData
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchResponse, PartitionData
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from protocol.schema import Message, Versions
-from spark_connector.data_loss import DataLoss
-from spark_connector.partition_fetcher import PartitionFetcher, RangeUnreadable
-from spark_connector.read_options import FetchSettings
+from oncelog.protocol.schema import Message, Versions
+from oncelog.spark_connector.data_loss import DataLoss
+from oncelog.spark_connector.partition_fetcher import PartitionFetcher, RangeUnreadable
+from oncelog.spark_connector.read_options import FetchSettings
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Answer, Reaction
 from tests.unit.spark_connector.scripted_partition import (

@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.options import OptionsInvalid
-from spark_connector.read_options import read_options
-from spark_connector.topic_selection import parse_assign, parse_partition_numbers
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.options import OptionsInvalid
+from oncelog.spark_connector.read_options import read_options
+from oncelog.spark_connector.topic_selection import parse_assign, parse_partition_numbers
 
 
 def test_offset_of_a_stream_stands_for_its_end() -> None:

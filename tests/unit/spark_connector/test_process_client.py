@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from clients.connection import Address
-from protocol.messages.metadata import MetadataRequest
-from spark_connector.process_client import ClientSettings, close_process_clients, process_client
+from oncelog.clients.connection import Address
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.spark_connector.process_client import ClientSettings, close_process_clients, process_client
 from tests.processes import REPOSITORY
 from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
 
@@ -123,9 +123,11 @@ def test_a_forked_process_makes_its_own(settings: ClientSettings) -> None:
 def test_nothing_heavy_is_imported() -> None:
     """Every worker of Spark pays for it."""
     program = (
-        "import sys, spark_connector.range_reader, spark_connector.stream_planner, spark_connector.partition_fetcher\n"
-        "heavy = {'click', 'broker', 'coordinator', 'construct', 'kazoo', 'uvloop', 'aiofiles', 'prometheus_client',"
-        " 'pandas', 'pyarrow', 'clients.admin.admin', 'clients.producer', 'clients.consumer.consumer'}\n"
+        "import sys\n"
+        "from oncelog.spark_connector import partition_fetcher, range_reader, stream_planner\n"
+        "heavy = {'click', 'oncelog.broker', 'oncelog.coordinator', 'construct', 'kazoo', 'uvloop', 'aiofiles',"
+        " 'prometheus_client', 'pandas', 'pyarrow', 'oncelog.clients.admin.admin', 'oncelog.clients.producer',"
+        " 'oncelog.clients.consumer.consumer'}\n"
         "print(sorted(heavy & sys.modules.keys()))"
     )
     said = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)

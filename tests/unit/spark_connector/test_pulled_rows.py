@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from spark_connector.pulled_rows import PulledRows
+from oncelog.spark_connector.pulled_rows import PulledRows
 
 _SECONDS = 60.0
 

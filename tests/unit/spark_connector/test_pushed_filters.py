@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_connector.offset_ranges import OffsetRange
-from spark_connector.pushed_filters import Comparison, Operator, PushedFilters
+from oncelog.spark_connector.offset_ranges import OffsetRange
+from oncelog.spark_connector.pushed_filters import Comparison, Operator, PushedFilters
 
 RANGES = [OffsetRange("t", partition, 5, 15) for partition in range(4)]
 HOLDS: dict[str, Callable[[int, Any], bool]] = {

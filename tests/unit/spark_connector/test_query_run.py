@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_connector.query_run import run_of
+from oncelog.spark_connector.query_run import run_of
 
 SESSION = "0b2c3d4e-0000-4000-8000-00000000000a"
 OTHER = "0b2c3d4e-0000-4000-8000-00000000000b"

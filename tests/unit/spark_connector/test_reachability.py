@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from clients.cluster import Cluster
-from clients.connection import Address
-from clients.errors import NoBrokerReachable
-from spark_connector.reachability import ReachabilityWatch, reach
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Address
+from oncelog.clients.errors import NoBrokerReachable
+from oncelog.spark_connector.reachability import ReachabilityWatch, reach
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.spark_connector.scripted_partition import ScriptedPartition
 
@@ -127,7 +127,7 @@ def test_warning_is_shown_on_standard_error_of_a_process_that_configures_no_logg
     """So it is in Spark's Python processes, whose standard error is the driver's or the executor's."""
     code = (
         "from random import Random\n"
-        "from spark_connector.process_client import ClientSettings, ProcessClient\n"
+        "from oncelog.spark_connector.process_client import ClientSettings, ProcessClient\n"
         "ProcessClient(ClientSettings(bootstrap='127.0.0.1:1', reach_seconds=30.0), Random()).reach()\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:

@@ -4,13 +4,13 @@ import pickle
 
 import pytest
 
-from clients.tls import TlsSettings
-from protocol.topic_partition import TopicPartition
-from spark_connector.columns import NAMES, WITHOUT_HEADERS
-from spark_connector.offset_bounds import FROM_EARLIEST, FROM_LATEST, Offsets, Timestamp, Timestamps
-from spark_connector.options import OptionsInvalid
-from spark_connector.read_options import ReadOptions, read_columns, read_options
-from spark_connector.topic_selection import Assign, Subscribe, SubscribePattern
+from oncelog.clients.tls import TlsSettings
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.columns import NAMES, WITHOUT_HEADERS
+from oncelog.spark_connector.offset_bounds import FROM_EARLIEST, FROM_LATEST, Offsets, Timestamp, Timestamps
+from oncelog.spark_connector.options import OptionsInvalid
+from oncelog.spark_connector.read_options import ReadOptions, read_columns, read_options
+from oncelog.spark_connector.topic_selection import Assign, Subscribe, SubscribePattern
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

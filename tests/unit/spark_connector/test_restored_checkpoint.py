@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from spark_connector.sink.batch_content import Content
-from spark_connector.sink.sink_errors import CheckpointRewound, TransactionsLost
-from spark_connector.sink.sink_transactions import Driver
-from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned, StateRecord, decode_state
+from oncelog.spark_connector.sink.batch_content import Content
+from oncelog.spark_connector.sink.sink_errors import CheckpointRewound, TransactionsLost
+from oncelog.spark_connector.sink.sink_transactions import Driver
+from oncelog.spark_connector.sink.state_record import UNKNOWN_PLAN, Planned, StateRecord, decode_state
 from tests.unit.spark_connector.model_cluster import Cluster
 from tests.unit.spark_connector.sink_history import Checkpoint, Run
 

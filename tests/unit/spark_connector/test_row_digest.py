@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_connector.row_digest import digest_of
-from spark_connector.sink.batch_content import NO_ROWS, Content, content_of_all
+from oncelog.spark_connector.row_digest import digest_of
+from oncelog.spark_connector.sink.batch_content import NO_ROWS, Content, content_of_all
 from tests.unit.spark_connector.test_arrow_encoder import record_batch, row
 
 

@@ -1,8 +1,8 @@
 """The sink's protocol against a modelled cluster and a modelled Spark: crashes, zombies, lost and late messages.
 
-What runs is ``spark_connector.sink`` itself. A history ends with the query being run until it has nothing left to do;
-then every row is visible once, nothing is left open, and nobody is stuck. ``SAFEGUARDS`` takes parts of the protocol
-away, one by one, and the same histories notice.
+What runs is ``oncelog.spark_connector.sink`` itself. A history ends with the query being run until it has nothing left
+to do; then every row is visible once, nothing is left open, and nobody is stuck. ``SAFEGUARDS`` takes parts of the
+protocol away, one by one, and the same histories notice.
 """
 
 import inspect
@@ -18,17 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from spark_connector.sink.endings import abort_all
-from spark_connector.sink.prelude import begin_batch
-from spark_connector.sink.sink_errors import SinkError
-from spark_connector.sink.sink_transactions import driver_id, generation_of, task_id
+from oncelog.spark_connector.sink.endings import abort_all
+from oncelog.spark_connector.sink.prelude import begin_batch
+from oncelog.spark_connector.sink.sink_errors import SinkError
+from oncelog.spark_connector.sink.sink_transactions import driver_id, generation_of, task_id
 from tests.unit.spark_connector.model_cluster import Cluster, Fate, ModelBroker
 from tests.unit.spark_connector.model_spark import World, simulate
 from tests.unit.spark_connector.sink_history import Checkpoint, Run, broker_of
 
 T = TypeVar("T")
 
-_SINK: Final = "spark_connector.sink"
+_SINK: Final = "oncelog.spark_connector.sink"
 _MODEL: Final = "tests.unit.spark_connector.model"
 HISTORIES: Final = 250
 ENOUGH: Final = 500
@@ -305,7 +305,7 @@ def _take_away(safeguard: Safeguard, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_model_is_the_port() -> None:
     """The model has what the protocol asks for, and nothing of it is missing."""
-    from spark_connector.sink.sink_broker import SinkBroker
+    from oncelog.spark_connector.sink.sink_broker import SinkBroker
 
     asked = {name for name, _ in inspect.getmembers(SinkBroker, inspect.isfunction) if not name.startswith("_")}
     assert asked <= {name for name, _ in inspect.getmembers(ModelBroker, inspect.isfunction)}

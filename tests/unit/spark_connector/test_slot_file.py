@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from spark_connector import slot_file
-from spark_connector.slot_file import SlotFile, claim_slot_file
+from oncelog.spark_connector import slot_file
+from oncelog.spark_connector.slot_file import SlotFile, claim_slot_file
 
 
 def claim(directory: Path, seed: int, cluster: str = "c") -> SlotFile:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_connector.sink.sink_errors import SupersededTask
-from spark_connector.sink.slot_pool import SlotPool
+from oncelog.spark_connector.sink.sink_errors import SupersededTask
+from oncelog.spark_connector.sink.slot_pool import SlotPool
 
 
 def taken(slots: SlotPool, batch: int, generation: int = 1, query: str = "q", sink: str = "s") -> int:

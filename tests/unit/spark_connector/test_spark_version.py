@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from spark_connector.spark_version import MINIMUM, UnsupportedSpark, require_spark
+from oncelog.spark_connector.spark_version import MINIMUM, UnsupportedSpark, require_spark
 from tests.processes import REPOSITORY
 
 

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.batch_commit import commit_batch
-from spark_connector.sink.prelude import begin_batch
-from spark_connector.sink.sink_errors import BatchNotDecided, DecisionsMissing
-from spark_connector.sink.sink_transactions import Driver
-from spark_connector.sink.state_home import Found, first_home, newest
-from spark_connector.sink.state_record import UNKNOWN_PLAN, Planned, StateRecord, decision
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.batch_commit import commit_batch
+from oncelog.spark_connector.sink.prelude import begin_batch
+from oncelog.spark_connector.sink.sink_errors import BatchNotDecided, DecisionsMissing
+from oncelog.spark_connector.sink.sink_transactions import Driver
+from oncelog.spark_connector.sink.state_home import Found, first_home, newest
+from oncelog.spark_connector.sink.state_record import UNKNOWN_PLAN, Planned, StateRecord, decision
 from tests.unit.spark_connector.model_cluster import STATE_TOPIC, Cluster
 from tests.unit.spark_connector.sink_history import Checkpoint, Run, broker_of, run
 

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from protocol.messages.fetch import AbortedTransaction, FetchRequest, PartitionData
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
-from spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState, UnsuitableStateTopic
-from spark_connector.sink.sink_transactions import Driver, TaskTransaction
-from spark_connector.sink.state_record import StateRecord, decision, decode_state
-from spark_connector.sink.state_topic import (
+from oncelog.protocol.messages.fetch import AbortedTransaction, FetchRequest, PartitionData
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState, UnsuitableStateTopic
+from oncelog.spark_connector.sink.sink_transactions import Driver, TaskTransaction
+from oncelog.spark_connector.sink.state_record import StateRecord, decision, decode_state
+from oncelog.spark_connector.sink.state_topic import (
     Committed,
     StatePartition,
     StateTopicReader,
@@ -126,7 +126,7 @@ def test_ten_thousand_tasks_fit_into_a_message() -> None:
         TaskTransaction(f"sink.12.{number * 7919:016x}.3", 10**6 + number, 0, 2) for number in range(10_000)
     ]
     value = StateRecord(sink="sink", transactions=tuple(transactions)).encode()
-    from protocol.records.compression import Compression, compress
+    from oncelog.protocol.records.compression import Compression, compress
 
     assert len(compress(Compression.GZIP, value)) < 500_000
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from protocol.topic_partition import TopicPartition
-from spark_connector.offset_ranges import OffsetRange
-from spark_connector.stream_offset import OffsetUnreadable, StreamOffset, initial_json, parse_offset
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_ranges import OffsetRange
+from oncelog.spark_connector.stream_offset import OffsetUnreadable, StreamOffset, initial_json, parse_offset
 
 ID = bytes(range(16))
 A9, A10, B0 = TopicPartition("a", 9), TopicPartition("a", 10), TopicPartition("b", 0)

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from clients.errors import ClientError
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.topic_partition import TopicPartition
-from spark_connector.data_loss import DataLoss
-from spark_connector.offset_lookup import NothingToRead
-from spark_connector.read_options import ReadOptions, read_options
-from spark_connector.stream_offset import StreamOffset
-from spark_connector.stream_planner import StreamPlanner
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.messages.list_offsets import ListOffsetsRequest
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.data_loss import DataLoss
+from oncelog.spark_connector.offset_lookup import NothingToRead
+from oncelog.spark_connector.read_options import ReadOptions, read_options
+from oncelog.spark_connector.stream_offset import StreamOffset
+from oncelog.spark_connector.stream_planner import StreamPlanner
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import Reaction
 from tests.unit.spark_connector.scripted_partition import ID, OTHER_ID, TOPIC, ScriptedPartition, connected_to

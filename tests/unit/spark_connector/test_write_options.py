@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from protocol.records.compression import Compression
-from spark_connector.options import OptionsInvalid
-from spark_connector.sink_name import with_sink_name
-from spark_connector.write_options import (
+from oncelog.protocol.records.compression import Compression
+from oncelog.spark_connector.options import OptionsInvalid
+from oncelog.spark_connector.sink_name import with_sink_name
+from oncelog.spark_connector.write_options import (
     Guarantee,
     batch_write_options,
     stream_write_options,

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from clients.cluster import Cluster
-from clients.producer import ProducerConfig
-from protocol.messages.metadata import MetadataRequest
-from protocol.schema import ZERO_UUID
-from spark_connector.sink.batch_producer import BatchProducer
-from spark_connector.sink.sink_errors import TopicReplaced
-from spark_connector.sink.written_topics import names_of, replaced_topics
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.producer import ProducerConfig
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.spark_connector.sink.batch_producer import BatchProducer
+from oncelog.spark_connector.sink.sink_errors import TopicReplaced
+from oncelog.spark_connector.sink.written_topics import names_of, replaced_topics
 from tests.unit.clients.scripted_broker import Answer, ScriptedBroker, metadata
 
 FIRST, SECOND = b"1" * 16, b"2" * 16

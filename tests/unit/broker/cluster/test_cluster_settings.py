@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cluster.cluster_settings import addressee, default_settings, settings_of
+from oncelog.broker.cluster.cluster_settings import addressee, default_settings, settings_of
 
 
 def test_three_brokers_have_what_internal_topics_need_by_kafkas_defaults() -> None:

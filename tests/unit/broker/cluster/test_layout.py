@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.layout import Layout, LayoutError, free_ports, plan_layout, read_layout, write_layout
+from oncelog.broker.cluster.layout import Layout, LayoutError, free_ports, plan_layout, read_layout, write_layout
 
 KEPT = Layout(zookeeper_port=20_000, broker_ports={1: 20_001, 2: 20_002, 3: 20_003})
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from broker.config_sources import load_config
-from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
-from broker.security.authorizer import Operation, ResourceType
-from broker.server import Broker, start_broker
-from protocol.schema import Message
+from oncelog.broker.config_sources import load_config
+from oncelog.broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.server import Broker, start_broker
+from oncelog.protocol.schema import Message
 from tests.simulation.sim_disk import SimDisk
 
 R = TypeVar("R", bound=Message)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from broker.server import Broker
-from protocol.messages.update_metadata import (
+from oncelog.broker.server import Broker
+from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,

@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker.handlers.create_acls import handle_create_acls
-from broker.handlers.delete_acls import handle_delete_acls
-from broker.handlers.describe_acls import handle_describe_acls
-from broker.security.authorizer import Operation
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
-from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from oncelog.broker.handlers.create_acls import handle_create_acls
+from oncelog.broker.handlers.delete_acls import handle_delete_acls
+from oncelog.broker.handlers.describe_acls import handle_describe_acls
+from oncelog.broker.security.authorizer import Operation
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from oncelog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from oncelog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker
 
 VERSIONS = range(1, 4)

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import ConnectionInfo, RequestContext
-from broker.handlers import all_handlers
-from broker.handlers.api_versions import handle_api_versions
-from coordinator.controller.finalized_features import FinalizedFeatureCache
-from coordinator.metadata_store.store import Stat
-from coordinator.metadata_store.znodes import FinalizedFeatures
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.broker.dispatch import ConnectionInfo, RequestContext
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.handlers.api_versions import handle_api_versions
+from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
+from oncelog.coordinator.metadata_store.store import Stat
+from oncelog.coordinator.metadata_store.znodes import FinalizedFeatures
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 class _Broker:

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.handlers.alter_configs import handle_alter_configs
-from coordinator.controller.config_changes import OperationType, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs
-from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from oncelog.broker.handlers.alter_configs import handle_alter_configs
+from oncelog.coordinator.controller.config_changes import OperationType, ResourceType
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages import alter_configs
+from oncelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tests.unit.broker.handlers.administration import ask, running_broker
 from tests.unit.broker.handlers.test_config_administration import change, create, describe, described
 
 LOGGER = ResourceType.BROKER_LOGGER
 SET, DELETE, APPEND, SUBTRACT = OperationType
-NAME = "broker.log_levels"
+NAME = "oncelog.broker.log_levels"
 DYNAMIC_BROKER_LOGGER = 6
 
 
@@ -33,7 +33,7 @@ async def test_describe_loggers_lists_modules_packages_and_root() -> None:
         logging.getLogger().setLevel(logging.WARNING)
         result = await describe(broker, LOGGER, "1")
         levels = {config.name: config.value for config in result.configs}
-        assert {"root", NAME, "broker", "coordinator.controller.controller"} <= levels.keys()
+        assert {"root", NAME, "oncelog", "oncelog.broker", "oncelog.coordinator.controller.controller"} <= levels.keys()
         assert (levels["root"], levels[NAME]) == ("WARN", "WARN")
         one = await described(broker, LOGGER, "1", NAME)
         assert (one.config_source, one.read_only, one.is_sensitive, one.synonyms) == (6, False, False, [])
@@ -42,22 +42,22 @@ async def test_describe_loggers_lists_modules_packages_and_root() -> None:
 async def test_set_level_of_a_logger_changes_what_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker() as broker:
         logging.getLogger().setLevel(logging.WARNING)
-        assert await change(broker, LOGGER, "1", ("broker.requests", SET, "DEBUG")) is ErrorCode.NONE
-        assert (await described(broker, LOGGER, "1", "broker.requests")).value == "DEBUG"
+        assert await change(broker, LOGGER, "1", ("oncelog.broker.requests", SET, "DEBUG")) is ErrorCode.NONE
+        assert (await described(broker, LOGGER, "1", "oncelog.broker.requests")).value == "DEBUG"
         assert (await described(broker, LOGGER, "1", NAME)).value == "WARN"
         caplog.clear()
-        logging.getLogger("broker.requests").debug("seen")
-        assert await change(broker, LOGGER, "1", ("broker.requests", DELETE, None)) is ErrorCode.NONE
-        logging.getLogger("broker.requests").debug("not seen")
-        assert [record.message for record in caplog.records if record.name == "broker.requests"] == ["seen"]
-        assert (await described(broker, LOGGER, "1", "broker.requests")).value == "WARN"
+        logging.getLogger("oncelog.broker.requests").debug("seen")
+        assert await change(broker, LOGGER, "1", ("oncelog.broker.requests", DELETE, None)) is ErrorCode.NONE
+        logging.getLogger("oncelog.broker.requests").debug("not seen")
+        assert [record.message for record in caplog.records if record.name == "oncelog.broker.requests"] == ["seen"]
+        assert (await described(broker, LOGGER, "1", "oncelog.broker.requests")).value == "WARN"
 
 
 async def test_set_level_of_root_and_of_a_package_holds_for_the_modules_below() -> None:
     async with running_broker() as broker:
         assert await change(broker, LOGGER, "1", ("root", SET, "ERROR")) is ErrorCode.NONE
         assert (await described(broker, LOGGER, "1", NAME)).value == "ERROR"
-        assert await change(broker, LOGGER, "1", ("broker", SET, "TRACE")) is ErrorCode.NONE
+        assert await change(broker, LOGGER, "1", ("oncelog.broker", SET, "TRACE")) is ErrorCode.NONE
         assert (await described(broker, LOGGER, "1", NAME)).value == "TRACE"
         assert (await described(broker, LOGGER, "1", "root")).value == "ERROR"
 

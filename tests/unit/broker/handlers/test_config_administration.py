@@ -2,37 +2,37 @@
 
 import pytest
 
-from broker.handlers.alter_configs import handle_alter_configs
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.describe_configs import handle_describe_configs
-from broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from coordinator.controller.config_changes import OperationType, ResourceType
-from coordinator.metadata_store import paths, znodes
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs, incremental_alter_configs
-from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from protocol.messages.create_topics import (
+from oncelog.broker.handlers.alter_configs import handle_alter_configs
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.describe_configs import handle_describe_configs
+from oncelog.broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.coordinator.controller.config_changes import OperationType, ResourceType
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages import alter_configs, incremental_alter_configs
+from oncelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from oncelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.describe_configs import (
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from protocol.messages.incremental_alter_configs import (
+from oncelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from protocol.schema import SharedList
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import SharedList
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER

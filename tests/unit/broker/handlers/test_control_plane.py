@@ -4,41 +4,41 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import ApiHandler
-from broker.handlers import all_handlers
-from broker.handlers.alter_partition import handle_alter_partition
-from broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
-from broker.handlers.controlled_shutdown import handle_controlled_shutdown
-from broker.handlers.elect_leaders import handle_elect_leaders
-from broker.handlers.leader_and_isr import handle_leader_and_isr
-from broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
-from broker.handlers.stop_replica import handle_stop_replica
-from broker.handlers.update_metadata import handle_update_metadata
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from coordinator.metadata_store import paths
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.alter_partition_reassignments import (
+from oncelog.broker.dispatch import ApiHandler
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.handlers.alter_partition import handle_alter_partition
+from oncelog.broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
+from oncelog.broker.handlers.controlled_shutdown import handle_controlled_shutdown
+from oncelog.broker.handlers.elect_leaders import handle_elect_leaders
+from oncelog.broker.handlers.leader_and_isr import handle_leader_and_isr
+from oncelog.broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
+from oncelog.broker.handlers.stop_replica import handle_stop_replica
+from oncelog.broker.handlers.update_metadata import handle_update_metadata
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.coordinator.metadata_store import paths
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from oncelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
-from protocol.messages.leader_and_isr import (
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from oncelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
+from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from protocol.messages.list_partition_reassignments import (
+from oncelog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from protocol.messages.stop_replica import (
+from oncelog.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
     StopReplicaRequest,
@@ -46,7 +46,7 @@ from protocol.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from protocol.messages.update_metadata import (
+from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -54,8 +54,8 @@ from protocol.messages.update_metadata import (
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker
 
 EPOCH = 7

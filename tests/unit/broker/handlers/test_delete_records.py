@@ -1,9 +1,9 @@
 import pytest
 
-from broker.handlers.delete_records import handle_delete_records
-from broker.storage.log_config import LogConfig
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from oncelog.broker.handlers.delete_records import handle_delete_records
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.unit.broker.batches import batch
 from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.handlers.describe_cluster import handle_describe_cluster
-from broker.security.authorizer import Operation
-from protocol.errors import ErrorCode
-from protocol.framing import encode_response
-from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from oncelog.broker.handlers.describe_cluster import handle_describe_cluster
+from oncelog.broker.security.authorizer import Operation
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_response
+from oncelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker
 from tests.unit.broker.handlers.cluster_tales import broker_with, tell
 

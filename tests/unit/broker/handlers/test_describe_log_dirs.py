@@ -2,9 +2,9 @@ import errno
 
 import pytest
 
-from broker.handlers.describe_log_dirs import handle_describe_log_dirs
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from oncelog.broker.handlers.describe_log_dirs import handle_describe_log_dirs
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

@@ -1,9 +1,9 @@
 import pytest
 
-from broker.handlers.describe_producers import handle_describe_producers
-from broker.storage.partition_log import AppendOrigin
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, PartitionResponse, TopicRequest
+from oncelog.broker.handlers.describe_producers import handle_describe_producers
+from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_producers import DescribeProducersRequest, PartitionResponse, TopicRequest
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
 

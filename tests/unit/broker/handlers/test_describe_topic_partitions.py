@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.handlers.describe_topic_partitions import handle_describe_topic_partitions
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from protocol.errors import ErrorCode
-from protocol.framing import encode_response
-from protocol.messages.describe_topic_partitions import (
+from oncelog.broker.handlers.describe_topic_partitions import handle_describe_topic_partitions
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_response
+from oncelog.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

@@ -8,17 +8,21 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.describe_producers import handle_describe_producers
-from broker.handlers.produce import handle_produce
-from broker.server import Broker
-from coordinator.controller.config_changes import OperationType, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.describe_producers import handle_describe_producers
+from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.server import Broker
+from oncelog.coordinator.controller.config_changes import OperationType, ResourceType
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.administration import after_power_loss, ask, new_disk, running_broker
 from tests.unit.broker.handlers.test_config_administration import change, create, described

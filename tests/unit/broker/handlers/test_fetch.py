@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.fetch import handle_fetch
-from broker.replication.orders import EPOCH_DURING_DELETE
-from broker.security.quotas import Unlimited
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendOrigin
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from oncelog.broker.handlers.fetch import handle_fetch
+from oncelog.broker.replication.orders import EPOCH_DURING_DELETE
+from oncelog.broker.security.quotas import Unlimited
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchRequest,
@@ -22,8 +22,8 @@ from protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from protocol.records.record_batch import iter_batches, iter_records
+from oncelog.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from oncelog.protocol.records.record_batch import iter_batches, iter_records
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide, topic_id
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
@@ -272,7 +272,7 @@ async def test_topics_by_id_may_be_unknown_or_inconsistent() -> None:
 
 
 def _state(index: int) -> Any:
-    from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+    from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 
     return LeaderAndIsrPartitionState(partition_index=index, leader=ME, replicas=[ME], isr=[ME])
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.handlers.fetch import handle_fetch
-from protocol.errors import ErrorCode
+from oncelog.broker.handlers.fetch import handle_fetch
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers import test_follower_fetch as follower
 from tests.unit.broker.handlers.test_fetch import NAMES, NEW_SESSION, cold, fetch, led, replies, still_waits, values

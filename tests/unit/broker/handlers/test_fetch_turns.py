@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from broker.handlers.fetch import handle_fetch
-from broker.network.response_memory import LEAST_READ_BYTES, TURN_BYTES
-from protocol.errors import ErrorCode
+from oncelog.broker.handlers.fetch import handle_fetch
+from oncelog.broker.network.response_memory import LEAST_READ_BYTES, TURN_BYTES
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.test_fetch import NAMES, cold, fetch, led, replies, values
 from tests.unit.broker.replica_side import ReplicaSide, new_connection

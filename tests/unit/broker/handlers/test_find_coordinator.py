@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.handlers.find_coordinator import handle_find_coordinator
-from broker.security.authorizer import Operation
-from protocol.errors import ErrorCode
-from protocol.framing import encode_response
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
+from oncelog.broker.security.authorizer import Operation
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_response
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker
 from tests.unit.broker.handlers.cluster_tales import broker_with, partition, tell
 

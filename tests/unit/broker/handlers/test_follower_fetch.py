@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from broker.config import RACK_AWARE_SELECTOR
-from broker.handlers.fetch import handle_fetch
-from broker.replication.isr_changes import IsrProposal
-from broker.replication.partition import Partition
-from broker.replication.replication_quota import ReplicationQuota
-from broker.storage.partition_log import AppendOrigin
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from oncelog.broker.config import RACK_AWARE_SELECTOR
+from oncelog.broker.handlers.fetch import handle_fetch
+from oncelog.broker.replication.isr_changes import IsrProposal
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replication_quota import ReplicationQuota
+from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchRequest,

@@ -6,69 +6,69 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker.dispatch import ApiHandler
-from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.delete_groups import handle_delete_groups
-from broker.handlers.delete_topics import handle_delete_topics
-from broker.handlers.describe_groups import handle_describe_groups
-from broker.handlers.end_txn import handle_end_txn
-from broker.handlers.find_coordinator import handle_find_coordinator
-from broker.handlers.heartbeat import handle_heartbeat
-from broker.handlers.init_producer_id import handle_init_producer_id
-from broker.handlers.join_group import handle_join_group
-from broker.handlers.leave_group import handle_leave_group
-from broker.handlers.list_groups import handle_list_groups
-from broker.handlers.offset_commit import handle_offset_commit
-from broker.handlers.offset_delete import handle_offset_delete
-from broker.handlers.offset_fetch import handle_offset_fetch
-from broker.handlers.sync_group import handle_sync_group
-from broker.handlers.txn_offset_commit import handle_txn_offset_commit
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from coordinator.runtime import partition_for
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.offset_commit import (
+from oncelog.broker.dispatch import ApiHandler
+from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.delete_groups import handle_delete_groups
+from oncelog.broker.handlers.delete_topics import handle_delete_topics
+from oncelog.broker.handlers.describe_groups import handle_describe_groups
+from oncelog.broker.handlers.end_txn import handle_end_txn
+from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
+from oncelog.broker.handlers.heartbeat import handle_heartbeat
+from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
+from oncelog.broker.handlers.join_group import handle_join_group
+from oncelog.broker.handlers.leave_group import handle_leave_group
+from oncelog.broker.handlers.list_groups import handle_list_groups
+from oncelog.broker.handlers.offset_commit import handle_offset_commit
+from oncelog.broker.handlers.offset_delete import handle_offset_delete
+from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
+from oncelog.broker.handlers.sync_group import handle_sync_group
+from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.coordinator.runtime import partition_for
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from oncelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_delete import (
+from oncelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.messages.offset_fetch import (
+from oncelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.messages.txn_offset_commit import (
+from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.schema import ZERO_UUID, Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import ZERO_UUID, Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker, settle
 
 R = TypeVar("R", bound=Message)

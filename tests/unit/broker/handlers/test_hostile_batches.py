@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.list_offsets import handle_list_offsets
-from broker.handlers.produce import handle_produce
-from broker.storage.log_config import LogConfig
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.compression import Compression, compress
-from protocol.records.record_batch import NewRecord, assemble_batch, build_batch, read_header
-from protocol.records.varint import encode_varint
+from oncelog.broker.handlers.list_offsets import handle_list_offsets
+from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from oncelog.protocol.records.compression import Compression, compress
+from oncelog.protocol.records.record_batch import NewRecord, assemble_batch, build_batch, read_header
+from oncelog.protocol.records.varint import encode_varint
 from tests.unit.broker.batches import batch
 from tests.unit.broker.replica_side import ReplicaSide
 from tests.unit.broker.turns import longest_turn

@@ -3,41 +3,41 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.delete_groups import handle_delete_groups
-from broker.handlers.find_coordinator import handle_find_coordinator
-from broker.handlers.init_producer_id import handle_init_producer_id
-from broker.handlers.leave_group import handle_leave_group
-from broker.handlers.offset_commit import handle_offset_commit
-from broker.handlers.offset_delete import handle_offset_delete
-from broker.handlers.txn_offset_commit import handle_txn_offset_commit
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.delete_groups import handle_delete_groups
+from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
+from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
+from oncelog.broker.handlers.leave_group import handle_leave_group
+from oncelog.broker.handlers.offset_commit import handle_offset_commit
+from oncelog.broker.handlers.offset_delete import handle_offset_delete
+from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.offset_commit import (
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_delete import (
+from oncelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.messages.txn_offset_commit import (
+from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -1,9 +1,9 @@
 import pytest
 
-from broker.handlers.list_offsets import handle_list_offsets
-from broker.storage.partition_log import AppendOrigin
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from oncelog.broker.handlers.list_offsets import handle_list_offsets
+from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

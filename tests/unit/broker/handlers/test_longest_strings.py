@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import ApiHandler, CloseConnection, ConnectionInfo, Dispatcher, Unfinished
-from broker.server import Broker
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request, parse_response
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.primitives import MAX_STRING_BYTES
-from protocol.schema import Field, Kind, Message, layout
+from oncelog.broker.dispatch import ApiHandler, CloseConnection, ConnectionInfo, Dispatcher, Unfinished
+from oncelog.broker.server import Broker
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from oncelog.protocol.primitives import MAX_STRING_BYTES
+from oncelog.protocol.schema import Field, Kind, Message, layout
 from tests.unit.broker.handlers.administration import running_broker
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.protocol.declared import full

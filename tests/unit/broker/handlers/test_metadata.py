@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.handlers.metadata import handle_metadata
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from protocol.errors import ErrorCode
-from protocol.framing import encode_response
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from oncelog.broker.handlers.metadata import handle_metadata
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import encode_response
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.unit.broker.handlers.administration import Denies, ask, running_broker, settle
 from tests.unit.broker.handlers.cluster_tales import broker_with, partition, tell
 

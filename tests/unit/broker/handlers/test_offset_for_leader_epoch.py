@@ -1,8 +1,8 @@
 import pytest
 
-from broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from protocol.errors import ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,

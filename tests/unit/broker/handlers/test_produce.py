@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.dispatch import CloseConnection
-from broker.handlers.produce import error_response, handle_produce
-from broker.storage.log_config import LogConfig
-from protocol.errors import ErrorCode
-from protocol.messages.produce import (
+from oncelog.broker.dispatch import CloseConnection
+from oncelog.broker.handlers.produce import error_response, handle_produce
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -18,9 +18,9 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.compression import Compression
-from protocol.records.record_batch import NewRecord, build_batch, iter_batches, iter_records
-from protocol.schema import ZERO_UUID, Buffer
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import NewRecord, build_batch, iter_batches, iter_records
+from oncelog.protocol.schema import ZERO_UUID, Buffer
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide, topic_id
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time

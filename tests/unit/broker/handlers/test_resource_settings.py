@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.handlers.list_config_resources import handle_list_config_resources
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from coordinator.controller.config_changes import ConfigResource, OperationType, ResourceType, resource_at
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+from oncelog.broker.handlers.list_config_resources import handle_list_config_resources
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.coordinator.controller.config_changes import ConfigResource, OperationType, ResourceType, resource_at
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
 from tests.unit.broker.handlers.test_config_administration import chain, change, create, describe, described
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import ApiHandler
-from broker.handlers import all_handlers
-from protocol.api_keys import ApiKey
+from oncelog.broker.dispatch import ApiHandler
+from oncelog.broker.handlers import all_handlers
+from oncelog.protocol.api_keys import ApiKey
 
 UNSTABLE = {ApiKey.INIT_PRODUCER_ID: 5}
 """APIs of which Kafka 4.3 declares a newest version that it does not enable, with the last that it does."""

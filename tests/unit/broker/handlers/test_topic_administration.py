@@ -5,23 +5,23 @@ from itertools import pairwise
 
 import pytest
 
-from broker.handlers.create_partitions import handle_create_partitions
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.delete_topics import handle_delete_topics
-from broker.metadata_journal import MetadataJournal
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.local import LocalEnsemble
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from oncelog.broker.handlers.create_partitions import handle_create_partitions
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.handlers.delete_topics import handle_delete_topics
+from oncelog.broker.metadata_journal import MetadataJournal
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.local import LocalEnsemble
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from protocol.messages.create_topics import (
+from oncelog.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -29,14 +29,14 @@ from protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.delete_topics import (
+from oncelog.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
 
 

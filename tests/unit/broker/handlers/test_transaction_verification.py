@@ -7,10 +7,10 @@ import asyncio
 
 import pytest
 
-from broker.handlers.produce import handle_produce
-from protocol.errors import ErrorCode
-from protocol.framing import parse_response
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from oncelog.broker.handlers.produce import handle_produce
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import parse_response
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.administration import ask, settle
 from tests.unit.broker.handlers.transactional_producer import log_of, transactional_broker, without_coordinator

@@ -12,41 +12,41 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.broker_channel import ClusterChannel
-from broker.dispatch import ApiHandler, Outcome, RequestContext, handles
-from broker.handlers import all_handlers
-from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
-from broker.handlers.add_partitions_to_txn import error_response, handle_add_partitions_to_txn
-from broker.handlers.find_coordinator import handle_find_coordinator
-from broker.handlers.metadata import handle_metadata
-from broker.handlers.txn_offset_commit import handle_txn_offset_commit
-from broker.handlers.write_txn_markers import handle_write_txn_markers
-from broker.local_channel import LocalChannel
-from broker.replication.transaction_coordinators import TransactionCoordinators
-from broker.replication.transaction_verification import TransactionVerifier, VerificationSettings
-from broker.server import Broker
-from clients.connection import Address
-from coordinator.ports import BrokerChannel, LeaderAndEpoch, OnResponse
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.txn_offset_commit import (
+from oncelog.broker.broker_channel import ClusterChannel
+from oncelog.broker.dispatch import ApiHandler, Outcome, RequestContext, handles
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from oncelog.broker.handlers.add_partitions_to_txn import error_response, handle_add_partitions_to_txn
+from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
+from oncelog.broker.handlers.metadata import handle_metadata
+from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from oncelog.broker.handlers.write_txn_markers import handle_write_txn_markers
+from oncelog.broker.local_channel import LocalChannel
+from oncelog.broker.replication.transaction_coordinators import TransactionCoordinators
+from oncelog.broker.replication.transaction_verification import TransactionVerifier, VerificationSettings
+from oncelog.broker.server import Broker
+from oncelog.clients.connection import Address
+from oncelog.coordinator.ports import BrokerChannel, LeaderAndEpoch, OnResponse
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.messages.write_txn_markers import (
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import ask, running_broker, settle
 from tests.unit.broker.handlers.transactional_producer import (
     TXN,

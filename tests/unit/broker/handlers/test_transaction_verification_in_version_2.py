@@ -4,28 +4,32 @@ import asyncio
 
 import pytest
 
-from broker.dispatch import ConnectionInfo, RequestContext
-from broker.handlers.find_coordinator import handle_find_coordinator
-from broker.handlers.produce import handle_produce
-from broker.handlers.txn_offset_commit import handle_txn_offset_commit
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.framing import parse_response
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.broker.dispatch import ConnectionInfo, RequestContext
+from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
+from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import parse_response
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.produce import ProduceResponse
-from protocol.messages.txn_offset_commit import (
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.produce import ProduceResponse
+from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.handlers.administration import Denies, ask, settle
 from tests.unit.broker.handlers.transactional_producer import (
     TXN,

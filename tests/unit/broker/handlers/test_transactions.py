@@ -7,40 +7,40 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
-from broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
-from broker.handlers.add_partitions_to_txn import error_response as add_partitions_error
-from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
-from broker.handlers.describe_transactions import handle_describe_transactions
-from broker.handlers.end_txn import handle_end_txn
-from broker.handlers.init_producer_id import handle_init_producer_id
-from broker.handlers.list_transactions import handle_list_transactions
-from broker.network.response_memory import ResponseMemory
-from broker.security.authorizer import Operation, ResourceType
-from broker.sliced_work import SlicedWork
-from broker.supervisor import Supervisor
-from coordinator.controller.cluster_image import MetadataCache
-from coordinator.runtime import partition_for
-from coordinator.transaction.state import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from oncelog.broker.handlers.add_partitions_to_txn import error_response as add_partitions_error
+from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from oncelog.broker.handlers.describe_transactions import handle_describe_transactions
+from oncelog.broker.handlers.end_txn import handle_end_txn
+from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
+from oncelog.broker.handlers.list_transactions import handle_list_transactions
+from oncelog.broker.network.response_memory import ResponseMemory
+from oncelog.broker.security.authorizer import Operation, ResourceType
+from oncelog.broker.sliced_work import SlicedWork
+from oncelog.broker.supervisor import Supervisor
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.runtime import partition_for
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, TopicData
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.update_metadata import (
+from oncelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, TopicData
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
+from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, World
 
 CLIENT = ConnectionInfo(client_host="127.0.0.1", client_port=50123, listener_name="PLAINTEXT")

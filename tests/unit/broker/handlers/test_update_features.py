@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from broker.handlers.api_versions import handle_api_versions
-from broker.handlers.update_features import handle_update_features
-from broker.metadata_journal import MetadataJournal
-from broker.security.authorizer import Operation
-from broker.server import Broker
-from coordinator.controller.finalized_features import IncompatibleFeatures
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.local import LocalEnsemble
-from coordinator.metadata_store.znodes import FinalizedFeatures
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from oncelog.broker.handlers.api_versions import handle_api_versions
+from oncelog.broker.handlers.update_features import handle_update_features
+from oncelog.broker.metadata_journal import MetadataJournal
+from oncelog.broker.security.authorizer import Operation
+from oncelog.broker.server import Broker
+from oncelog.coordinator.controller.finalized_features import IncompatibleFeatures
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.local import LocalEnsemble
+from oncelog.coordinator.metadata_store.znodes import FinalizedFeatures
+from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
 

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import CloseConnection
-from broker.handlers.write_txn_markers import handle_write_txn_markers
-from broker.replication.fetch_session import FetchIsolation
-from broker.sliced_work import new_budget
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from oncelog.broker.dispatch import CloseConnection
+from oncelog.broker.handlers.write_txn_markers import handle_write_txn_markers
+from oncelog.broker.replication.fetch_session import FetchIsolation
+from oncelog.broker.sliced_work import new_budget
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records.control_records import parse_end_txn_marker
-from protocol.records.record_batch import iter_batches
+from oncelog.protocol.records.control_records import parse_end_txn_marker
+from oncelog.protocol.records.record_batch import iter_batches
 from tests.unit.broker.batches import batch
 from tests.unit.broker.replica_side import ME, OTHER, OnlyTopics, ReplicaSide
 from tests.unit.broker.virtual_time import in_virtual_time

@@ -3,30 +3,30 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
-from broker.handlers.end_txn import handle_end_txn
-from broker.handlers.find_coordinator import handle_find_coordinator
-from broker.handlers.init_producer_id import handle_init_producer_id
-from broker.handlers.metadata import handle_metadata
-from broker.handlers.produce import handle_produce
-from broker.replication.partition import Partition
-from broker.server import Broker
-from broker.storage.partition_log import PartitionLog
-from coordinator.runtime import partition_for
-from coordinator.transaction.state import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
+from oncelog.broker.handlers.end_txn import handle_end_txn
+from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
+from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
+from oncelog.broker.handlers.metadata import handle_metadata
+from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.server import Broker
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.coordinator.runtime import partition_for
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.administration import ask, running_broker, settle
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker.metrics.loop_lag import BOUNDS, LoopLag
+from oncelog.broker.metrics.loop_lag import BOUNDS, LoopLag
 from tests.unit.broker.virtual_time import in_virtual_time
 
 

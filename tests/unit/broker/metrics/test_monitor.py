@@ -10,18 +10,18 @@ from prometheus_client import Metric
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.handlers.create_topics import handle_create_topics
-from broker.metrics.exposition import write_families
-from broker.metrics.monitor import broker_families, storage_metrics, task_metrics, warnings, why_not_ready
-from broker.metrics.partition_metrics import ROWS_AT_ONCE, log_metrics, replica_metrics, topic_metrics
-from broker.metrics.transaction_metrics import verification_metrics
-from broker.replication.follower_state import NEVER
-from broker.replication.orders import EPOCH_DURING_DELETE
-from broker.replication.verification_metrics import VerificationMetrics
-from broker.storage.log_config import LogConfig
-from coordinator.controller.cluster_image import BrokerImage
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from oncelog.broker.handlers.create_topics import handle_create_topics
+from oncelog.broker.metrics.exposition import write_families
+from oncelog.broker.metrics.monitor import broker_families, storage_metrics, task_metrics, warnings, why_not_ready
+from oncelog.broker.metrics.partition_metrics import ROWS_AT_ONCE, log_metrics, replica_metrics, topic_metrics
+from oncelog.broker.metrics.transaction_metrics import verification_metrics
+from oncelog.broker.replication.follower_state import NEVER
+from oncelog.broker.replication.orders import EPOCH_DURING_DELETE
+from oncelog.broker.replication.verification_metrics import VerificationMetrics
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.coordinator.controller.cluster_image import BrokerImage
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from tests.unit.broker.batches import batch
 from tests.unit.broker.handlers.administration import ask, running_broker
 from tests.unit.broker.replica_side import ME, OTHER, ReplicaSide

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from broker.metrics.response_errors import ResponseErrors
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnResponse
-from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from protocol.messages.write_txn_markers import (
+from oncelog.broker.metrics.response_errors import ResponseErrors
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.end_txn import EndTxnResponse
+from oncelog.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
+from oncelog.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from protocol.schema import Message
+from oncelog.protocol.schema import Message
 from tests.unit.protocol.declared import every_version, full
 
 

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import uvloop
 
-from broker.config import BrokerConfig
-from broker.dispatch import ApiHandler, Dispatcher
-from broker.listeners import Listener
-from broker.network.heartbeats import Heartbeats
-from broker.network.socket_server import SocketServer
-from broker.sliced_work import SlicedWork
-from broker.supervisor import Supervisor
-from protocol.framing import encode_request
-from protocol.schema import Message
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import ApiHandler, Dispatcher
+from oncelog.broker.listeners import Listener
+from oncelog.broker.network.heartbeats import Heartbeats
+from oncelog.broker.network.socket_server import SocketServer
+from oncelog.broker.sliced_work import SlicedWork
+from oncelog.broker.supervisor import Supervisor
+from oncelog.protocol.framing import encode_request
+from oncelog.protocol.schema import Message
 from tests.simulation.virtual_loop import VirtualLoop
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {

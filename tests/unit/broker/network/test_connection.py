@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.dispatch import ApiHandler, CloseConnection, Later, Outcome, RequestContext, handles
-from protocol.api_keys import ApiKey
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.produce import (
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import ApiHandler, CloseConnection, Later, Outcome, RequestContext, handles
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.dispatch import ApiHandler, CloseConnection, Outcome, RequestContext, handles
-from broker.network.long_requests import MOST_BYTES
-from broker.network.response_memory import LARGEST_GRANT, SMALLEST_GRANT, ResponseMemory
-from broker.network.socket_server import first_descriptor_kept_back
-from broker.network.turn_share import TURN_UNITS
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import ApiHandler, CloseConnection, Outcome, RequestContext, handles
+from oncelog.broker.network.long_requests import MOST_BYTES
+from oncelog.broker.network.response_memory import LARGEST_GRANT, SMALLEST_GRANT, ResponseMemory
+from oncelog.broker.network.socket_server import first_descriptor_kept_back
+from oncelog.broker.network.turn_share import TURN_UNITS
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from oncelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.unit.broker.network.frame_client import FrameClient, Served, frame, run, serve
 from tests.unit.broker.network.test_connection import every_loop, heartbeats, settle, until
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.network.connection_slots import SILENCE_SECONDS, ConnectionSlots, Decision
+from oncelog.broker.network.connection_slots import SILENCE_SECONDS, ConnectionSlots, Decision
 
 
 @dataclass(eq=False)

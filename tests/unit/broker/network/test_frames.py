@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.frames import SCRATCH_SIZE, FrameReader, new_scratch
-from protocol.api_keys import ApiKey
+from oncelog.broker.network.frames import SCRATCH_SIZE, FrameReader, new_scratch
+from oncelog.protocol.api_keys import ApiKey
 
 
 def feed(reader: FrameReader, data: bytes, segment: int) -> list[memoryview]:

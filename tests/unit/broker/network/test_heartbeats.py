@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.config import BrokerConfig
-from broker.config_sources import load_config
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.network.heartbeats import MOST_CONNECTIONS, Heartbeats, heartbeat_client_id, is_heartbeat
-from broker.network.side_loop import ProtocolFactory, SideLoop, ThreadSideLoop
-from broker.server import start_broker
-from broker.storage.disk import LocalDisk
-from protocol.api_keys import ApiKey
-from protocol.framing import encode_request, parse_response
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.metadata import MetadataRequest
-from protocol.schema import Message
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.config_sources import load_config
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.network.heartbeats import MOST_CONNECTIONS, Heartbeats, heartbeat_client_id, is_heartbeat
+from oncelog.broker.network.side_loop import ProtocolFactory, SideLoop, ThreadSideLoop
+from oncelog.broker.server import start_broker
+from oncelog.broker.storage.disk import LocalDisk
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.framing import encode_request, parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.schema import Message
 from tests.simulation.virtual_loop import SimSideLoop, VirtualLoop
 from tests.unit.broker.network.frame_client import LOOPS, FrameClient, Served, run, serve
 

@@ -5,52 +5,56 @@ from typing import Any, Final
 
 import pytest
 
-from broker.dispatch import DEFAULT_MAX_ELEMENTS
-from broker.network.request_limits import limit_of
-from broker.replication.isr_changes import MOST_PARTITIONS
-from protocol.compiler import decoder, encode
-from protocol.messages import offset_commit as offset_commits
-from protocol.messages import txn_offset_commit as txn_offset_commits
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.broker.dispatch import DEFAULT_MAX_ELEMENTS
+from oncelog.broker.network.request_limits import limit_of
+from oncelog.broker.replication.isr_changes import MOST_PARTITIONS
+from oncelog.protocol.compiler import decoder, encode
+from oncelog.protocol.messages import offset_commit as offset_commits
+from oncelog.protocol.messages import txn_offset_commit as txn_offset_commits
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.alter_partition import (
+from oncelog.protocol.messages.alter_partition import (
     AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionTopic,
     BrokerState,
 )
-from protocol.messages.alter_partition_reassignments import (
+from oncelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.create_partitions import (
+from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from protocol.messages.incremental_alter_configs import (
+from oncelog.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from oncelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from oncelog.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from oncelog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from oncelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from oncelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.schema import Message
+from oncelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from oncelog.protocol.schema import Message
 
 _PARTITIONS: Final = 20_000
 _RESOURCES: Final = 10_000

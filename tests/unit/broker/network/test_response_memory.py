@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.network.response_memory import (
+from oncelog.broker.network.response_memory import (
     LONGEST_RESPONSE_SECONDS,
     PATIENCE_SECONDS,
     Reading,

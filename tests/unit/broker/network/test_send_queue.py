@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from broker.network.send_queue import NO_SOCKET, unacknowledged_bytes
+from oncelog.broker.network.send_queue import NO_SOCKET, unacknowledged_bytes
 
 MOST_READS = 1_000
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.dispatch import Outcome, RequestContext, handles
-from broker.network.connection_slots import SILENCE_SECONDS
-from broker.network.socket_server import Traffic
-from protocol.api_keys import ApiKey
-from protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
+from oncelog.broker.config import BrokerConfig
+from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.network.connection_slots import SILENCE_SECONDS
+from oncelog.broker.network.socket_server import Traffic
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
 from tests.unit.broker.network.frame_client import LOOPS, FrameClient, frame, run, serve
 
 

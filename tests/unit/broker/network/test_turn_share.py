@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.network.turn_share import SMALL, TURN_UNITS, TurnShare, units_of
+from oncelog.broker.network.turn_share import SMALL, TURN_UNITS, TurnShare, units_of
 from tests.unit.broker.virtual_time import in_virtual_time
 
 

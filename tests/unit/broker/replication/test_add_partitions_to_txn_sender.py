@@ -4,26 +4,26 @@ import asyncio
 
 import pytest
 
-from broker.replication.add_partitions_to_txn_sender import (
+from oncelog.broker.replication.add_partitions_to_txn_sender import (
     MOST_ID_BYTES,
     MOST_PARTITIONS,
     AddPartitionsToTxnSender,
     PartitionErrors,
     Question,
 )
-from coordinator.ports import OnResponse
-from coordinator.transaction.state import ProducerIdAndEpoch
-from protocol.compiler import decoder, encode
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.coordinator.ports import OnResponse
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.protocol.compiler import decoder, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 
 COORDINATOR, OTHER = 7, 8

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from broker.replication.deserted_coordinators import DesertedCoordinators, Line, desertion_ms
-from broker.replication.follower_state import NEVER
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.deserted_coordinators import DesertedCoordinators, Line, desertion_ms
+from oncelog.broker.replication.follower_state import NEVER
+from oncelog.protocol.topic_partition import TopicPartition
 
 FIRST, SECOND, THIRD = (TopicPartition("__consumer_offsets", index) for index in range(3))
 

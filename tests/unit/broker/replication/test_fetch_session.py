@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.replication.fetch_session import (
+from oncelog.broker.replication.fetch_session import (
     EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -15,11 +15,11 @@ from broker.replication.fetch_session import (
     FetchSessionCache,
     next_epoch,
 )
-from broker.replication.partition import Partition
-from broker.replication.replica_host import ReplicaHost
-from broker.supervisor import Supervisor
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.supervisor import Supervisor
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchRequest,
@@ -28,7 +28,7 @@ from protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 WITH_NAMES = 12
 WITH_IDS = 13

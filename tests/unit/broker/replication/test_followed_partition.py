@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.replication.followed_partition import FollowedPartition
-from broker.replication.partition import Partition
-from broker.replication.replica_host import ReplicaHost
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendOrigin, PartitionLog
-from broker.supervisor import Supervisor
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset, PartitionData
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.followed_partition import FollowedPartition
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
+from oncelog.broker.supervisor import Supervisor
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import EpochEndOffset, PartitionData
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, with_header
 

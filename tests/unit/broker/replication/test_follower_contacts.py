@@ -1,6 +1,6 @@
 import pytest
 
-from broker.replication.follower_contacts import WITHOUT_LIMIT, FollowerContacts
+from oncelog.broker.replication.follower_contacts import WITHOUT_LIMIT, FollowerContacts
 
 SILENCE_MS, LOOKS_MS = 2_000, 500
 FOLLOWER, OTHER = 2, 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.replication.follower_state import FollowerState
+from oncelog.broker.replication.follower_state import FollowerState
 
 LAG_MS = 1000
 

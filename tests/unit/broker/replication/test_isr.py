@@ -1,7 +1,7 @@
 import pytest
 
-from broker.replication.follower_state import FollowerState
-from broker.replication.isr import InSyncReplicas
+from oncelog.broker.replication.follower_state import FollowerState
+from oncelog.broker.replication.isr import InSyncReplicas
 
 
 def in_sync(replicas: tuple[int, ...], *isr: int) -> InSyncReplicas:

@@ -5,17 +5,17 @@ import logging
 
 import pytest
 
-from broker.replication.isr_changes import AlterPartitionSender, IsrProposal
-from coordinator.ports import OnResponse
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from oncelog.broker.replication.isr_changes import AlterPartitionSender, IsrProposal
+from oncelog.coordinator.ports import OnResponse
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
 ME, CONTROLLER = 1, 3

@@ -3,8 +3,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.offset_waiters import OffsetWaiters
-from protocol.errors import ErrorCode
+from oncelog.broker.replication.offset_waiters import OffsetWaiters
+from oncelog.protocol.errors import ErrorCode
 
 
 def note(calls: list[tuple[str, ErrorCode]], name: str) -> Callable[[ErrorCode], None]:

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from broker.replication.deletion import Deletion
-from broker.replication.fetch_session import FetchIsolation
-from broker.replication.isr_changes import IsrProposal
-from broker.replication.partition import ACKS_ALL, Partition
-from broker.replication.replica_host import ReplicaHost
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from broker.supervisor import Supervisor
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlteredPartition
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from protocol.records.record_batch import iter_batches
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.deletion import Deletion
+from oncelog.broker.replication.fetch_session import FetchIsolation
+from oncelog.broker.replication.isr_changes import IsrProposal
+from oncelog.broker.replication.partition import ACKS_ALL, Partition
+from oncelog.broker.replication.replica_host import ReplicaHost
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.broker.supervisor import Supervisor
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import AlteredPartition
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from oncelog.protocol.records.record_batch import iter_batches
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker, with_header
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time

@@ -2,24 +2,24 @@
 
 import pytest
 
-from broker.replication.orders import EPOCH_DURING_DELETE
-from broker.replication.partition import Partition
-from broker.storage.log_config import LogConfig
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import (
+from oncelog.broker.replication.orders import EPOCH_DURING_DELETE
+from oncelog.broker.replication.partition import Partition
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from protocol.messages.stop_replica import (
+from oncelog.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
     StopReplicaRequest,
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.batches import batch
 from tests.unit.broker.replica_side import LOG_DIR, ME, OTHER, ReplicaSide, topic_id
 from tests.unit.broker.virtual_time import in_virtual_time

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.replication.stray_replicas import why_stray
-from coordinator.controller.cluster_image import ClusterImage, MetadataChange, PartitionImage, TopicImage
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.stray_replicas import why_stray
+from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataChange, PartitionImage, TopicImage
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 ME, ID, OTHER_ID = 1, b"i" * 16, b"o" * 16
 HERE = PartitionImage(leader=2, leader_epoch=0, replicas=(2, ME), isr=(2,))

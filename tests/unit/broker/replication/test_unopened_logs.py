@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from broker.replication.unopened_logs import KeptOrder, UnopenedLogs
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.replication.verification_errors import (
+from oncelog.broker.replication.verification_errors import (
     UNDECIDED,
     TransactionSupportedOperation,
     offset_commit_error,
@@ -10,9 +10,9 @@ from broker.replication.verification_errors import (
     operation_of_txn_offset_commit,
     produce_error,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 E = ErrorCode
 OLD, MIDDLE, NEW = TransactionSupportedOperation

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
-from broker.storage.timestamp_search import FoundOffset, Search
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import BatchHeader, crc_is_valid, iter_batches, iter_records, read_header
-from protocol.records.record_walk import WorkBudget
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from oncelog.broker.storage.timestamp_search import FoundOffset, Search
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import BatchHeader, crc_is_valid, iter_batches, iter_records, read_header
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 
 TP = TopicPartition("t", 0)

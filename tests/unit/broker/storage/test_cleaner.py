@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.cleanable import find_cleanable
-from broker.storage.cleaner import LogCleaner, group_segments
-from broker.storage.log_config import LogConfig
-from broker.storage.log_segment import LogSegment
-from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from protocol.records.compression import Compression
-from protocol.records.record_batch import (
+from oncelog.broker.storage.cleanable import find_cleanable
+from oncelog.broker.storage.cleaner import LogCleaner, group_segments
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_segment import LogSegment
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     NewRecord,
     assemble_batch,
@@ -26,7 +26,7 @@ from protocol.records.record_batch import (
     read_header,
     stamp_crc,
 )
-from protocol.records.rewriting import iter_record_spans, retain_records
+from oncelog.protocol.records.rewriting import iter_record_spans, retain_records
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (

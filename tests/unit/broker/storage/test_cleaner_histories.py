@@ -17,12 +17,12 @@ from typing import Final
 
 import pytest
 
-from broker.storage.log_config import LogConfig
-from broker.storage.log_manager import LogManager
-from broker.storage.partition_log import AppendOrigin, PartitionLog
-from protocol.records.control_records import parse_end_txn_marker
-from protocol.records.record_batch import NewRecord, build_batch, crc_is_valid, iter_batches, iter_records
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
+from oncelog.protocol.records.control_records import parse_end_txn_marker
+from oncelog.protocol.records.record_batch import NewRecord, build_batch, crc_is_valid, iter_batches, iter_records
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 from tests.unit.broker.batches import marker
 from tests.unit.broker.storage.logs import must_append, read

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from broker.storage.disk import AlreadyLocked, Disk, LocalDisk
+from oncelog.broker.storage.disk import AlreadyLocked, Disk, LocalDisk
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.storage.garbage import AT_ONCE, Garbage
+from oncelog.broker.storage.garbage import AT_ONCE, Garbage
 from tests.unit.broker.storage.logs import DIRECTORY, new_disk
 from tests.unit.broker.virtual_time import in_virtual_time
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.index_file import CorruptIndex
-from broker.storage.offset_index import OffsetIndex
-from broker.storage.time_index import TimeIndex, TimestampOffset
-from broker.storage.transaction_index import AbortedTransaction, TransactionIndex
+from oncelog.broker.storage.index_file import CorruptIndex
+from oncelog.broker.storage.offset_index import OffsetIndex
+from oncelog.broker.storage.time_index import TimeIndex, TimestampOffset
+from oncelog.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from tests.simulation.sim_disk import SimDisk
 
 BASE = 1000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.leader_epoch_cache import EpochEntry, LeaderEpochFileCache
+from oncelog.broker.storage.leader_epoch_cache import EpochEntry, LeaderEpochFileCache
 from tests.simulation.sim_disk import SimDisk
 
 PATH = "/leader-epoch-checkpoint"

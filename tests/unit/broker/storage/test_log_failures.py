@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, PartitionLog
-from protocol.errors import ErrorCode
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, PartitionLog
+from oncelog.protocol.errors import ErrorCode
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import append, content, end_txn, must_append, new_disk, open_log, producers

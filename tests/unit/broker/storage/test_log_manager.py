@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.storage.disk import AlreadyLocked, LocalDisk
-from broker.storage.log_config import LogConfig
-from broker.storage.log_manager import LogManager, LogManagerConfig
-from broker.storage.meta_properties import InvalidMetaProperties
-from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from broker.supervisor import Supervisor
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_manager import LogManager, LogManagerConfig
+from oncelog.broker.storage.meta_properties import InvalidMetaProperties
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.broker.supervisor import Supervisor
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 from tests.unit.broker.batches import batch
 from tests.unit.broker.storage.logs import append, content, must_append

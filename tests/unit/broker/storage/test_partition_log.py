@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, ColdRead, FetchedRecords, PartitionLog
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import CRC_POSITION, crc_is_valid, patch_offset_and_epoch, read_header
-from protocol.schema import Buffer
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, ColdRead, FetchedRecords, PartitionLog
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import CRC_POSITION, crc_is_valid, patch_offset_and_epoch, read_header
+from oncelog.protocol.schema import Buffer
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (
     DIRECTORY,

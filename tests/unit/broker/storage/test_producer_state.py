@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from broker.storage.producer_state import AppendOrigin, ProducerStateManager
-from broker.storage.producer_state_entry import MAX_EPOCH, BatchMetadata, ProducerStateEntry
-from broker.storage.verification_state import VerificationStateEntry
-from protocol.errors import ErrorCode
-from protocol.records.control_records import EndTxnMarker
-from protocol.records.record_batch import BatchHeader, read_header
+from oncelog.broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from oncelog.broker.storage.producer_state import AppendOrigin, ProducerStateManager
+from oncelog.broker.storage.producer_state_entry import MAX_EPOCH, BatchMetadata, ProducerStateEntry
+from oncelog.broker.storage.verification_state import VerificationStateEntry
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.control_records import EndTxnMarker
+from oncelog.protocol.records.record_batch import BatchHeader, read_header
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch
 from tests.unit.broker.storage.logs import NOW

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import patch_offset_and_epoch, read_header
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import patch_offset_and_epoch, read_header
 from tests.simulation.sim_disk import MachineStopped, SimDisk
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (

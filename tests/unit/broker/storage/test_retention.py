@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from broker.storage.retention import ExpiryReason, SegmentAge, expired
-from protocol.errors import ErrorCode
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.retention import ExpiryReason, SegmentAge, expired
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (
     DIRECTORY,
@@ -75,14 +75,14 @@ def test_expired_segments_are_logged_with_the_reason(
     config: LogConfig, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = aged_log(config)
-    with caplog.at_level(logging.INFO, "broker.storage.retention"):
+    with caplog.at_level(logging.INFO, "oncelog.broker.storage.retention"):
         count = log.delete_expired_segments(20_000)
-    (line,) = (record.getMessage() for record in caplog.records if record.name == "broker.storage.retention")
+    (line,) = (record.getMessage() for record in caplog.records if record.name == "oncelog.broker.storage.retention")
     assert count > 0
     assert line.startswith(f"{DIRECTORY}: deleting {count} segments with ")
     assert line.endswith(f"from base offset 0 to {line.split(' to ')[1].split(':')[0]}: {reason}")
     caplog.clear()
-    with caplog.at_level(logging.INFO, "broker.storage.retention"):
+    with caplog.at_level(logging.INFO, "oncelog.broker.storage.retention"):
         log.delete_expired_segments(0)
     assert not caplog.records
 

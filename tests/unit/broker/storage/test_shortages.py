@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from broker.storage.disk_space import DiskSpace
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, PartitionLog
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import read_header
+from oncelog.broker.storage.disk_space import DiskSpace
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, PartitionLog
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import read_header
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker
 from tests.unit.broker.storage.logs import (

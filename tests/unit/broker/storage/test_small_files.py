@@ -2,17 +2,17 @@
 
 import pytest
 
-from broker.storage.checkpoints import OffsetCheckpoint
-from broker.storage.clean_shutdown import NO_BROKER_EPOCH, take_mark, write_mark
-from broker.storage.log_files import delete_directory_name, offset_file, offset_of, parse_directory_name
-from broker.storage.meta_properties import (
+from oncelog.broker.storage.checkpoints import OffsetCheckpoint
+from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH, take_mark, write_mark
+from oncelog.broker.storage.log_files import delete_directory_name, offset_file, offset_of, parse_directory_name
+from oncelog.broker.storage.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
     read_meta_properties,
     write_meta_properties,
 )
-from broker.storage.partition_metadata import decode_uuid, encode_uuid, read_topic_id, write_topic_id
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.partition_metadata import decode_uuid, encode_uuid, read_topic_id, write_topic_id
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 
 A, B = TopicPartition("a", 0), TopicPartition("b.c_d", 12)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import PartitionLog
 from tests.unit.broker.batches import batch
 from tests.unit.broker.storage.logs import must_append, new_disk, open_log
 

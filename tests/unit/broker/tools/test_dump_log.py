@@ -6,17 +6,23 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.storage.disk import LocalDisk
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from broker.tools.dump_log import command
-from coordinator.group.log_records import encode_offset_commit
-from coordinator.group.offsets import CommittedOffset
-from coordinator.transaction.log_records import build_record_batch, build_tombstones
-from coordinator.transaction.state import TransactionMetadata, TransactionState
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import NewRecord, assemble_batch, build_batch, patch_offset_and_epoch, read_header
-from protocol.topic_partition import TopicPartition
+from oncelog.broker.storage.disk import LocalDisk
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.broker.tools.dump_log import command
+from oncelog.coordinator.group.log_records import encode_offset_commit
+from oncelog.coordinator.group.offsets import CommittedOffset
+from oncelog.coordinator.transaction.log_records import build_record_batch, build_tombstones
+from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import (
+    NewRecord,
+    assemble_batch,
+    build_batch,
+    patch_offset_and_epoch,
+    read_header,
+)
+from oncelog.protocol.topic_partition import TopicPartition
 
 NOW = 1_700_000_000_000
 PRODUCER, EPOCH = 4000, 3

@@ -4,25 +4,25 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from uuid import UUID
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from protocol.messages.metadata import (
+from oncelog.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from oncelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import Message
+from oncelog.protocol.schema import Message
 from tests.unit.clients.admin.coordinator_scripts import coordinated_by
 from tests.unit.clients.scripted_broker import Answer, Reaction, Script, ScriptedBroker
 

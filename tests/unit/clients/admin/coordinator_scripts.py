@@ -2,29 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 
-from clients.admin.hanging_transactions import OpenTransaction
-from clients.admin.producers import ActiveProducer
-from clients.admin.transactions import TransactionDescription
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import (
+from oncelog.clients.admin.hanging_transactions import OpenTransaction
+from oncelog.clients.admin.producers import ActiveProducer
+from oncelog.clients.admin.transactions import TransactionDescription
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from protocol.messages.describe_transactions import (
+from oncelog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
 )
-from protocol.messages.describe_transactions import TransactionState as DescribedState
-from protocol.messages.find_coordinator import Coordinator as FoundCoordinator
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from protocol.messages.list_transactions import TransactionState as ListedState
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.describe_transactions import TransactionState as DescribedState
+from oncelog.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from oncelog.protocol.messages.list_transactions import TransactionState as ListedState
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.scripted_broker import Script, ScriptedBroker
 
 ORDERS = TopicPartition("orders", 0)

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from clients.admin.admin import Admin
-from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType
-from clients.admin.topics import NewTopic
-from clients.cluster import Cluster
-from clients.connection import Address
-from clients.errors import ClientError
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_records import DeleteRecordsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.configs import ConfigChange, Operation, Resource, ResourceType
+from oncelog.clients.admin.topics import NewTopic
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.connection import Address
+from oncelog.clients.errors import ClientError
+from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest
+from oncelog.protocol.messages.create_topics import CreateTopicsRequest
+from oncelog.protocol.messages.delete_records import DeleteRecordsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog.protocol.messages.describe_configs import DescribeConfigsRequest
+from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from oncelog.protocol.messages.list_groups import ListGroupsRequest
+from oncelog.protocol.messages.list_offsets import ListOffsetsRequest
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import coordinated_by
 from tests.unit.clients.scripted_broker import Answer, Reaction, Script, ScriptedBroker, metadata, only_asked

@@ -1,6 +1,6 @@
 """Who is asked about which configuration."""
 
-from clients.admin.configs import (
+from oncelog.clients.admin.configs import (
     ConfigChange,
     ConfigEntry,
     ConfigSource,
@@ -11,17 +11,17 @@ from clients.admin.configs import (
     describe_configs,
     replace_configs,
 )
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs as legacy
-from protocol.messages import incremental_alter_configs as incremental
-from protocol.messages.describe_configs import (
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages import alter_configs as legacy
+from oncelog.protocol.messages import incremental_alter_configs as incremental
+from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from protocol.schema import Message
+from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import ScriptedBroker
 from tests.unit.clients.scripted_cluster import cluster_of

@@ -1,24 +1,24 @@
 """Asking several coordinators at once: each key has an answer, and one that moved is asked where it went."""
 
-from clients.admin.group_offsets import CommittedOffset, committed_offsets_of_groups
-from clients.admin.groups import MemberToRemove, delete_groups, describe_groups, remove_members
-from clients.cluster import Coordinator
-from clients.errors import Refusal, VersionNotSupported
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.find_coordinator import Coordinator as FoundCoordinator
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from protocol.messages.offset_fetch import (
+from oncelog.clients.admin.group_offsets import CommittedOffset, committed_offsets_of_groups
+from oncelog.clients.admin.groups import MemberToRemove, delete_groups, describe_groups, remove_members
+from oncelog.clients.cluster import Coordinator
+from oncelog.clients.errors import Refusal, VersionNotSupported
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from oncelog.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from oncelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.schema import Message, Versions
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message, Versions
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import ORDERS, coordinated_by
 from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker

@@ -2,11 +2,11 @@
 
 import pytest
 
-from clients.admin.fencing import fence_producers, force_terminate_transaction
-from clients.errors import BrokerRefused, Refusal
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.schema import Message
+from oncelog.clients.admin.fencing import fence_producers, force_terminate_transaction
+from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import ORDERS, Scene, producer, transaction
 from tests.unit.clients.scripted_cluster import cluster_of, in_turn

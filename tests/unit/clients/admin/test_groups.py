@@ -2,10 +2,10 @@
 
 import pytest
 
-from clients.admin.groups import parse_assignment
-from protocol.compiler import encode
-from protocol.internal.consumer_protocol import AssignedTopicPartition, ConsumerProtocolAssignment
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.groups import parse_assignment
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.internal.consumer_protocol import AssignedTopicPartition, ConsumerProtocolAssignment
+from oncelog.protocol.topic_partition import TopicPartition
 
 ASSIGNMENT = ConsumerProtocolAssignment(
     assigned_partitions=[

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from clients.admin.hanging_transactions import Reason, find_hanging_transactions, why_hanging
-from clients.admin.transactions import TransactionDescription
-from clients.errors import BrokerRefused
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest
-from protocol.messages.describe_transactions import (
+from oncelog.clients.admin.hanging_transactions import Reason, find_hanging_transactions, why_hanging
+from oncelog.clients.admin.transactions import TransactionDescription
+from oncelog.clients.errors import BrokerRefused
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_producers import DescribeProducersRequest
+from oncelog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import NOW_MS, ORDERS, Scene, opened, producer, transaction
 from tests.unit.clients.scripted_cluster import cluster_of

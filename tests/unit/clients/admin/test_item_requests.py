@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from clients.admin.groups import MemberToRemove, delete_groups, remove_members
-from clients.admin.topics import NewTopic, add_partitions, create_topics, delete_topics, delete_topics_by_id
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.clients.admin.groups import MemberToRemove, delete_groups, remove_members
+from oncelog.clients.admin.topics import NewTopic, add_partitions, create_topics, delete_topics, delete_topics_by_id
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.administered_cluster import AdministeredCluster, Fault
 from tests.unit.clients.scripted_broker import ScriptedBroker

@@ -1,22 +1,29 @@
 """What a second request holds: the items that the first one did not settle, and no others."""
 
-from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs, replace_configs
-from clients.admin.features import FeatureUpdate, update_features
-from clients.admin.group_offsets import commit_offsets
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs as legacy
-from protocol.messages import incremental_alter_configs as incremental
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.offset_commit import (
+from oncelog.clients.admin.configs import (
+    ConfigChange,
+    Operation,
+    Resource,
+    ResourceType,
+    alter_configs,
+    replace_configs,
+)
+from oncelog.clients.admin.features import FeatureUpdate, update_features
+from oncelog.clients.admin.group_offsets import commit_offsets
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages import alter_configs as legacy
+from oncelog.protocol.messages import incremental_alter_configs as incremental
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import coordinated_by
 from tests.unit.clients.scripted_broker import Reaction, ScriptedBroker

@@ -5,19 +5,19 @@ from uuid import UUID
 
 import pytest
 
-from clients.admin.topic_pages import describe_topic_pages
-from clients.admin.topics import TopicDescription, delete_topics_by_id
-from clients.errors import BadResponse, Refusal, VersionNotSupported
-from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.describe_topic_partitions import (
+from oncelog.clients.admin.topic_pages import describe_topic_pages
+from oncelog.clients.admin.topics import TopicDescription, delete_topics_by_id
+from oncelog.clients.errors import BadResponse, Refusal, VersionNotSupported
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.schema import Message, Versions
+from oncelog.protocol.schema import Message, Versions
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import ScriptedBroker
 from tests.unit.clients.scripted_cluster import OPERATION_SECONDS, cluster_of

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from clients.admin.abort_verification import is_same_transaction, verify_abort
-from clients.admin.transaction_abort import (
+from oncelog.clients.admin.abort_verification import is_same_transaction, verify_abort
+from oncelog.clients.admin.transaction_abort import (
     AbortAction,
     WhichTransaction,
     carry_out_abort,
@@ -13,41 +13,41 @@ from clients.admin.transaction_abort import (
     plan_abort,
     prepare_abort,
 )
-from clients.admin.transactions import TransactionDescription
-from clients.admin.txn_markers import AbortMarker, write_abort_marker
-from clients.errors import BrokerRefused, Refusal
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from oncelog.clients.admin.transactions import TransactionDescription
+from oncelog.clients.admin.txn_markers import AbortMarker, write_abort_marker
+from oncelog.clients.errors import BrokerRefused, Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from protocol.messages.list_offsets import (
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.offset_fetch import (
+from oncelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.messages.write_txn_markers import (
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import ORDERS, Scene, opened, producer, transaction
 from tests.unit.clients.scripted_cluster import cluster_of

@@ -2,12 +2,12 @@
 
 import pytest
 
-from clients.admin.transaction_records import encoded_key, read_record
-from clients.errors import BadResponse
-from protocol.compiler import encode
-from protocol.internal.transaction_log import PartitionsSchema, TransactionLogValue
-from protocol.records.record_batch import Record
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.transaction_records import encoded_key, read_record
+from oncelog.clients.errors import BadResponse
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.internal.transaction_log import PartitionsSchema, TransactionLogValue
+from oncelog.protocol.records.record_batch import Record
+from oncelog.protocol.topic_partition import TopicPartition
 
 VALUE = TransactionLogValue(
     producer_id=7,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from clients.admin.transaction_records import TransactionSnapshot
-from clients.admin.transaction_steps import Step, explain
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.admin.transaction_records import TransactionSnapshot
+from oncelog.clients.admin.transaction_steps import Step, explain
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 1)
 START_MS = 1_000_000

@@ -4,10 +4,14 @@ from typing import Any
 
 import pytest
 
-from clients.admin.transactions import list_transactions
-from clients.errors import VersionNotSupported
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-from protocol.schema import Versions
+from oncelog.clients.admin.transactions import list_transactions
+from oncelog.clients.errors import VersionNotSupported
+from oncelog.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from oncelog.protocol.schema import Versions
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import ScriptedBroker
 from tests.unit.clients.scripted_cluster import cluster_of

@@ -8,54 +8,61 @@ from uuid import UUID
 
 import pytest
 
-from clients.admin.admin import Admin
-from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType
-from clients.admin.features import FeatureUpdate
-from clients.admin.groups import MemberToRemove
-from clients.admin.topics import NewTopic
-from clients.admin.transaction_abort import WhichTransaction
-from clients.admin.txn_markers import AbortMarker
-from clients.errors import BrokerRefused, ClientError, ConnectionLost, OperationTimedOut, Refusal, RequestTimedOut
-from clients.leader_answers import LeaderAnswers
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterConfigsRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.delete_records import DeleteRecordsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest
-from protocol.messages.describe_groups import (
+from oncelog.clients.admin.admin import Admin
+from oncelog.clients.admin.configs import ConfigChange, Operation, Resource, ResourceType
+from oncelog.clients.admin.features import FeatureUpdate
+from oncelog.clients.admin.groups import MemberToRemove
+from oncelog.clients.admin.topics import NewTopic
+from oncelog.clients.admin.transaction_abort import WhichTransaction
+from oncelog.clients.admin.txn_markers import AbortMarker
+from oncelog.clients.errors import (
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    OperationTimedOut,
+    Refusal,
+    RequestTimedOut,
+)
+from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_configs import AlterConfigsRequest
+from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest
+from oncelog.protocol.messages.create_topics import CreateTopicsRequest
+from oncelog.protocol.messages.delete_groups import DeleteGroupsRequest
+from oncelog.protocol.messages.delete_records import DeleteRecordsRequest
+from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog.protocol.messages.describe_cluster import DescribeClusterRequest
+from oncelog.protocol.messages.describe_configs import DescribeConfigsRequest
+from oncelog.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.list_offsets import (
+from oncelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from oncelog.protocol.messages.describe_producers import DescribeProducersRequest
+from oncelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from oncelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog.protocol.messages.fetch import FetchRequest
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest
+from oncelog.protocol.messages.list_groups import ListGroupsRequest
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_delete import OffsetDeleteRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest
-from protocol.messages.update_features import UpdateFeaturesRequest
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from protocol.schema import Message
+from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog.protocol.messages.offset_delete import OffsetDeleteRequest
+from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest
+from oncelog.protocol.messages.update_features import UpdateFeaturesRequest
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog.protocol.schema import Message
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.admin.coordinator_scripts import NOW_MS, ORDERS, Scene, producer, transaction

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from clients.cli.cluster_health import SeenBroker, assess
-from clients.connection import Address
-from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from oncelog.clients.cli.cluster_health import SeenBroker, assess
+from oncelog.clients.connection import Address
+from oncelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
 def broker(broker_id: int, *, failure: str | None = None, store: bool | None = True) -> SeenBroker:

@@ -8,10 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from clients.cli.commands import commands
-from clients.cli.remedies import remedy
-from clients.errors import Refusal
-from protocol.errors import RETRIABLE, ErrorCode
+from oncelog.clients.cli.commands import commands
+from oncelog.clients.cli.remedies import remedy
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
 
 
 def verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -101,13 +101,14 @@ def test_an_error_that_may_pass_comes_with_advice(error: ErrorCode) -> None:
 def test_a_client_command_loads_neither_broker_nor_records(arguments: str) -> None:
     script = (
         "import sys\n"
-        "from broker.__main__ import main\n"
+        "from oncelog.broker.__main__ import main\n"
         "try:\n"
         f"    main({[*arguments.split(), '--bootstrap', '127.0.0.1:1']!r})\n"
         "except SystemExit as exit:\n"
         "    assert exit.code == 3, exit.code\n"
-        "heavy = ('broker.', 'coordinator', 'uvloop', 'aiofiles', 'construct', 'cramjam', 'kazoo', 'crc32c')\n"
-        "loaded = [name for name in sys.modules if name.startswith(heavy) and name != 'broker.__main__']\n"
+        "ours = ('oncelog.broker.', 'oncelog.coordinator')\n"
+        "heavy = (*ours, 'uvloop', 'aiofiles', 'construct', 'cramjam', 'kazoo', 'crc32c')\n"
+        "loaded = [name for name in sys.modules if name.startswith(heavy) and name != 'oncelog.broker.__main__']\n"
         "assert not loaded, loaded\n"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

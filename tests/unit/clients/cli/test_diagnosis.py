@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clients.cli.diagnosis import Finding, View, Visit, candidates, diagnose, is_loopback, is_nowhere
-from clients.connection import Address
+from oncelog.clients.cli.diagnosis import Finding, View, Visit, candidates, diagnose, is_loopback, is_nowhere
+from oncelog.clients.connection import Address
 
 SINGLE = {"advertised.listeners": "PLAINTEXT://kafka:9092", "listeners": "PLAINTEXT://:9092"}
 DOUBLE = {

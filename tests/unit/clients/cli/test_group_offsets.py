@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from clients.cli.group_offsets import COMMIT_SECONDS, GroupOffsets
-from clients.cli.paced_output import PacedOutput
-from clients.consumer import Consumer
-from protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog.clients.cli.group_offsets import COMMIT_SECONDS, GroupOffsets
+from oncelog.clients.cli.paced_output import PacedOutput
+from oncelog.clients.consumer import Consumer
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import GroupBroker

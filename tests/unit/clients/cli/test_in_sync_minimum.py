@@ -1,7 +1,7 @@
 """Partitions that refuse writes for want of replicas, as ``oncelog health`` and ``oncelog doctor`` tell it."""
 
-from clients.cli.cluster_health import assess
-from clients.cli.in_sync_minimum import about_minimum
+from oncelog.clients.cli.cluster_health import assess
+from oncelog.clients.cli.in_sync_minimum import about_minimum
 from tests.unit.clients.cli.test_cluster_health import broker, metadata
 
 CUT = metadata(d=(1, [1, 2, 3], [1]), a=(1, [1, 2, 3], [1]), b=(1, [1, 2], [1]), c=(1, [1], [1]), e=(2, [1, 2], [2]))

@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker.__main__ import cli
-from clients.cli.suggestions import suggest
+from oncelog.broker.__main__ import cli
+from oncelog.clients.cli.suggestions import suggest
 
 COMMAND = "Oncelog's command for this is:\n  oncelog "
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from clients.cli.line_producer import means_no_answer
-from clients.cli.produce import advice_for
-from clients.errors import DeliveryTimedOut
-from protocol.errors import ErrorCode
+from oncelog.clients.cli.line_producer import means_no_answer
+from oncelog.clients.cli.produce import advice_for
+from oncelog.clients.errors import DeliveryTimedOut
+from oncelog.protocol.errors import ErrorCode
 
 
 def test_a_line_whose_last_attempt_was_refused_got_an_answer_and_its_advice() -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.cli.lines import LineFormat, LineSplitter, LineTooLong
-from clients.cli.record_writers import choose_writer, json_line, raw_value, table_row
-from clients.consumer import ConsumerRecord, TimestampType
-from protocol.printable import one_line, without_controls
-from protocol.records.record_batch import NewRecord
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cli.lines import LineFormat, LineSplitter, LineTooLong
+from oncelog.clients.cli.record_writers import choose_writer, json_line, raw_value, table_row
+from oncelog.clients.consumer import ConsumerRecord, TimestampType
+from oncelog.protocol.printable import one_line, without_controls
+from oncelog.protocol.records.record_batch import NewRecord
+from oncelog.protocol.topic_partition import TopicPartition
 
 NOW = 1_700_000_000_000
 ORDERS = TopicPartition("orders", 3)

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs
-from clients.admin.topics import NewTopic, create_topics, delete_topics
-from clients.cli.metadata_store import StoreLost, unless_store_is_lost
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.incremental_alter_configs import (
+from oncelog.clients.admin.configs import ConfigChange, Operation, Resource, ResourceType, alter_configs
+from oncelog.clients.admin.topics import NewTopic, create_topics, delete_topics
+from oncelog.clients.cli.metadata_store import StoreLost, unless_store_is_lost
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from oncelog.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

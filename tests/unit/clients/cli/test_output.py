@@ -3,7 +3,7 @@
 import json
 from uuid import UUID
 
-from clients.cli.output import format_fields, format_json, format_table
+from oncelog.clients.cli.output import format_fields, format_json, format_table
 
 ROWS = [
     {"topic": "orders", "partition": 0, "isr": [1, 2], "lag": None},

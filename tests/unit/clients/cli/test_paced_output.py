@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.cli.paced_output import PacedOutput
+from oncelog.clients.cli.paced_output import PacedOutput
 
 
 async def _nothing() -> None:

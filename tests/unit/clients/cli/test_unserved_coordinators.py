@@ -1,7 +1,7 @@
 """How `oncelog health` finds an id for each partition of an internal topic."""
 
-from clients.cli.unserved_coordinators import ids_by_partition
-from protocol.internal.placement import partition_for
+from oncelog.clients.cli.unserved_coordinators import ids_by_partition
+from oncelog.protocol.internal.placement import partition_for
 
 
 def test_there_is_one_id_for_each_partition_that_is_wanted() -> None:

@@ -1,10 +1,10 @@
 """What is said about the obstacles of a command, and when."""
 
-from clients.cli.line_numbers import LineNumbers
-from clients.cli.waiting import DOCTOR_ADVICE, STUCK_ADVICE, Notice, Notices
-from clients.connection import Address
-from clients.obstacles import Obstacle
-from protocol.errors import ErrorCode
+from oncelog.clients.cli.line_numbers import LineNumbers
+from oncelog.clients.cli.waiting import DOCTOR_ADVICE, STUCK_ADVICE, Notice, Notices
+from oncelog.clients.connection import Address
+from oncelog.clients.obstacles import Obstacle
+from oncelog.protocol.errors import ErrorCode
 
 HERE, THERE = Address("localhost", 9092), Address("broker2", 9092)
 

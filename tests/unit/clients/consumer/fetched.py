@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from clients.consumer.completed_fetch import CompletedFetch
-from clients.consumer.fetched_response import FetchedResponse
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction
-from protocol.records.compression import Compression
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import AbortedTransaction
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 CLICKS = TopicPartition("clicks", 0)

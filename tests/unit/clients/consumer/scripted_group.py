@@ -4,29 +4,29 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
-from clients.consumer import Consumer, RebalanceListener
-from clients.consumer.embedded_protocol import encode_assignment
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import (
+from oncelog.clients.consumer import Consumer, RebalanceListener
+from oncelog.clients.consumer.embedded_protocol import encode_assignment
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.messages.offset_commit import (
+from oncelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.consumer.scripted_log import Leader, Told, connected
 from tests.unit.clients.scripted_broker import Answer
 

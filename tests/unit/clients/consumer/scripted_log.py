@@ -6,31 +6,31 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from clients.connection import Address
-from clients.consumer import Consumer, ConsumerConfig
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.list_offsets import (
+from oncelog.clients.connection import Address
+from oncelog.clients.consumer import Consumer, ConsumerConfig
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import (
+from oncelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.consumer.fetched import ORDERS, batch
 from tests.unit.clients.scripted_broker import Answer, Reaction, ScriptedBroker
 

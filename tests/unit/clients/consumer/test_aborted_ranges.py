@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.consumer.completed_fetch import CompletedFetch
-from clients.consumer.fetched_response import FetchedResponse
-from protocol.messages.fetch import AbortedTransaction
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import NewRecord, build_batch, read_header
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.protocol.messages.fetch import AbortedTransaction
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import NewRecord, build_batch, read_header
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 PRODUCERS = [10, 11, 12]

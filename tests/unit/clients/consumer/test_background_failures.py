@@ -6,18 +6,18 @@ from random import Random
 
 import pytest
 
-from clients.consumer import Consumer
-from clients.errors import BackgroundTaskFailed
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.list_offsets import (
+from oncelog.clients.consumer import Consumer
+from oncelog.clients.errors import BackgroundTaskFailed
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.schema import Message
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.scripted_group import GroupBroker, committed
 from tests.unit.clients.consumer.scripted_log import Told, connected

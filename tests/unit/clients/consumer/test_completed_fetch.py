@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.consumer.completed_fetch import CompletedFetch
-from clients.consumer.consumer_errors import UnreadableRecords
-from clients.consumer.fetched_response import FetchedResponse
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction
-from protocol.records.compression import Compression
-from protocol.records.control_records import build_end_txn_marker
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.consumer_errors import UnreadableRecords
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import AbortedTransaction
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.control_records import build_end_txn_marker
 from tests.unit.clients.consumer.fetched import ORDERS, batch, completed
 
 

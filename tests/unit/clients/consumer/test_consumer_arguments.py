@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from clients.consumer import Consumer, ConsumerConfig
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import IllegalState
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import Consumer, ConsumerConfig
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import IllegalState
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import GroupBroker

@@ -2,18 +2,18 @@
 
 import pytest
 
-from clients.consumer.assignors.assignor import MemberSubscription
-from clients.consumer.consumer_errors import AssignmentFailed
-from clients.consumer.embedded_protocol import (
+from oncelog.clients.consumer.assignors.assignor import MemberSubscription
+from oncelog.clients.consumer.consumer_errors import AssignmentFailed
+from oncelog.clients.consumer.embedded_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from protocol.compiler import encoder
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
-from protocol.internal.consumer_protocol import TopicPartition as OwnedTopic
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.compiler import encoder
+from oncelog.protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from oncelog.protocol.internal.consumer_protocol import TopicPartition as OwnedTopic
+from oncelog.protocol.topic_partition import TopicPartition
 
 OWNED = (TopicPartition("clicks", 0), TopicPartition("orders", 1), TopicPartition("orders", 2))
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from clients.consumer.completed_fetch import CompletedFetch
-from clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
-from clients.consumer.fetch_buffer import FetchBuffer
-from clients.consumer.fetched_response import FetchedResponse
-from clients.consumer.subscription_state import (
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
+from oncelog.clients.consumer.fetch_buffer import FetchBuffer
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.clients.consumer.subscription_state import (
     NO_RESET,
     RESET_TO_EARLIEST,
     FetchPosition,
@@ -15,10 +15,10 @@ from clients.consumer.subscription_state import (
     ResetPolicy,
     SubscriptionState,
 )
-from clients.errors import BrokerRefused
-from protocol.errors import ErrorCode
-from protocol.records.compression import Compression
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.errors import BrokerRefused
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.consumer.fetched import CLICKS, ORDERS, batch, completed
 
 

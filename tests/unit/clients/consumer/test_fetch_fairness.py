@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from clients.consumer import Consumer, ConsumerRecord
-from clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
-from clients.errors import BrokerRefused, ClientError
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import PartitionData
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import Consumer, ConsumerRecord
+from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
+from oncelog.clients.errors import BrokerRefused, ClientError
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import PartitionData
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS, batch
 from tests.unit.clients.consumer.scripted_log import FailingLeader, Leader, Told, reading

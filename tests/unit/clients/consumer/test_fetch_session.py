@@ -2,11 +2,11 @@
 
 import pytest
 
-from clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS_ID, CLICKS_ID, NEW_ID = bytes([1] * 16), bytes([2] * 16), bytes([3] * 16)
 ORDERS = [TopicPartition("orders", index) for index in range(3)]

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from clients.consumer import Consumer
-from clients.consumer.consumer_errors import UnreadableRecords
-from clients.errors import BrokerRefused
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from protocol.schema import ZERO_UUID, Message, Versions
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import Consumer
+from oncelog.clients.consumer.consumer_errors import UnreadableRecords
+from oncelog.clients.errors import BrokerRefused
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from oncelog.protocol.schema import ZERO_UUID, Message, Versions
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS, batch
 from tests.unit.clients.consumer.scripted_log import (

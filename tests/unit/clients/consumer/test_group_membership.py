@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from clients.consumer import ConsumerGroupMetadata, OffsetAndMetadata
-from clients.consumer.consumer_errors import AssignmentFailed, InstanceFenced, RebalanceInProgress
-from clients.consumer.embedded_protocol import decode_assignment, decode_subscription, encode_assignment
-from clients.errors import BrokerRefused, CommitFailed, OperationTimedOut, VersionNotSupported
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_fetch import (
+from oncelog.clients.consumer import ConsumerGroupMetadata, OffsetAndMetadata
+from oncelog.clients.consumer.consumer_errors import AssignmentFailed, InstanceFenced, RebalanceInProgress
+from oncelog.clients.consumer.embedded_protocol import decode_assignment, decode_subscription, encode_assignment
+from oncelog.clients.errors import BrokerRefused, CommitFailed, OperationTimedOut, VersionNotSupported
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -24,10 +24,10 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.schema import Message, Versions
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from oncelog.protocol.schema import Message, Versions
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import MEMBER, GroupBroker, Noting, committed, subscribed

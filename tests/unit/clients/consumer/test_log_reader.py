@@ -4,23 +4,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from clients.cluster import Cluster
-from clients.consumer.log_reader import LogReader
-from clients.errors import Refusal
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.log_reader import LogReader
+from oncelog.clients.errors import Refusal
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.metadata import MetadataRequest
-from protocol.records.compression import Compression
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
 

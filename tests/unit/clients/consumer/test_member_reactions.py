@@ -2,8 +2,8 @@
 
 import pytest
 
-from clients.consumer.member_reactions import COMMIT, HEARTBEAT, JOIN, SYNC, Reaction, reaction
-from protocol.errors import RETRIABLE, ErrorCode
+from oncelog.clients.consumer.member_reactions import COMMIT, HEARTBEAT, JOIN, SYNC, Reaction, reaction
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
 
 TABLES = {"JOIN": JOIN, "SYNC": SYNC, "HEARTBEAT": HEARTBEAT, "COMMIT": COMMIT}
 

@@ -5,23 +5,23 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from clients.connection import Address
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.list_offsets import (
+from oncelog.clients.connection import Address
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.schema import Message
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.scripted_group import GroupBroker, committed, subscribed
 from tests.unit.clients.consumer.scripted_log import answer, refused

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.join_group import JoinGroupRequest
+from oncelog.protocol.messages.metadata import MetadataRequest
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import GroupBroker, Noting, subscribed

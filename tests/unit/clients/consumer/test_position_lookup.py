@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from clients.consumer import Consumer, OffsetAndMetadata
-from clients.errors import OperationTimedOut, RequestTimedOut
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.offset_for_leader_epoch import (
+from oncelog.clients.consumer import Consumer, OffsetAndMetadata
+from oncelog.clients.errors import OperationTimedOut, RequestTimedOut
+from oncelog.protocol.messages.list_offsets import ListOffsetsRequest
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_log import Leader, Told, connected

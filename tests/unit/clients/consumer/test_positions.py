@@ -5,21 +5,21 @@ from random import Random
 
 import pytest
 
-from clients.admin.offsets import EARLIEST, LATEST
-from clients.cluster import Cluster
-from clients.consumer.positions import BEGINNING, END, Position, PositionKind, parse_position, resolve_position
-from clients.errors import BrokerRefused
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from oncelog.clients.admin.offsets import EARLIEST, LATEST
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.positions import BEGINNING, END, Position, PositionKind, parse_position, resolve_position
+from oncelog.clients.errors import BrokerRefused
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import MetadataRequest
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clients.consumer.read_ahead import MAX_UNREAD_RESPONSES, partition_bytes, response_bytes
+from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES, partition_bytes, response_bytes
 
 _MEBIBYTE = 1 << 20
 

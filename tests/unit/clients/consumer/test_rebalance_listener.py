@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from clients.consumer import Consumer, RebalanceListener
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import Consumer, RebalanceListener
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.consumer.fetched import ORDERS
 from tests.unit.clients.consumer.scripted_group import GroupBroker, Noting, committed, subscribed

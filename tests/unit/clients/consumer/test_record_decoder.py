@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.consumer.consumer_record import ConsumerRecord, TimestampType
-from clients.consumer.record_decoder import decode_records
-from protocol.records.compression import Compression, DecompressionBomb
-from protocol.records.record_batch import (
+from oncelog.clients.consumer.consumer_record import ConsumerRecord, TimestampType
+from oncelog.clients.consumer.record_decoder import decode_records
+from oncelog.protocol.records.compression import Compression, DecompressionBomb
+from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     CorruptRecord,
     NewRecord,

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from clients.consumer.consumer_errors import LogTruncated, NoOffsetForPartition
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.consumer.subscription_state import (
+from oncelog.clients.consumer.consumer_errors import LogTruncated, NoOffsetForPartition
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.consumer.subscription_state import (
     NO_LEADER,
     NO_RESET,
     RESET_TO_EARLIEST,
@@ -18,8 +18,8 @@ from clients.consumer.subscription_state import (
     ResetPolicy,
     SubscriptionState,
 )
-from clients.errors import IllegalState
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.errors import IllegalState
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 CLICKS = TopicPartition("clicks", 0)

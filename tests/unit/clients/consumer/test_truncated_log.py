@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from clients.consumer.completed_fetch import CompletedFetch
-from clients.consumer.consumer_errors import LogTruncated, OffsetOutOfRange
-from clients.consumer.fetch_buffer import FetchBuffer
-from clients.consumer.fetched_response import FetchedResponse
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
-from clients.consumer.subscription_state import (
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.consumer_errors import LogTruncated, OffsetOutOfRange
+from oncelog.clients.consumer.fetch_buffer import FetchBuffer
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
+from oncelog.clients.consumer.subscription_state import (
     NO_RESET,
     RESET_TO_EARLIEST,
     FetchPosition,
@@ -25,8 +25,8 @@ from clients.consumer.subscription_state import (
     ResetPolicy,
     SubscriptionState,
 )
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from tests.unit.clients.consumer.fetched import ORDERS
 
 _STEPS = 400

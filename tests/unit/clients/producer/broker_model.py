@@ -7,9 +7,9 @@ Kafka's rules (``ProducerAppendInfo``, ``ProducerStateEntry``): an older epoch i
 from collections import deque
 from dataclasses import dataclass, field
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceResponse
-from protocol.records.record_batch import BatchHeader, increment_sequence, iter_records, read_header
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import PartitionProduceResponse
+from oncelog.protocol.records.record_batch import BatchHeader, increment_sequence, iter_records, read_header
 
 REMEMBERED_BATCHES = 5
 

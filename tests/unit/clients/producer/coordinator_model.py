@@ -4,9 +4,9 @@ Ends are complete at once: markers are written to all partitions of the transact
 carry the next epoch, so that whatever still comes from before is fenced.
 """
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceResponse
-from protocol.records.record_batch import read_header
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import PartitionProduceResponse
+from oncelog.protocol.records.record_batch import read_header
 from tests.unit.clients.producer.broker_model import PartitionModel, ProducerEntry, refusal
 
 PRODUCER_ID = 7

@@ -5,22 +5,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from clients.cluster_metadata import ClusterMetadata
-from clients.connection import Address
-from clients.producer.batch_delivery import BatchDelivery
-from clients.producer.future_record_metadata import FutureRecordMetadata
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
-from clients.producer.record_accumulator import RecordAccumulator
-from clients.producer.transaction_manager import TransactionManager
-from clients.producer.transaction_requests import InitProducerId, TransactionRequest
-from clients.retry import Backoff
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from protocol.messages.produce import PartitionProduceResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.cluster_metadata import ClusterMetadata
+from oncelog.clients.connection import Address
+from oncelog.clients.producer.batch_delivery import BatchDelivery
+from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
+from oncelog.clients.producer.record_accumulator import RecordAccumulator
+from oncelog.clients.producer.transaction_manager import TransactionManager
+from oncelog.clients.producer.transaction_requests import InitProducerId, TransactionRequest
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from oncelog.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from oncelog.protocol.messages.produce import PartitionProduceResponse
+from oncelog.protocol.topic_partition import TopicPartition
 
 TOPIC = "orders"
 LEADER = 1

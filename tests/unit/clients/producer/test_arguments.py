@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from clients.consumer import ConsumerConfig
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.producer import ProducerConfig
-from clients.producer.producer_batch import ProducerBatch
-from protocol.records.compression import Compression
-from protocol.records.record_batch import Record, iter_records, read_header
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer import ConsumerConfig
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.producer import ProducerConfig
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import Record, iter_records, read_header
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.producer.producing_brokers import TOPIC, Stage
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clients.errors import (
+from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
     DeliveryTimedOut,
@@ -11,12 +11,12 @@ from clients.errors import (
     TransactionAbortable,
     TransactionAborted,
 )
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.transaction_manager import MAYBE_WRITTEN, State
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN, State
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from oncelog.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from tests.unit.clients.producer.pure_producer import PureProducer, Sent
 
 DELIVERY_SECONDS = 10.0

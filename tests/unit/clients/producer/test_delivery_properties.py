@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from random import Random
 
-from clients.errors import DeliveryTimedOut, OutcomeUnknown
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.transaction_manager import MAYBE_WRITTEN
-from protocol.errors import ErrorCode
+from oncelog.clients.errors import DeliveryTimedOut, OutcomeUnknown
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.clients.producer.broker_model import PartitionModel, refusal
 from tests.unit.clients.producer.pure_producer import PureProducer, Request, Sent, Wire, partition_of
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2  # type: ignore[import-untyped]
 
-from clients.producer.partitioner import murmur2, partition_for_key
+from oncelog.clients.producer.partitioner import murmur2, partition_for_key
 
 
 @pytest.mark.parametrize(

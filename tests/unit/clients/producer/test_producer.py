@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from clients.cluster import Cluster
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import (
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import (
     BrokerRefused,
     BufferFull,
     ClientError,
@@ -26,22 +26,22 @@ from clients.errors import (
     TransactionAbortable,
     TransactionAborted,
 )
-from clients.producer import FutureRecordMetadata, Producer, RecordMetadata
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.transaction_requests import InitProducerId
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from protocol.records.record_batch import read_header
-from protocol.schema import Message, Versions
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.producer import FutureRecordMetadata, Producer, RecordMetadata
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.transaction_requests import InitProducerId
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog.protocol.messages.produce import ProduceRequest, ProduceResponse
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from oncelog.protocol.records.record_batch import read_header
+from oncelog.protocol.schema import Message, Versions
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.producer.producing_brokers import NOW_MS, TOPIC, Stage
 from tests.unit.clients.scripted_broker import Answer, Reaction

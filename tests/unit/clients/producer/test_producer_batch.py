@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.errors import BrokerRefused, ClientError, IllegalState, Refusal
-from clients.producer.future_record_metadata import FutureRecordMetadata
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
-from clients.producer.record_metadata import RecordMetadata
-from protocol.errors import ErrorCode
-from protocol.records.compression import Compression
-from protocol.records.record_batch import NewRecord, build_batch, crc_is_valid, iter_records, read_header
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.errors import BrokerRefused, ClientError, IllegalState, Refusal
+from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
+from oncelog.clients.producer.record_metadata import RecordMetadata
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import NewRecord, build_batch, crc_is_valid, iter_records, read_header
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
 PRODUCER = ProducerIdAndEpoch(4000, 2)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.producer_id_and_epoch import LAST_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
-from clients.producer.producer_sequences import ProducerSequences
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.producer_id_and_epoch import LAST_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
+from oncelog.clients.producer.producer_sequences import ProducerSequences
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("others", 0)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import clients.producer
+import oncelog.clients.producer
 
 PURE = (
     "batch_delivery",
@@ -26,7 +26,7 @@ BANNED = {"asyncio", "socket", "time", "os", "logging"}
 
 @pytest.mark.parametrize("name", PURE)
 def test_it_imports_nothing_that_acts(name: str) -> None:
-    tree = ast.parse((Path(clients.producer.__file__).parent / f"{name}.py").read_text())
+    tree = ast.parse((Path(oncelog.clients.producer.__file__).parent / f"{name}.py").read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not {module.split(".")[0] for module in imported} & BANNED

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from clients.errors import RecordTooLarge
-from clients.producer.future_record_metadata import FutureRecordMetadata
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.record_accumulator import RecordAccumulator
-from protocol.errors import ErrorCode
+from oncelog.clients.errors import RecordTooLarge
+from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.record_accumulator import RecordAccumulator
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.clients.producer.pure_producer import LEADER, TOPIC, PureProducer, metadata_of
 
 BATCH_BYTES = 1024

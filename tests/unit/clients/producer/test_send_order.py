@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from clients.errors import BrokerRefused, BufferFull, ClientError, OperationTimedOut, ProducerClosed
-from clients.producer import FutureRecordMetadata, Producer
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from protocol.messages.produce import ProduceRequest
-from protocol.schema import Message
+from oncelog.clients.errors import BrokerRefused, BufferFull, ClientError, OperationTimedOut, ProducerClosed
+from oncelog.clients.producer import FutureRecordMetadata, Producer
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.schema import Message
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.clients.producer.producing_brokers import TOPIC, Stage

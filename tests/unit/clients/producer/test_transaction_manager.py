@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import (
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
     FatalProducerError,
@@ -18,12 +18,12 @@ from clients.errors import (
     TransactionAborted,
     VersionNotSupported,
 )
-from clients.negotiation import FinalizedFeatures
-from clients.producer.producer_batch import ProducerBatch
-from clients.producer.producer_config import ProducerConfig, TransactionProtocol
-from clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
-from clients.producer.transaction_manager import FATAL_TO_PRODUCE, NEXT_STATES, State, TransactionManager
-from clients.producer.transaction_requests import (
+from oncelog.clients.negotiation import FinalizedFeatures
+from oncelog.clients.producer.producer_batch import ProducerBatch
+from oncelog.clients.producer.producer_config import ProducerConfig, TransactionProtocol
+from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
+from oncelog.clients.producer.transaction_manager import FATAL_TO_PRODUCE, NEXT_STATES, State, TransactionManager
+from oncelog.clients.producer.transaction_requests import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
     Effect,
@@ -32,13 +32,13 @@ from clients.producer.transaction_requests import (
     TransactionRequest,
     TxnOffsetCommit,
 )
-from clients.producer.transactional_result import TransactionalResult
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
-from protocol.messages.end_txn import EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.producer.transactional_result import TransactionalResult
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from oncelog.protocol.messages.end_txn import EndTxnResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.producer.test_transaction_requests import answer
 
 ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import ClientError
-from clients.negotiation import FinalizedFeatures
-from clients.producer.producer_config import ProducerConfig
-from clients.producer.transaction_manager import MAYBE_WRITTEN, State
-from clients.producer.transaction_requests import (
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import ClientError
+from oncelog.clients.negotiation import FinalizedFeatures
+from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN, State
+from oncelog.clients.producer.transaction_requests import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
     Effect,
@@ -26,11 +26,11 @@ from clients.producer.transaction_requests import (
     TransactionRequest,
     TxnOffsetCommit,
 )
-from clients.producer.transactional_result import TransactionalResult
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.end_txn import EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.producer.transactional_result import TransactionalResult
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.end_txn import EndTxnResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.producer.broker_model import refusal
 from tests.unit.clients.producer.coordinator_model import PRODUCER_ID, CoordinatorModel
 from tests.unit.clients.producer.pure_producer import PureProducer, Request, Wire, partition_of

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from clients.consumer.group_metadata import ConsumerGroupMetadata
-from clients.consumer.offset_and_metadata import OffsetAndMetadata
-from clients.errors import (
+from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.errors import (
     ClientError,
     CommitFailed,
     FatalProducerError,
@@ -20,10 +20,10 @@ from clients.errors import (
     Refusal,
     TransactionAbortable,
 )
-from clients.producer.producer_config import ProducerConfig, TransactionProtocol
-from clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
-from clients.producer.transaction_manager import State, TransactionManager
-from clients.producer.transaction_requests import (
+from oncelog.clients.producer.producer_config import ProducerConfig, TransactionProtocol
+from oncelog.clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
+from oncelog.clients.producer.transaction_manager import State, TransactionManager
+from oncelog.clients.producer.transaction_requests import (
     EFFECTS,
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -34,24 +34,24 @@ from clients.producer.transaction_requests import (
     TxnOffsetCommit,
     effect_of,
 )
-from protocol.errors import RETRIABLE, ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.messages.add_partitions_to_txn import (
+from oncelog.protocol.errors import RETRIABLE, ErrorCode
+from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.txn_offset_commit import (
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.schema import Versions
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import Versions
+from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("orders", 1)
 GROUP = ConsumerGroupMetadata(group_id="readers", generation_id=3, member_id="me")

@@ -11,29 +11,33 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from broker.metadata_journal import MetadataJournal
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.cluster_image import MetadataCache
-from coordinator.controller.config_changes import ConfigResource
-from coordinator.controller.config_repository import ConfigRepository
-from coordinator.controller.controller import Controller
-from coordinator.controller.controller_settings import ControllerSettings
-from coordinator.controller.finalized_features import SUPPORTED_FEATURES, TRANSACTION_VERSION, FinalizedFeatureCache
-from coordinator.controller.topic_plan import TopicDefaults
-from coordinator.metadata_store.local import LocalEnsemble, LocalStore
-from coordinator.metadata_store.store import Session
-from coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint
-from coordinator.ports import OnResponse
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import (
+from oncelog.broker.metadata_journal import MetadataJournal
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.controller.config_changes import ConfigResource
+from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_settings import ControllerSettings
+from oncelog.coordinator.controller.finalized_features import (
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
+    FinalizedFeatureCache,
+)
+from oncelog.coordinator.controller.topic_plan import TopicDefaults
+from oncelog.coordinator.metadata_store.local import LocalEnsemble, LocalStore
+from oncelog.coordinator.metadata_store.store import Session
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint
+from oncelog.coordinator.ports import OnResponse
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 
 R = TypeVar("R", bound=Message)

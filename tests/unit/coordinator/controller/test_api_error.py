@@ -1,8 +1,8 @@
 """Outcomes of administrative requests."""
 
-from coordinator.controller.api_error import LONGEST_MESSAGE, ApiError
-from protocol.errors import ErrorCode
-from protocol.primitives import MAX_STRING_BYTES
+from oncelog.coordinator.controller.api_error import LONGEST_MESSAGE, ApiError
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.primitives import MAX_STRING_BYTES
 
 
 def test_a_message_that_quotes_a_name_can_always_be_encoded() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.controller.assignment import (
+from oncelog.coordinator.controller.assignment import (
     BrokerAndRack,
     Start,
     assign_replicas,
@@ -17,7 +17,7 @@ from coordinator.controller.assignment import (
     why_invalid_assignment,
     why_not_placeable,
 )
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 
 FIVE = [BrokerAndRack(broker_id) for broker_id in range(5)]
 SIX_RACKED = [

@@ -1,10 +1,15 @@
 """The image of the cluster, as UpdateMetadata requests build it."""
 
-from coordinator.controller.cluster_image import LEADER_DURING_DELETE, ClusterImage, MetadataCache, MetadataChange
-from coordinator.ports import LeaderAndEpoch
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.update_metadata import (
+from oncelog.coordinator.controller.cluster_image import (
+    LEADER_DURING_DELETE,
+    ClusterImage,
+    MetadataCache,
+    MetadataChange,
+)
+from oncelog.coordinator.ports import LeaderAndEpoch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.update_metadata import (
     FULL,
     INCREMENTAL,
     UpdateMetadataBroker,
@@ -13,7 +18,7 @@ from protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 OLD_ID, NEW_ID = b"o" * 16, b"n" * 16
 

@@ -1,8 +1,8 @@
 """What a broker reads from the store in place of a controller that it cannot reach."""
 
-from coordinator.controller.cluster_reading import read_orders
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
+from oncelog.coordinator.controller.cluster_reading import read_orders
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.coordinator.controller.cluster import running_cluster
 from tests.unit.coordinator.controller.test_controller import create, manual
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from coordinator.controller.cluster_state import ClusterState, LiveBroker, VersionedState
-from coordinator.metadata_store.znodes import BrokerRegistration, PartitionState
+from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker, VersionedState
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, PartitionState
 
 WRITTEN = 50
 

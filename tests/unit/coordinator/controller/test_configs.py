@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from coordinator.controller.api_error import NO_ERROR, ApiError
-from coordinator.controller.config_changes import (
+from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResource,
@@ -18,11 +18,11 @@ from coordinator.controller.config_changes import (
     described_change,
     resource_at,
 )
-from coordinator.controller.config_repository import ConfigRepository
-from coordinator.controller.membership import prepare
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Session
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.membership import prepare
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Session
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, Rules, running_cluster
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from coordinator.controller.control_channel import ControlChannel
-from coordinator.ports import OnResponse
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.schema import Message
+from oncelog.coordinator.controller.control_channel import ControlChannel
+from oncelog.coordinator.ports import OnResponse
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from oncelog.protocol.schema import Message
 from tests.unit.broker.virtual_time import in_virtual_time
 
 ANSWER = UpdateMetadataResponse()

@@ -1,13 +1,13 @@
 """What the controller's batches of requests contain, in which order they are sent, and how often they are built."""
 
-from coordinator.controller.cluster_image import LEADER_DURING_DELETE, NO_LEADER
-from coordinator.controller.control_requests import ControlRequest, ControlRequests
-from coordinator.metadata_store import paths
-from protocol.framing import encode_request
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import FULL, INCREMENTAL, UpdateMetadataRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.cluster_image import LEADER_DURING_DELETE, NO_LEADER
+from oncelog.coordinator.controller.control_requests import ControlRequest, ControlRequests
+from oncelog.coordinator.metadata_store import paths
+from oncelog.protocol.framing import encode_request
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import FULL, INCREMENTAL, UpdateMetadataRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.benchmarks.metadata_broadcast import cluster as large_cluster
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, manual

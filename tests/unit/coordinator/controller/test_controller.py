@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
-from coordinator.controller.cluster_image import LEADER_DURING_DELETE
-from coordinator.controller.controller_election import Victory, stand
-from coordinator.controller.membership import BrokerIdTaken, cluster_id, register
-from coordinator.controller.topic_plan import NewPartitions, NewTopic, TopicPlan
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import MultiResult, Operation, Session
-from coordinator.metadata_store.znodes import BrokerRegistration, PartitionState
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from oncelog.coordinator.controller.cluster_image import LEADER_DURING_DELETE
+from oncelog.coordinator.controller.controller_election import Victory, stand
+from oncelog.coordinator.controller.membership import BrokerIdTaken, cluster_id, register
+from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic, TopicPlan
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import MultiResult, Operation, Session
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, PartitionState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 
 

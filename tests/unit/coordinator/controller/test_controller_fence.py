@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.controller.controller_fence import NO_SEQUENCE, ControllerFence
+from oncelog.coordinator.controller.controller_fence import NO_SEQUENCE, ControllerFence
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from coordinator.controller.controller_loss import ControllerContact, may_take_over
+from oncelog.coordinator.controller.controller_loss import ControllerContact, may_take_over
 
 LOST, REACHED, UNKNOWN = ControllerContact.LOST, ControllerContact.REACHED, ControllerContact.UNKNOWN
 MOST_OTHERS = 4

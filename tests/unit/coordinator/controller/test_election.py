@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.controller.cluster_image import NO_LEADER
-from coordinator.controller.election import initial_state, next_state
-from coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
+from oncelog.coordinator.controller.cluster_image import NO_LEADER
+from oncelog.coordinator.controller.election import initial_state, next_state
+from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
 
 STATE = PartitionState(leader=1, leader_epoch=5, isr=(1, 2, 3), controller_epoch=1)
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from coordinator.controller.event_queue import EventQueue
+from oncelog.coordinator.controller.event_queue import EventQueue
 from tests.unit.broker.virtual_time import in_virtual_time
 
 

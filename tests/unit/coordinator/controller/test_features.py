@@ -5,22 +5,22 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
-from coordinator.controller.cluster_state import LiveBroker
-from coordinator.controller.controller_election import stand
-from coordinator.controller.feature_changes import (
+from oncelog.coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from oncelog.coordinator.controller.cluster_state import LiveBroker
+from oncelog.coordinator.controller.controller_election import stand
+from oncelog.coordinator.controller.feature_changes import (
     FeatureUpdate,
     UpgradeType,
     initial_levels,
     update_features,
     why_refused,
 )
-from coordinator.controller.finalized_features import FinalizedFeatureCache, IncompatibleFeatures
-from coordinator.controller.reign import Reign
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import MultiResult, Operation, Session, Stat
-from coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
-from protocol.errors import ErrorCode
+from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache, IncompatibleFeatures
+from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import MultiResult, Operation, Session, Stat
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingChannel, running_cluster
 
 TV = "transaction.version"

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from coordinator.controller.office import Office
-from coordinator.controller.topic_plan import NewTopic
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.store import Done
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.office import Office
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Done
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.turns import longest_turn
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.controller.cluster_state import ClusterState, LiveBroker, TopicState, VersionedState
-from coordinator.controller.isr_changes import IsrProposal, Outcome, decide
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.znodes import (
+from oncelog.coordinator.controller.cluster_state import ClusterState, LiveBroker, TopicState, VersionedState
+from oncelog.coordinator.controller.isr_changes import IsrProposal, Outcome, decide
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.znodes import (
     BrokerRegistration,
     LeaderRecoveryState,
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.alter_partition import (
     AlteredPartition,
     AlterPartitionData,
     AlterPartitionRequest,
@@ -24,8 +24,8 @@ from protocol.messages.alter_partition import (
     AlterPartitionTopic,
     BrokerState,
 )
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, manual, state_of
 

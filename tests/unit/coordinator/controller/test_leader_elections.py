@@ -5,21 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
-from coordinator.controller.config_changes import (
+from oncelog.coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
+from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResource,
     OperationType,
     ResourceType,
 )
-from coordinator.controller.election import preferred_state
-from coordinator.controller.leader_elections import ElectionType
-from coordinator.metadata_store.znodes import PartitionState
-from protocol.errors import ErrorCode
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.election import preferred_state
+from oncelog.coordinator.controller.leader_elections import ElectionType
+from oncelog.coordinator.metadata_store.znodes import PartitionState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, manual, state_of

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.controller.api_error import NOT_CONTROLLER, ApiError
-from coordinator.controller.reassignment import (
+from oncelog.coordinator.controller.api_error import NOT_CONTROLLER, ApiError
+from oncelog.coordinator.controller.reassignment import (
     begun_state,
     completed_state,
     is_complete,
@@ -19,11 +19,11 @@ from coordinator.controller.reassignment import (
     reassigned,
     target_of,
 )
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
-from protocol.errors import ErrorCode
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.znodes import PartitionState, ReplicaAssignment
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingBroker, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, manual, state_of

@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.controller.cluster_state import LiveBroker
-from coordinator.controller.controller_election import Victory, stand
-from coordinator.controller.reign import ControllerMoved, Reign
-from coordinator.metadata_store.store import Create
-from coordinator.metadata_store.znodes import BrokerRegistration
+from oncelog.coordinator.controller.cluster_state import LiveBroker
+from oncelog.coordinator.controller.controller_election import Victory, stand
+from oncelog.coordinator.controller.reign import ControllerMoved, Reign
+from oncelog.coordinator.metadata_store.store import Create
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingBroker, NotingChannel, running_cluster
 
 

@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from coordinator.controller.api_error import ApiError
-from coordinator.controller.controller_election import Defeat, Victory, stand, take_over
-from coordinator.controller.suspicion import (
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.controller_election import Defeat, Victory, stand, take_over
+from oncelog.coordinator.controller.suspicion import (
     FIRST_PAUSE_SECONDS,
     FORGOTTEN_AFTER_SECONDS,
     LONGEST_PAUSE_SECONDS,
     SuspicionLimit,
 )
-from coordinator.controller.topic_plan import NewTopic, TopicPlan
-from coordinator.metadata_store import paths
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.topic_plan import NewTopic, TopicPlan
+from oncelog.coordinator.metadata_store import paths
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time
 from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingBroker, running_cluster
 from tests.unit.coordinator.controller.test_controller import create, data, manual, state_of

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Iterator
 
-from coordinator.controller.topic_changes import collect
-from coordinator.controller.topic_plan import TopicPlan
-from coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment
+from oncelog.coordinator.controller.topic_changes import collect
+from oncelog.coordinator.controller.topic_plan import TopicPlan
+from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment
 
 
 async def test_collect_of_few_topics_with_many_partitions_leaves_the_loop_a_turn_after_each() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.controller.topic_plan import NewTopic
-from coordinator.metadata_store import paths
-from coordinator.metadata_store.store import Delete, MultiResult, Operation, Session, Znode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.coordinator.metadata_store import paths
+from oncelog.coordinator.metadata_store.store import Delete, MultiResult, Operation, Session, Znode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.turns import longest_turn
 from tests.unit.coordinator.controller.cluster import running_cluster
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from coordinator.group.group import Group
-from coordinator.group.member import GroupImage, GroupProtocol, Instant, JoinResult, SyncResult
-from coordinator.group.state import GroupRules, GroupState, JoinRequest, Step, SyncRequest
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.member import GroupImage, GroupProtocol, Instant, JoinResult, SyncResult
+from oncelog.coordinator.group.state import GroupRules, GroupState, JoinRequest, Step, SyncRequest
+from oncelog.protocol.errors import ErrorCode
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000

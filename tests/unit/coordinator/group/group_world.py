@@ -11,34 +11,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from coordinator.controller.cluster_image import (
+from oncelog.coordinator.controller.cluster_image import (
     GROUP_METADATA_TOPIC_NAME,
     ClusterImage,
     MetadataChange,
     PartitionImage,
     TopicImage,
 )
-from coordinator.group.coordinator import GroupCoordinator, JoiningMember, LeavingMember
-from coordinator.group.group import Group
-from coordinator.group.log_records import GroupRecord, decode_record
-from coordinator.group.member import GroupProtocol, JoinResult, SyncResult
-from coordinator.group.offset_requests import (
+from oncelog.coordinator.group.coordinator import GroupCoordinator, JoiningMember, LeavingMember
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.log_records import GroupRecord, decode_record
+from oncelog.coordinator.group.member import GroupProtocol, JoinResult, SyncResult
+from oncelog.coordinator.group.offset_requests import (
     Committer,
     FetchedOffset,
     FetchedOffsets,
     OffsetToCommit,
     PartitionErrors,
 )
-from coordinator.group.settings import GroupSettings
-from coordinator.group.shard import GroupShard, Producer
-from coordinator.group.state import SyncRequest
-from coordinator.ports import LeaderAndEpoch
-from protocol.errors import ErrorCode
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import BatchHeader, iter_records, read_header
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.group.shard import GroupShard, Producer
+from oncelog.coordinator.group.state import SyncRequest
+from oncelog.coordinator.ports import LeaderAndEpoch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import BatchHeader, iter_records, read_header
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.coordinator.transaction.world import Log, Tasks, Term
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from coordinator.group.coordinator import GroupDescription
-from coordinator.group.log_records import GroupChanged
-from coordinator.group.offset_requests import Committer
-from coordinator.group.settings import GroupSettings
-from coordinator.group.state import GroupState
-from coordinator.runtime import partition_for
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import NewRecord, build_batch
+from oncelog.coordinator.group.coordinator import GroupDescription
+from oncelog.coordinator.group.log_records import GroupChanged
+from oncelog.coordinator.group.offset_requests import Committer
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.group.state import GroupState
+from oncelog.coordinator.runtime import partition_for
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from tests.unit.coordinator.group.group_world import GROUP, GroupWorld, group_world
 
 NO_DELAY = GroupSettings(group_initial_rebalance_delay_ms=0)

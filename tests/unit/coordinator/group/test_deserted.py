@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.offset_requests import Committer
-from coordinator.group.settings import GroupSettings
-from coordinator.group.shard import SESSION_PARTS
-from coordinator.group.state import GroupState
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.offset_requests import Committer
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.group.shard import SESSION_PARTS
+from oncelog.coordinator.group.state import GroupState
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.group.group_world import GROUP, P0, GroupWorld, group_world
 
 AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,7 +1,7 @@
 """The search for expired offsets is made in slices, between which groups change and go away."""
 
-from coordinator.group.offset_requests import Committer, OffsetToCommit, expire
-from protocol.records.record_walk import WorkBudget
+from oncelog.coordinator.group.offset_requests import Committer, OffsetToCommit, expire
+from oncelog.protocol.records.record_walk import WorkBudget
 from tests.unit.coordinator.group.group_world import P0, GroupWorld, group_world
 
 _LONG_AGO_MS = 0

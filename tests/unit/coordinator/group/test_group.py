@@ -1,11 +1,11 @@
 """Scripts of the classic group protocol, step by step."""
 
-from coordinator.group.group import APPEND_RETRY_MS, Group
-from coordinator.group.member import GroupImage
-from coordinator.group.state import GroupRules, GroupState
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from oncelog.coordinator.group.group import APPEND_RETRY_MS, Group
+from oncelog.coordinator.group.member import GroupImage
+from oncelog.coordinator.group.state import GroupRules, GroupState
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.consumer_protocol import ConsumerProtocolSubscription
 from tests.unit.coordinator.group.group_driver import REBALANCE_MS, SESSION_MS, Driver
 
 SESSION = SESSION_MS / 1000

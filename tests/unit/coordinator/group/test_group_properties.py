@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator.group.group import Group
-from coordinator.group.member import JoinResult, SyncResult
-from coordinator.group.state import GroupRules, GroupState
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.member import JoinResult, SyncResult
+from oncelog.coordinator.group.state import GroupRules, GroupState
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.group.group_driver import Call, Driver
 
 INSTANCES = (None, None, "a", "b", "a")

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from coordinator.group.offset_requests import Committer, OffsetToCommit
-from protocol.errors import ErrorCode
-from protocol.records.record_walk import WorkBudget
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.offset_requests import Committer, OffsetToCommit
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.group.group_world import GROUP, MEMBER, P0, P1, PRODUCER, TOPIC_ID, GroupWorld, group_world
 
 OK = ErrorCode.NONE

@@ -2,18 +2,18 @@
 
 import pytest
 
-from coordinator.group.log_records import (
+from oncelog.coordinator.group.log_records import (
     GroupChanged,
     OffsetCommitted,
     decode_record,
     encode_group_metadata,
     encode_offset_commit,
 )
-from coordinator.group.member import GroupImage, MemberImage
-from coordinator.group.offsets import CommittedOffset
-from protocol.records.record_batch import CorruptRecord, Record
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.member import GroupImage, MemberImage
+from oncelog.coordinator.group.offsets import CommittedOffset
+from oncelog.protocol.records.record_batch import CorruptRecord, Record
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 TOPIC_ID = bytes(range(1, 17))
 PARTITION = TopicPartition("t", 7)

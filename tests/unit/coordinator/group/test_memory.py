@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from coordinator.group.memory import ALL_GROUPS_SETTING, GROUP_SETTING, MEMBER_SETTING
-from coordinator.group.settings import GroupSettings
-from coordinator.group.state import GroupState, SyncRequest
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.memory import ALL_GROUPS_SETTING, GROUP_SETTING, MEMBER_SETTING
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.group.state import GroupState, SyncRequest
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.group.group_driver import Driver
 from tests.unit.coordinator.group.group_world import GROUP, GroupWorld, group_world
 

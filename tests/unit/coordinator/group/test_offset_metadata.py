@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.group.large_commit import LargeCommit
-from coordinator.group.offset_metadata import GROUP_WEIGHT
-from coordinator.group.offset_requests import Committer, OffsetToCommit, PartitionErrors
-from coordinator.group.offsets import size_of_metadata
-from coordinator.group.settings import GroupSettings
-from protocol.errors import ErrorCode
-from protocol.records.record_walk import WorkBudget
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.large_commit import LargeCommit
+from oncelog.coordinator.group.offset_metadata import GROUP_WEIGHT
+from oncelog.coordinator.group.offset_requests import Committer, OffsetToCommit, PartitionErrors
+from oncelog.coordinator.group.offsets import size_of_metadata
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.group.group_world import GroupWorld, group_world
 
 METADATA = "m" * 1_000

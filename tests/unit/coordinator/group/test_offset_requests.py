@@ -4,18 +4,18 @@ from functools import partial
 
 import pytest
 
-from coordinator.group.log_records import OffsetCommitted
-from coordinator.group.offset_requests import Committer, OffsetToCommit, expired_partitions
-from coordinator.group.settings import GroupSettings
-from coordinator.group.shard import Producer
-from coordinator.group.state import GroupState
-from coordinator.runtime import LOAD_SLICE_BYTES
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
-from protocol.records.record_walk import WorkBudget
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.log_records import OffsetCommitted
+from oncelog.coordinator.group.offset_requests import Committer, OffsetToCommit, expired_partitions
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.group.shard import Producer
+from oncelog.coordinator.group.state import GroupState
+from oncelog.coordinator.runtime import LOAD_SLICE_BYTES
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.group.group_world import GROUP, P0, P1, PRODUCER, TOPIC_ID, GroupWorld, group_world
 
 OK = ErrorCode.NONE

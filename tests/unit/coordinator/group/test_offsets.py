@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.offsets import CommittedOffset, OffsetStore
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.offsets import CommittedOffset, OffsetStore
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 P0 = TopicPartition("t", 0)
 P1 = TopicPartition("t", 1)

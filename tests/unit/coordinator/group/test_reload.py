@@ -6,15 +6,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.memory import GroupMemory
-from coordinator.group.offset_requests import Committer, OffsetToCommit
-from coordinator.group.offsets import size_of_metadata
-from coordinator.group.settings import GroupSettings
-from coordinator.group.shard import GroupShard, Producer
-from coordinator.group.state import GroupState
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import read_header
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.group.memory import GroupMemory
+from oncelog.coordinator.group.offset_requests import Committer, OffsetToCommit
+from oncelog.coordinator.group.offsets import size_of_metadata
+from oncelog.coordinator.group.settings import GroupSettings
+from oncelog.coordinator.group.shard import GroupShard, Producer
+from oncelog.coordinator.group.state import GroupState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import read_header
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.group.group_world import TOPIC_ID, GroupWorld, group_world
 from tests.unit.coordinator.transaction.world import Log
 

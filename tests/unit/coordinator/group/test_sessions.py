@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.group.sessions import Sessions
+from oncelog.coordinator.group.sessions import Sessions
 
 IDS = st.sampled_from("abcdef")
 EVENTS = st.lists(

@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from coordinator.group.state import TRANSITIONS, GroupState, format_transitions
-from protocol.errors import ErrorCode
+from oncelog.coordinator.group.state import TRANSITIONS, GroupState, format_transitions
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.group.group_driver import Driver
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState

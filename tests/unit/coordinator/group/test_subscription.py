@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from coordinator.group.group import Group
-from coordinator.group.subscription import MAX_TOPICS, read_topics
-from protocol.compiler import encode
-from protocol.internal.consumer_protocol import ConsumerProtocolSubscription
+from oncelog.coordinator.group.group import Group
+from oncelog.coordinator.group.subscription import MAX_TOPICS, read_topics
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.internal.consumer_protocol import ConsumerProtocolSubscription
 from tests.unit.coordinator.group.group_driver import Driver
 
 _BOMB_TOPICS = 2_000_000

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pytest
 
-from coordinator.metadata_store.store import (
+from oncelog.coordinator.metadata_store.store import (
     NO_SESSION,
     Check,
     Create,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.metadata_journal import CorruptSnapshot, MetadataJournal
-from broker.storage.disk import LocalDisk
-from coordinator.metadata_store.local import LocalEnsemble
-from coordinator.metadata_store.store import (
+from oncelog.broker.metadata_journal import CorruptSnapshot, MetadataJournal
+from oncelog.broker.storage.disk import LocalDisk
+from oncelog.coordinator.metadata_store.local import LocalEnsemble
+from oncelog.coordinator.metadata_store.store import (
     ConnectionLost,
     Create,
     Delete,
@@ -25,8 +25,8 @@ from coordinator.metadata_store.store import (
     StoreError,
     StoreFull,
 )
-from coordinator.metadata_store.znode_tree import ZnodeTree
-from protocol.schema import Buffer
+from oncelog.coordinator.metadata_store.znode_tree import ZnodeTree
+from oncelog.protocol.schema import Buffer
 from tests.simulation.sim_disk import CrashKind, MachineStopped, SimDisk
 from tests.unit.broker.turns import longest_turn
 from tests.unit.coordinator.metadata_store.contract import MetadataStoreContract, data_of, session_of

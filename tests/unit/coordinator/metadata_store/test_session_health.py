@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator.metadata_store.session_health import SessionHealth, SessionState
+from oncelog.coordinator.metadata_store.session_health import SessionHealth, SessionState
 from tests.simulation.sim_zookeeper import Direction, SimStore, SimZooKeeper
 from tests.unit.coordinator.metadata_store.contract import session_of
 from tests.unit.coordinator.metadata_store.test_sim_zookeeper import SESSION_TIMEOUT, connect, in_virtual_time

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.metadata_store.store import ConnectionLost, Done, MetadataStore, SessionEvent
+from oncelog.coordinator.metadata_store.store import ConnectionLost, Done, MetadataStore, SessionEvent
 from tests.simulation.sim_zookeeper import Direction, SimStore, SimZooKeeper
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.coordinator.metadata_store.contract import Hint, MetadataStoreContract, data_of, session_of

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from coordinator.metadata_store import paths, znodes
-from coordinator.metadata_store.znodes import (
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.znodes import (
     BrokerRegistration,
     FinalizedFeatures,
     LeaderRecoveryState,
@@ -17,8 +17,8 @@ from coordinator.metadata_store.znodes import (
     SecurityProtocol,
     TopicAssignment,
 )
-from protocol.schema import ZERO_UUID
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.schema import ZERO_UUID
+from oncelog.protocol.topic_partition import TopicPartition
 
 BROKER = BrokerRegistration(
     broker_id=3,

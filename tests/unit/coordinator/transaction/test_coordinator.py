@@ -4,13 +4,13 @@ from functools import partial
 
 import pytest
 
-from coordinator.metadata_store.store import StoreUnavailable
-from coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult
-from coordinator.transaction.listing import TransactionFilter, parse_states
-from coordinator.transaction.settings import TransactionConfig
-from coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, Transaction, TransactionState
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, InitProducerIdResult
+from oncelog.coordinator.transaction.listing import TransactionFilter, parse_states
+from oncelog.coordinator.transaction.settings import TransactionConfig
+from oncelog.coordinator.transaction.state import LAST_LIVE_EPOCH, ProducerIdAndEpoch, Transaction, TransactionState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
 
 INVOICES = TopicPartition("invoices", 0)

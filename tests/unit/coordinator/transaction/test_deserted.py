@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from coordinator.transaction.settings import TransactionConfig
-from coordinator.transaction.state import ProducerIdAndEpoch, TransactionState
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.transaction.settings import TransactionConfig
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionState
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import world
 
 INVOICES = TopicPartition("invoices", 0)

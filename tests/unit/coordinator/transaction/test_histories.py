@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult, InitProducerIdResult
-from coordinator.transaction.listing import TransactionFilter
-from coordinator.transaction.log_records import build_record_batch
-from coordinator.transaction.settings import TransactionConfig
-from coordinator.transaction.state import (
+from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult, InitProducerIdResult
+from oncelog.coordinator.transaction.listing import TransactionFilter
+from oncelog.coordinator.transaction.log_records import build_record_batch
+from oncelog.coordinator.transaction.settings import TransactionConfig
+from oncelog.coordinator.transaction.state import (
     LAST_LIVE_EPOCH,
     NO_PARTITIONS,
     NO_PRODUCER_EPOCH,
@@ -31,8 +31,8 @@ from coordinator.transaction.state import (
     TransactionMetadata,
     TransactionState,
 )
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Call, World
 
 LAST_EPOCHS = {"nearly exhausted": LAST_LIVE_EPOCH - 2, "exhausted": LAST_LIVE_EPOCH}

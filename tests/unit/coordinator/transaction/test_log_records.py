@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.transaction.log_records import (
+from oncelog.coordinator.transaction.log_records import (
     build_record_batch,
     encode_key,
     encode_value,
     read_record,
     value_version,
 )
-from coordinator.transaction.state import PERSISTED_STATES, TransactionMetadata, TransactionState
-from protocol.compiler import encode
-from protocol.internal.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from protocol.records.record_batch import CorruptRecord, Record, iter_records, read_header
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.transaction.state import PERSISTED_STATES, TransactionMetadata, TransactionState
+from oncelog.protocol.compiler import encode
+from oncelog.protocol.internal.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from oncelog.protocol.records.record_batch import CorruptRecord, Record, iter_records, read_header
+from oncelog.protocol.topic_partition import TopicPartition
 
 ONGOING = TransactionMetadata(
     producer_id=4000,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.transaction.log_records import build_record_batch, build_tombstones, encode_key, read_record
-from coordinator.transaction.log_replay import LogReplay
-from coordinator.transaction.state import NO_PARTITIONS, Transaction, TransactionMetadata, TransactionState
-from protocol.records.compression import Compression
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import (
+from oncelog.coordinator.transaction.log_records import build_record_batch, build_tombstones, encode_key, read_record
+from oncelog.coordinator.transaction.log_replay import LogReplay
+from oncelog.coordinator.transaction.state import NO_PARTITIONS, Transaction, TransactionMetadata, TransactionState
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import (
     CorruptRecord,
     NewRecord,
     build_batch,
@@ -22,7 +22,7 @@ from protocol.records.record_batch import (
     patch_offset_and_epoch,
     read_header,
 )
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.topic_partition import TopicPartition
 
 NOW_MS = 1_750_000_000_000
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.transaction.marker_sender import (
+from oncelog.coordinator.transaction.marker_sender import (
     ATTEMPTS_FOR_INTERNAL_TOPICS,
     MARKER_OUTCOMES,
     MOST_PARTITIONS,
@@ -15,11 +15,15 @@ from coordinator.transaction.marker_sender import (
     PendingMarkers,
     marker_outcome,
 )
-from coordinator.transaction.state import TransactionState
-from protocol.compiler import decoder, encode
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.transaction.state import TransactionState
+from oncelog.protocol.compiler import decoder, encode
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
 
 INVOICES = TopicPartition("invoices", 0)
@@ -113,7 +117,7 @@ def test_local_partitions_are_done_before_send_returns(sender: Sender) -> None:
 
 def test_a_lost_request_is_one_line_of_the_log(sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
     """Not one for each partition, as if its leader had said something."""
-    caplog.set_level(logging.INFO, "coordinator.transaction.marker_sender")
+    caplog.set_level(logging.INFO, "oncelog.coordinator.transaction.marker_sender")
     sender.send(INVOICES, SHIPMENTS)
     sender.lose()
     assert caplog.messages == [f"broker {ELSEWHERE} did not answer about the markers of 1 transactions: again"]

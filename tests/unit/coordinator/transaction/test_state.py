@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.tools.txn_states import VERSIONS, format_requests, format_states
-from coordinator.transaction.state import (
+from oncelog.broker.tools.txn_states import VERSIONS, format_requests, format_states
+from oncelog.coordinator.transaction.state import (
     LAST_LIVE_EPOCH,
     MAX_EPOCH,
     NO_PARTITIONS,
@@ -29,8 +29,8 @@ from coordinator.transaction.state import (
     first_metadata,
     verify_partitions,
 )
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 
 PRODUCER = ProducerIdAndEpoch(4000, 7)
 NEW_ID = 4001

@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from coordinator.runtime import java_hash
-from coordinator.transaction.listing import TransactionFilter
-from coordinator.transaction.log_records import build_record_batch
-from coordinator.transaction.state import (
+from oncelog.coordinator.runtime import java_hash
+from oncelog.coordinator.transaction.listing import TransactionFilter
+from oncelog.coordinator.transaction.log_records import build_record_batch
+from oncelog.coordinator.transaction.state import (
     MAX_EPOCH,
     NO_PARTITIONS,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
 )
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import NewRecord, build_batch
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Marker, World, world
 
 INVOICES = TopicPartition("invoices", 0)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.transaction.coordinator import NO_PRODUCER
-from coordinator.transaction.state import (
+from oncelog.coordinator.transaction.coordinator import NO_PRODUCER
+from oncelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     TRANSITIONS,
     Missing,
@@ -18,7 +18,7 @@ from coordinator.transaction.state import (
     TransactionMetadata,
     TransactionState,
 )
-from protocol.errors import ErrorCode
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.transaction.tables import decisions
 from tests.unit.coordinator.transaction.tables.add_partitions import ADD_PARTITIONS, VERIFY_PARTITIONS
 from tests.unit.coordinator.transaction.tables.decision_table import Cell, DecisionTable, Rule

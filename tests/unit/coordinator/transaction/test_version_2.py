@@ -4,19 +4,19 @@ from functools import partial
 
 import pytest
 
-from coordinator.metadata_store.store import StoreUnavailable
-from coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult
-from coordinator.transaction.log_records import build_record_batch
-from coordinator.transaction.settings import TransactionConfig
-from coordinator.transaction.state import (
+from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.coordinator.transaction.coordinator import NO_PRODUCER, EndTxnResult
+from oncelog.coordinator.transaction.log_records import build_record_batch
+from oncelog.coordinator.transaction.settings import TransactionConfig
+from oncelog.coordinator.transaction.state import (
     LAST_LIVE_EPOCH,
     MAX_EPOCH,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
 )
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Call, Marker, World, world
 
 INVOICES = TopicPartition("invoices", 0)

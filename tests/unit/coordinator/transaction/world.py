@@ -14,28 +14,28 @@ from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
-from coordinator.ports import LeaderAndEpoch, OnReplicated, OnResponse
-from coordinator.runtime import Answer, map_answer
-from coordinator.transaction.coordinator import (
+from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
+from oncelog.coordinator.ports import LeaderAndEpoch, OnReplicated, OnResponse
+from oncelog.coordinator.runtime import Answer, map_answer
+from oncelog.coordinator.transaction.coordinator import (
     EndTxnResult,
     InitProducerIdResult,
     TransactionCoordinator,
 )
-from coordinator.transaction.log_records import read_record
-from coordinator.transaction.settings import TransactionConfig
-from coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from oncelog.coordinator.transaction.log_records import read_record
+from oncelog.coordinator.transaction.settings import TransactionConfig
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records.record_batch import CorruptRecord, iter_records, patch_offset_and_epoch, read_header
-from protocol.schema import Message
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.records.record_batch import CorruptRecord, iter_records, patch_offset_and_epoch, read_header
+from oncelog.protocol.schema import Message
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.compression import Compression
-from protocol.records.control_records import build_end_txn_marker
-from protocol.records.record_batch import BatchHeader, NewRecord, build_batch, iter_records, read_header
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.control_records import build_end_txn_marker
+from oncelog.protocol.records.record_batch import BatchHeader, NewRecord, build_batch, iter_records, read_header
 from tests.unit.protocol.records import walks
 
 NOW = 1_700_000_000_000

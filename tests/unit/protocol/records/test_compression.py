@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.compression import Compression, CorruptRecord, DecompressionBomb, compress, decompress
+from oncelog.protocol.records.compression import Compression, CorruptRecord, DecompressionBomb, compress, decompress
 
 MEBIBYTE = 2**20
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]

@@ -2,16 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.compression import Compression
-from protocol.records.control_records import (
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.control_records import (
     ControlRecordType,
     EndTxnMarker,
     build_end_txn_marker,
     parse_control_record_type,
     parse_end_txn_marker,
 )
-from protocol.records.record_batch import CorruptRecord, NewRecord, build_batch, crc_is_valid, read_header
-from protocol.records.rewriting import empty_batch
+from oncelog.protocol.records.record_batch import CorruptRecord, NewRecord, build_batch, crc_is_valid, read_header
+from oncelog.protocol.records.rewriting import empty_batch
 
 NOW = 1_500_000_000_000
 

@@ -2,10 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.compression import Compression, DecompressionBomb, iter_decompressed
-from protocol.records.recompression import BatchTooLarge, Recompression
-from protocol.records.record_batch import CorruptRecord, NewRecord, build_batch, crc_is_valid, iter_records, read_header
-from protocol.records.record_walk import WorkBudget
+from oncelog.protocol.records.compression import Compression, DecompressionBomb, iter_decompressed
+from oncelog.protocol.records.recompression import BatchTooLarge, Recompression
+from oncelog.protocol.records.record_batch import (
+    CorruptRecord,
+    NewRecord,
+    build_batch,
+    crc_is_valid,
+    iter_records,
+    read_header,
+)
+from oncelog.protocol.records.record_walk import WorkBudget
 
 NOW = 1_700_000_000_000
 RECORDS = [NewRecord(NOW + index, b"key", b"value %d" % index, [("h", None)]) for index in range(10)]

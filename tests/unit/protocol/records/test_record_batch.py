@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.records.compression import Compression, DecompressionBomb
-from protocol.records.record_batch import (
+from oncelog.protocol.records.compression import Compression, DecompressionBomb
+from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     NO_SEQUENCE,
     BatchHeader,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.consumer.record_decoder import decode_records
-from protocol.records.compression import Compression
-from protocol.records.record_batch import (
+from oncelog.clients.consumer.record_decoder import decode_records
+from oncelog.protocol.records.compression import Compression
+from oncelog.protocol.records.record_batch import (
     CorruptRecord,
     NewRecord,
     Record,
@@ -17,14 +17,14 @@ from protocol.records.record_batch import (
     read_header,
     records_payload,
 )
-from protocol.records.rewriting import (
+from oncelog.protocol.records.rewriting import (
     can_have_delete_horizon,
     empty_batch,
     iter_record_spans,
     retain_records,
     stamp_max_timestamp,
 )
-from protocol.records.varint import encode_varint
+from oncelog.protocol.records.varint import encode_varint
 from tests.unit.protocol.records.walks import completed
 
 NOW = 1_700_000_000_000

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode
-from protocol.records.compression import Compression, compress
-from protocol.records.record_batch import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.compression import Compression, compress
+from oncelog.protocol.records.record_batch import (
     BatchHeader,
     CorruptRecord,
     NewRecord,
@@ -18,8 +18,8 @@ from protocol.records.record_batch import (
     read_header,
     stamp_crc,
 )
-from protocol.records.record_walk import RecordRules
-from protocol.records.validation import BatchRules, Conformed, RecordError, RejectedRecords
+from oncelog.protocol.records.record_walk import RecordRules
+from oncelog.protocol.records.validation import BatchRules, Conformed, RecordError, RejectedRecords
 from tests.unit.protocol.records import walks
 
 NOW = 1_700_000_000_000

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.util import encode_varint as encode_varint_of_kafka_python
 
-from protocol.records.varint import decode_varint, encode_varint
+from oncelog.protocol.records.varint import decode_varint, encode_varint
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

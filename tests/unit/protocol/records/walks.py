@@ -3,10 +3,10 @@
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.records.record_batch import BatchHeader
-from protocol.records.record_walk import RecordRules, WorkBudget
-from protocol.records.validation import (
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.records.record_batch import BatchHeader
+from oncelog.protocol.records.record_walk import RecordRules, WorkBudget
+from oncelog.protocol.records.validation import (
     BatchRules,
     Conformed,
     RejectedRecords,

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 from hypothesis import strategies as st
 
-from clients.consumer.assignors.assignor import Assignment, MemberSubscription, all_partitions
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.assignors.assignor import Assignment, MemberSubscription, all_partitions
+from oncelog.protocol.topic_partition import TopicPartition
 
 TOPICS = ["orders", "clicks", "views", "empty"]
 

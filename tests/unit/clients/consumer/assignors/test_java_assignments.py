@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clients.consumer.assignors import ASSIGNORS
-from clients.consumer.assignors.assignor import MemberSubscription
+from oncelog.clients.consumer.assignors import ASSIGNORS
+from oncelog.clients.consumer.assignors.assignor import MemberSubscription
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "java_assignments.json").read_text())
 

@@ -2,10 +2,10 @@
 
 from hypothesis import given
 
-from clients.consumer.assignors.assignor import MemberSubscription
-from clients.consumer.assignors.range import RangeAssignor
-from clients.consumer.assignors.round_robin import RoundRobinAssignor
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.assignors.assignor import MemberSubscription
+from oncelog.clients.consumer.assignors.range import RangeAssignor
+from oncelog.clients.consumer.assignors.round_robin import RoundRobinAssignor
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.consumer.assignors.groups import check, member, partition_counts, subscriptions
 
 

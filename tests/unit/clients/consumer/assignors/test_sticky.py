@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.consumer.assignors.assignor import Assignment, MemberSubscription
-from clients.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
-from clients.consumer.assignors.sticky import StickyAssignor
-from protocol.topic_partition import TopicPartition
+from oncelog.clients.consumer.assignors.assignor import Assignment, MemberSubscription
+from oncelog.clients.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
+from oncelog.clients.consumer.assignors.sticky import StickyAssignor
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.consumer.assignors.groups import (
     TOPICS,
     check,

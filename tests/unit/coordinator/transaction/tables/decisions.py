@@ -1,6 +1,6 @@
 """How the pure functions decide a cell: the request that it names, put to the transaction that it names."""
 
-from coordinator.transaction.state import (
+from oncelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     Missing,
     Transaction,
@@ -13,8 +13,8 @@ from coordinator.transaction.state import (
     decide_timeout,
     verify_partitions,
 )
-from protocol.errors import ErrorCode
-from protocol.topic_partition import TopicPartition
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.tables.decision_table import Cell
 from tests.unit.coordinator.transaction.tables.init_producer_id import expected_of
 from tests.unit.coordinator.transaction.tables.relations import (

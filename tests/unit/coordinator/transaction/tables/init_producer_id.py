@@ -7,7 +7,7 @@ transaction and answers CONCURRENT_TRANSACTIONS, so that the client asks again; 
 
 from typing import Final
 
-from coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from tests.unit.coordinator.transaction.tables.decision_table import Cell, DecisionTable
 from tests.unit.coordinator.transaction.tables.relations import (
     EPOCHS,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from coordinator.transaction.log_records import build_record_batch
-from coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
+from oncelog.coordinator.transaction.log_records import build_record_batch
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
 from tests.unit.coordinator.transaction.tables.decision_table import Cell, Rule
 from tests.unit.coordinator.transaction.tables.relations import KNOWN, NEW_ID, NOW, PREVIOUS_ID, metadata_of
 from tests.unit.coordinator.transaction.world import Call, World

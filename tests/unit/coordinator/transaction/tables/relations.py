@@ -6,8 +6,8 @@ any ordinary one), the producer id that a request has, and how its epoch relates
 
 from typing import Final
 
-from coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata, TransactionState
-from protocol.topic_partition import TopicPartition
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata, TransactionState
+from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.tables.decision_table import Cell
 
 PRESENT_ID: Final = 4000

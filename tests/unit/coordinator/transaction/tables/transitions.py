@@ -6,8 +6,8 @@ comes from. Outcomes that are no transition are the errors, ``done`` (success, n
 
 from typing import Any, Final
 
-from coordinator.transaction.state import TransactionMetadata
-from protocol.errors import ErrorCode
+from oncelog.coordinator.transaction.state import TransactionMetadata
+from oncelog.protocol.errors import ErrorCode
 from tests.unit.coordinator.transaction.tables.decision_table import Cell, rows
 from tests.unit.coordinator.transaction.tables.relations import (
     KNOWN,
