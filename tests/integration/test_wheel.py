@@ -130,6 +130,23 @@ def test_commands_work_beside_a_users_modules(installed: Installed, start: list[
     assert topic in installed.run(*command, "topic", "list", "--bootstrap", installed.address).split()
 
 
+def test_client_works_beside_a_users_modules(installed: Installed) -> None:
+    program = (
+        "import asyncio, os, random, sys, time\n"
+        "import tests, broker, clients, coordinator, protocol, spark_connector\n"
+        "from oncelog import Producer, ProducerConfig\n"
+        "async def main():\n"
+        "    config = ProducerConfig(bootstrap=sys.argv[1])\n"
+        "    clock = lambda: time.time_ns() // 1_000_000\n"
+        "    async with Producer(config, rng=random.Random(), wall_clock=clock) as producer:\n"
+        "        print((await (await producer.send('orders', b'42 apples'))).offset)\n"
+        "asyncio.run(main())\n"
+        "print(broker.WHOSE, protocol.WHOSE, clients.WHOSE, sep=', ')\n"
+    )
+    said = installed.run(str(installed.programs / "python"), "-c", program, installed.address)
+    assert said.splitlines() == ["0", "mine: broker.py, mine: protocol.py, mine: clients/__init__.py"]
+
+
 def test_installed_package_is_the_wheels(installed: Installed) -> None:
     program = "import oncelog.broker; print(oncelog.broker.__file__)"
     said = installed.run(str(installed.programs / "python"), "-c", program)
