@@ -12,8 +12,7 @@ import sys
 import time
 from random import Random
 
-from oncelog.clients.consumer import Consumer, ConsumerConfig, OffsetAndMetadata
-from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog import Consumer, ConsumerConfig, OffsetAndMetadata, Producer, ProducerConfig
 
 SOURCE, TARGET = "example-orders", "example-invoices"
 IDLE_SECONDS = 5.0

@@ -8,8 +8,7 @@ import sys
 import time
 from random import Random
 
-from oncelog.clients.consumer import Consumer, ConsumerConfig
-from oncelog.clients.producer import Producer, ProducerConfig
+from oncelog import Consumer, ConsumerConfig, Producer, ProducerConfig
 
 TOPIC = "example-orders"
 ORDERS = {b"ann": b"2 apples", b"bob": b"5 pears", b"cid": b"1 plum"}
