@@ -216,6 +216,14 @@ class Relay(asyncio.Protocol):
         if self._other is None:
             self._task = asyncio.get_running_loop().create_task(self._connect())
 
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._transport in self._ends:
+            self._ends.remove(self._transport)
+        if self._task is not None:
+            self._task.cancel()
+        if self._other is not None and self._other._transport is not None:
+            self._other._transport.abort()
+
     async def _connect(self) -> None:
         host, _, port = self._server.address.partition(":")
         further = Relay(self._server, self._ends, self)
@@ -252,3 +260,8 @@ async def test_connection_that_breaks_for_a_moment_is_suspended_and_resumed_each
     finally:
         await store.close()
         listener.close()
+        async with asyncio.timeout(10):
+            while ends:
+                for end in ends:
+                    end.abort()
+                await asyncio.sleep(0)
