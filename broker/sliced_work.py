@@ -8,7 +8,7 @@ coroutine:
 * In one turn of the loop one slice is done, of one request; requests take turns. So however many do long work, the loop
   is back after some milliseconds.
 * A request that could not begin at once has its first slice before those that go on, every second time: a small one
-  waits for few of those that are long, and has no need of a place.
+  waits for few of those that are long, and has no need of a place. Decompressors wait for theirs first.
 * What begins in one turn of the loop is bounded together: a client may send many requests at once.
 * At most ``_PLACES`` requests are under way that may hold a decompressor's window. Others wait for a place.
 * Work for a connection that is lost ends before its next slice.
@@ -83,14 +83,23 @@ class SlicedWork:
         self._turn_ends = False
 
     def start(
-        self, steps: Steps[T], budget: WorkBudget, connection: ConnectionInfo, *, needs_place: bool = True
+        self,
+        steps: Steps[T],
+        budget: WorkBudget,
+        connection: ConnectionInfo,
+        *,
+        needs_place: bool = True,
+        holds_window: bool = False,
     ) -> T | Coroutine[Any, Any, T]:
         """Do what the budget allows now. Returns the result, or a coroutine that does the rest.
 
-        ``needs_place``: whether it may hold a decompressor's window.
+        ``needs_place``: whether it may hold much memory between its slices. ``holds_window``: whether it does so from
+        its first slice on, as decompressors do; what cannot begin at once then waits for its place before that slice.
         """
         if self._begun >= _TURN_UNITS:
             self._end_turn_soon()
+            if holds_window:
+                return self.run(steps, budget, connection)
             return self._begin_later(steps, budget, connection, needs_place)
         before = budget.left
         try:

@@ -173,7 +173,7 @@ def _produce(
     steps = appends.append_one() if has_one_batch else appends.append_all()
     if steps is None:
         return appends.outcome()
-    return broker.sliced_work.start(steps, appends.budget, context.connection)
+    return broker.sliced_work.start(steps, appends.budget, context.connection, holds_window=True)
 
 
 def _produce_in_transaction(
@@ -187,7 +187,7 @@ def _produce_in_transaction(
             return _append_parts(broker, context, parts, appends)
         steps = appends.judge(request)
     if steps is not None:
-        judging = broker.sliced_work.start(steps, appends.budget, context.connection)
+        judging = broker.sliced_work.start(steps, appends.budget, context.connection, holds_window=True)
         if judging is not None:
             return _append_when_judged(judging, request, appends)
     verdict = appends.verify(request)

@@ -83,6 +83,25 @@ async def test_only_some_requests_are_under_way_at_once() -> None:
 
 
 @in_virtual_time
+async def test_work_with_a_window_that_cannot_begin_at_once_waits_for_a_place_before_its_first_slice() -> None:
+    work, done = SlicedWork(), list[str]()
+    budgets = [new_budget() for _ in range(20)]
+    begun = [
+        work.start(slices(str(number), 3, budget, done), budget, connection(), holds_window=True)
+        for number, budget in enumerate(budgets)
+    ]
+    under_way = [0]
+
+    async def watched(piece: Any) -> None:
+        await piece
+        under_way[0] = max(under_way[0], sum(0 < done.count(str(number)) < 3 for number in range(20)))
+
+    await asyncio.gather(*map(watched, begun))
+    assert under_way[0] <= 3
+    assert len(done) == 60
+
+
+@in_virtual_time
 async def test_what_begins_in_one_turn_of_the_loop_is_bounded_together() -> None:
     """A client may send many requests at once, each of which is done within its budget."""
     work, done = SlicedWork(), list[str]()
