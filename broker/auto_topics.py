@@ -19,16 +19,11 @@ from oncelog.broker.controller_client import ControllerClient
 from oncelog.broker.supervisor import Supervisor
 from oncelog.broker.topic_config import group_metadata_topic_configs, transaction_state_topic_configs
 from oncelog.coordinator.controller.api_error import ApiError
-from oncelog.coordinator.controller.cluster_image import (
-    GROUP_METADATA_TOPIC_NAME,
-    INTERNAL_TOPICS,
-    TRANSACTION_STATE_TOPIC_NAME,
-    MetadataCache,
-    MetadataChange,
-)
+from oncelog.coordinator.controller.cluster_image import MetadataCache, MetadataChange
 from oncelog.coordinator.controller.leadership import chunks
 from oncelog.coordinator.controller.topic_plan import NewTopic
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC_NAME
 
 logger = logging.getLogger(__name__)
 

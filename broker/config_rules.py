@@ -10,9 +10,9 @@ from oncelog.broker.resource_settings import settings_of_resource, why_invalid_o
 from oncelog.broker.settings import Kind, Setting
 from oncelog.broker.topic_config import TOPIC_SETTINGS
 from oncelog.coordinator.controller.api_error import ApiError
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
 """Kafka's since 4.0 (KIP-1030)."""

@@ -50,7 +50,7 @@ from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.store_choice import OpenStore, open_store
 from oncelog.broker.supervisor import Interval, Supervisor
 from oncelog.broker.topic_config import effective_overrides, log_config
-from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataCache
+from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
 from oncelog.coordinator.controller.controller import Controller
@@ -64,6 +64,7 @@ from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, Regist
 from oncelog.coordinator.ports import BrokerChannel, WallClock
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

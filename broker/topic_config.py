@@ -24,7 +24,7 @@ from oncelog.broker.settings import (
     strings,
 )  # fmt: skip
 from oncelog.broker.storage.log_config import LogConfig
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000

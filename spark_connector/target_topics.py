@@ -2,12 +2,14 @@
 
 from typing import Final
 
-from oncelog.protocol.internal.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_name import CLUSTER_METADATA_TOPIC_NAME, MAX_LENGTH, why_invalid
 
 STATE_TOPIC: Final = "__spark_sink_state"
 """Where sinks write their decisions, unless ``stateTopic`` names another one."""
-_INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state", CLUSTER_METADATA_TOPIC_NAME})
+_INTERNAL: Final = frozenset(
+    {GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME, "__share_group_state", CLUSTER_METADATA_TOPIC_NAME}
+)
 _SHOWN: Final = 60
 
 

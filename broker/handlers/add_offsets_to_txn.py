@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.dispatch import Outcome, RequestContext, handles
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
 from oncelog.coordinator.runtime import map_answer, partition_for
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog.protocol.topic_partition import TopicPartition
 

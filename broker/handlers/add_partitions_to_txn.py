@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Final
 from oncelog.broker.dispatch import Outcome, RequestContext, handles
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.broker.sliced_work import Steps, in_slices, new_budget
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.coordinator.runtime import Answer, map_answer
 from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -13,9 +13,9 @@ from oncelog.broker.dispatch import Later, Outcome, RequestContext, handles
 from oncelog.broker.replication.delayed_delete_records import UNKNOWN_LOW_WATERMARK, DelayedDeleteRecords, Undeleted
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.sliced_work import Steps, new_budget
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.broker.dispatch import Outcome, RequestContext, handles
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
-from oncelog.coordinator.controller.cluster_image import (
-    GROUP_METADATA_TOPIC_NAME,
-    TRANSACTION_STATE_TOPIC_NAME,
-    ClusterImage,
-)
+from oncelog.coordinator.controller.cluster_image import ClusterImage
 from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.protocol.records.record_walk import WorkBudget
 

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.broker.dispatch import Outcome, RequestContext, handles
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from oncelog.broker.sliced_work import Steps, new_budget
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from oncelog.coordinator.controller.cluster_image import ClusterImage, PartitionImage, TopicImage
 from oncelog.protocol import topic_name
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,

@@ -49,9 +49,9 @@ from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,

@@ -19,7 +19,6 @@ from oncelog.broker.dispatch import Outcome, RequestContext, handles
 from oncelog.broker.replication.transaction_verification import Errors, Pending
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.broker.sliced_work import Steps, in_slices, new_budget
-from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
 from oncelog.coordinator.group.large_commit import LargeCommit
 from oncelog.coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
 from oncelog.coordinator.group.shard import Producer
@@ -27,6 +26,7 @@ from oncelog.coordinator.runtime import Reply
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

@@ -47,10 +47,11 @@ from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.broker.storage.readable_log import ReadableLog
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS, NO_LEADER, MetadataCache, MetadataChange
+from oncelog.coordinator.controller.cluster_image import NO_LEADER, MetadataCache, MetadataChange
 from oncelog.coordinator.controller.controller_fence import NO_SEQUENCE
 from oncelog.coordinator.ports import LeaderAndEpoch, WallClock
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,

@@ -11,11 +11,11 @@ from typing import Final, TypeAlias
 
 from oncelog.broker.replication.add_partitions_to_txn_sender import AddPartitionsToTxnSender, PartitionErrors, Question
 from oncelog.broker.replication.verification_metrics import VerificationMetrics
-from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
 from oncelog.coordinator.runtime import Answer, partition_for
 from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 
 _CLIENT_VERSION: Final = 2

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from oncelog.broker.replication.partition import ACKS_ALL
 from oncelog.broker.storage.partition_log import AppendOrigin
-from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

@@ -15,7 +15,8 @@ from oncelog.clients.admin.transaction_abort import AbortAction, AbortPlan
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.internal.placement import CONSUMER_OFFSETS, partition_for
+from oncelog.protocol.internal.placement import partition_for
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -140,10 +141,12 @@ async def _check_coordinator(cluster: Cluster, plan: AbortPlan) -> Check:
 
 async def _check_group_offsets(cluster: Cluster, plan: AbortPlan) -> Check:
     """No offsets of the transaction are pending: neither in the log of their coordinator nor in its memory."""
-    topic = (await cluster.topics([CONSUMER_OFFSETS]))[CONSUMER_OFFSETS]
+    topic = (await cluster.topics([GROUP_METADATA_TOPIC_NAME]))[GROUP_METADATA_TOPIC_NAME]
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return Check(subject="group offsets", agrees=True, says="no group has any")
-    everywhere = [TopicPartition(CONSUMER_OFFSETS, partition.partition_index) for partition in topic.partitions]
+    everywhere = [
+        TopicPartition(GROUP_METADATA_TOPIC_NAME, partition.partition_index) for partition in topic.partitions
+    ]
     opened, _ = await open_transactions(cluster, everywhere)
     known = await coordinators_know(cluster, [plan.open.producer.producer_id])
     ongoing = {tp for says in known.values() for tp in says.partitions}
@@ -152,7 +155,7 @@ async def _check_group_offsets(cluster: Cluster, plan: AbortPlan) -> Check:
         where = ", ".join(f"{each.topic_partition} from offset {each.start_offset}" for each in left)
         return Check(subject="group offsets", agrees=False, says=f"pending in {where}: abort it there, too")
     others = {each.topic_partition for each in opened}
-    concerned = {tp.partition for tp in plan.partitions if tp.topic == CONSUMER_OFFSETS and tp not in others}
+    concerned = {tp.partition for tp in plan.partitions if tp.topic == GROUP_METADATA_TOPIC_NAME and tp not in others}
     listed = await list_groups(cluster) if concerned else []
     groups = [each.group_id for each in listed if partition_for(each.group_id, len(everywhere)) in concerned]
     unstable = await _unstable_groups(cluster, groups)

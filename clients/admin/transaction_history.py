@@ -12,7 +12,8 @@ from oncelog.clients.admin.transaction_records import HistoryRecord, encoded_key
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.consumer.log_reader import LogReader
 from oncelog.clients.errors import BrokerRefused, Refusal, error_code
-from oncelog.protocol.internal.placement import TRANSACTION_STATE, partition_for
+from oncelog.protocol.internal.placement import partition_for
+from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 
 
@@ -30,10 +31,10 @@ class TransactionHistory:
 
 async def read_transaction_history(cluster: Cluster, transactional_id: str) -> TransactionHistory:
     """Read the id's partition from its beginning to its present end. Raises ``BrokerRefused``, ``BadResponse``."""
-    topic = (await cluster.topics([TRANSACTION_STATE]))[TRANSACTION_STATE]
+    topic = (await cluster.topics([TRANSACTION_STATE_TOPIC_NAME]))[TRANSACTION_STATE_TOPIC_NAME]
     if topic.error_code:
-        raise BrokerRefused(f"topic {TRANSACTION_STATE}", Refusal(error=error_code(topic.error_code)))
-    home = TopicPartition(TRANSACTION_STATE, partition_for(transactional_id, len(topic.partitions)))
+        raise BrokerRefused(f"topic {TRANSACTION_STATE_TOPIC_NAME}", Refusal(error=error_code(topic.error_code)))
+    home = TopicPartition(TRANSACTION_STATE_TOPIC_NAME, partition_for(transactional_id, len(topic.partitions)))
     begin, end = await _offset(cluster, home, EARLIEST), await _offset(cluster, home, LATEST)
     reader = LogReader(cluster, {home: begin}, read_committed=False)
     key = encoded_key(transactional_id)

@@ -12,7 +12,7 @@ from typing import Final
 from oncelog.clients.admin.transactions import STATES
 from oncelog.clients.errors import BadResponse
 from oncelog.protocol.compiler import decode, encode
-from oncelog.protocol.internal.placement import TRANSACTION_STATE
+from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
 from oncelog.protocol.primitives import DecodeError
 from oncelog.protocol.records.record_batch import Record
@@ -66,7 +66,7 @@ def read_record(record: Record) -> HistoryRecord:
         value = decode(TransactionLogValue, version, record.value[_VERSION.size :])
     except (StructError, DecodeError, ValueError) as error:
         raise BadResponse(
-            f"{TRANSACTION_STATE}: the record at offset {record.offset} cannot be read: {error}"
+            f"{TRANSACTION_STATE_TOPIC_NAME}: the record at offset {record.offset} cannot be read: {error}"
         ) from None
     return HistoryRecord(offset=record.offset, timestamp_ms=record.timestamp, snapshot=_snapshot(value))
 

@@ -12,7 +12,8 @@ from typing import Final
 from oncelog.clients.connection import Connection
 from oncelog.clients.errors import ClientError
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.internal.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
+from oncelog.protocol.internal.placement import partition_for
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from oncelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from oncelog.protocol.messages.metadata import MetadataResponse
@@ -30,15 +31,15 @@ UNSERVED_ADVICE: Final = (
 
 async def unserved_coordinators(connection: Connection, broker_id: int, metadata: MetadataResponse) -> tuple[str, ...]:
     """The partitions, by name, that the broker on the connection leads and does not serve; none if it does not say."""
-    groups = ids_by_partition(*_led(metadata, CONSUMER_OFFSETS, broker_id))
-    transactional_ids = ids_by_partition(*_led(metadata, TRANSACTION_STATE, broker_id))
+    groups = ids_by_partition(*_led(metadata, GROUP_METADATA_TOPIC_NAME, broker_id))
+    transactional_ids = ids_by_partition(*_led(metadata, TRANSACTION_STATE_TOPIC_NAME, broker_id))
     unserved: list[str] = []
     try:
         if groups:
             request = DescribeGroupsRequest(groups=list(groups))
             described = await connection.send(request, DescribeGroupsResponse, timeout=_SECONDS)
             unserved += [
-                f"{CONSUMER_OFFSETS}-{groups[group.group_id]}"
+                f"{GROUP_METADATA_TOPIC_NAME}-{groups[group.group_id]}"
                 for group in described.groups
                 if group.error_code in _UNSERVED
             ]
@@ -49,7 +50,7 @@ async def unserved_coordinators(connection: Connection, broker_id: int, metadata
                 timeout=_SECONDS,
             )
             unserved += [
-                f"{TRANSACTION_STATE}-{transactional_ids[state.transactional_id]}"
+                f"{TRANSACTION_STATE_TOPIC_NAME}-{transactional_ids[state.transactional_id]}"
                 for state in states.transaction_states
                 if state.error_code in _UNSERVED
             ]

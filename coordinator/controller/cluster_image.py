@@ -22,6 +22,7 @@ from typing import Final
 from oncelog.coordinator.controller.controller_fence import ControllerFence
 from oncelog.coordinator.ports import LeaderAndEpoch
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from oncelog.protocol.messages.stop_replica import StopReplicaRequest
 from oncelog.protocol.messages.update_metadata import (
@@ -39,10 +40,6 @@ logger = logging.getLogger(__name__)
 NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2
 NO_CONTROLLER: Final = -1
-
-GROUP_METADATA_TOPIC_NAME: Final = "__consumer_offsets"
-TRANSACTION_STATE_TOPIC_NAME: Final = "__transaction_state"
-INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

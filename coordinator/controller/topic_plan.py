@@ -16,16 +16,12 @@ from oncelog.coordinator.controller.assignment import (
     why_invalid_assignment,
     why_not_placeable,
 )
-from oncelog.coordinator.controller.cluster_image import (
-    GROUP_METADATA_TOPIC_NAME,
-    INTERNAL_TOPICS,
-    TRANSACTION_STATE_TOPIC_NAME,
-)
 from oncelog.coordinator.controller.cluster_state import ClusterState
 from oncelog.coordinator.controller.config_changes import ConfigResource, ConfigValidator, ResourceType
 from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment, encode_uuid
 from oncelog.protocol import topic_name
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC_NAME
 
 BROKER_DEFAULT: Final = -1
 """Asks for the broker's default number of partitions or replicas."""

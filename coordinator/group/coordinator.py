@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from oncelog.coordinator.controller.cluster_image import GROUP_METADATA_TOPIC_NAME, MetadataChange, TopicImage
+from oncelog.coordinator.controller.cluster_image import MetadataChange, TopicImage
 from oncelog.coordinator.group import offset_requests
 from oncelog.coordinator.group.group import Group
 from oncelog.coordinator.group.large_commit import LargeCommit
@@ -57,6 +57,7 @@ from oncelog.coordinator.load_report import LoadReport
 from oncelog.coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
 from oncelog.coordinator.runtime import batch_by_batch, load, partition_for
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.records.record_batch import NO_PRODUCER_ID
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import ZERO_UUID

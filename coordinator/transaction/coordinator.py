@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.coordinator.ports import (
     BrokerChannel,
@@ -63,6 +62,7 @@ from oncelog.coordinator.transaction.state import (
 from oncelog.coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
 from oncelog.coordinator.transaction.sweeps import Sweeps
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)

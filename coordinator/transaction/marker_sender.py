@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Final
 
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
 from oncelog.coordinator.runtime import Backoff
 from oncelog.protocol.errors import ErrorCode, error_of
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

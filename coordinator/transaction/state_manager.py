@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.coordinator.load_report import LoadReport
 from oncelog.coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, WallClock
 from oncelog.coordinator.runtime import coordinator_error, load, partition_for
@@ -33,6 +32,7 @@ from oncelog.coordinator.transaction.state import (
     decide_expiration,
 )
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-
 _MIN_INT32: Final = -(2**31)
 _REMEMBERED_KEYS: Final = 4096
 """A transaction asks several times where its id belongs."""

@@ -13,7 +13,7 @@ from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
 from oncelog.clients.retry import Backoff, Retry
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.internal.placement import TRANSACTION_STATE
+from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.offset_lookup import persistently
 from oncelog.spark_connector.sink.former_names import Former
@@ -90,7 +90,7 @@ class StateLog:
 
     async def _create(self) -> None:
         """As many replicas as the coordinators' own topic has: one is worth nothing without the other."""
-        model = (await self._cluster.topics([TRANSACTION_STATE]))[TRANSACTION_STATE]
+        model = (await self._cluster.topics([TRANSACTION_STATE_TOPIC_NAME]))[TRANSACTION_STATE_TOPIC_NAME]
         replicas = max((len(each.replica_nodes) for each in model.partitions), default=-1)
         topic = NewTopic(
             name=self._topic,

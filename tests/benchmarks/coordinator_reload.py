@@ -23,7 +23,6 @@ from oncelog.broker.config_sources import load_config
 from oncelog.broker.replication.leader_term import LeaderTerm
 from oncelog.broker.server import Broker, start_broker
 from oncelog.broker.storage.disk import LocalDisk
-from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import build_record_batch
 from oncelog.coordinator.transaction.state import (
@@ -34,6 +33,7 @@ from oncelog.coordinator.transaction.state import (
 )
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.placement import partition_for
+from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 
 LOG: Final = TRANSACTION_STATE_TOPIC_NAME

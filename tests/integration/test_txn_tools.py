@@ -15,7 +15,7 @@ from oncelog.clients.admin.hanging_transactions import Reason
 from oncelog.clients.admin.offsets import LATEST
 from oncelog.clients.errors import Refusal
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.internal.placement import CONSUMER_OFFSETS
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.command import Oncelog
 from tests.processes import BrokerProcess, KafkaProcess, OncelogProcess
@@ -122,9 +122,9 @@ class Stage:
 
     async def hanging_offsets(self) -> TopicPartition:
         """The partition where the group's offsets hang."""
-        topic = (await self.admin.describe_topics([CONSUMER_OFFSETS]))[CONSUMER_OFFSETS]
+        topic = (await self.admin.describe_topics([GROUP_METADATA_TOPIC_NAME]))[GROUP_METADATA_TOPIC_NAME]
         assert not isinstance(topic, Refusal), topic
-        partitions = [TopicPartition(CONSUMER_OFFSETS, each.partition) for each in topic.partitions]
+        partitions = [TopicPartition(GROUP_METADATA_TOPIC_NAME, each.partition) for each in topic.partitions]
         findings = await self.admin.find_hanging_transactions(partitions, now_ms=0)
         (found,) = findings.hanging
         return found.open.topic_partition
@@ -167,7 +167,7 @@ async def test_offsets_that_hang_are_aborted_for_themselves(stage: Stage, oncelo
     assert f"pending in {offsets} from offset" in done.stdout
 
     (pending,) = await stage.start_offsets(offsets)
-    said = oncelog(f"txn abort --topic {CONSUMER_OFFSETS} -p {offsets.partition} --start-offset {pending}")
+    said = oncelog(f"txn abort --topic {GROUP_METADATA_TOPIC_NAME} -p {offsets.partition} --start-offset {pending}")
     assert f"stable in {stage.name}" in said
     assert "Done, and all agree." in said
     assert await stage.group_offset() == 1, "what was committed in time"

@@ -14,11 +14,11 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from oncelog.broker.handlers import all_handlers
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.compiler import decoder
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_request_header
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest
 from oncelog.protocol.messages.create_topics import CreateTopicsRequest
 from oncelog.protocol.messages.delete_topics import DeleteTopicsRequest

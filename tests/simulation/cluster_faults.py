@@ -13,7 +13,6 @@ from enum import Enum, auto
 from typing import Final, TypeAlias
 
 from oncelog.broker.storage.partition_log import PartitionLog
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.coordinator.controller.config_changes import (
     ConfigAlteration,
     ConfigOperation,
@@ -24,6 +23,7 @@ from oncelog.coordinator.controller.config_changes import (
 from oncelog.coordinator.controller.leader_elections import ElectionType
 from oncelog.coordinator.controller.topic_plan import NewTopic
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import NOTICED_SECONDS, assignments, controller_epoch, state_of
 from tests.simulation.control_post import KINDS, ControlPost

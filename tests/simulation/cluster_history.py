@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from oncelog.broker.storage.partition_log import PartitionLog
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.records.record_batch import iter_batches, iter_records
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_faults import ClusterFaults

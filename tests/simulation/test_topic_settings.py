@@ -11,12 +11,12 @@ from oncelog.broker.dispatch import ConnectionInfo, RequestContext
 from oncelog.broker.handlers.leader_and_isr import handle_leader_and_isr
 from oncelog.broker.topic_config import TOPIC_SETTINGS
 from oncelog.coordinator.controller.api_error import ApiError
-from oncelog.coordinator.controller.cluster_image import INTERNAL_TOPICS
 from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create
 from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment, TopicAssignment
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from oncelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -11,13 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from oncelog.coordinator.controller.cluster_image import (
-    GROUP_METADATA_TOPIC_NAME,
-    ClusterImage,
-    MetadataChange,
-    PartitionImage,
-    TopicImage,
-)
+from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataChange, PartitionImage, TopicImage
 from oncelog.coordinator.group.coordinator import GroupCoordinator, JoiningMember, LeavingMember
 from oncelog.coordinator.group.group import Group
 from oncelog.coordinator.group.log_records import GroupRecord, decode_record
@@ -34,6 +28,7 @@ from oncelog.coordinator.group.shard import GroupShard, Producer
 from oncelog.coordinator.group.state import SyncRequest
 from oncelog.coordinator.ports import LeaderAndEpoch
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.records.control_records import build_end_txn_marker
 from oncelog.protocol.records.record_batch import BatchHeader, iter_records, read_header
 from oncelog.protocol.records.record_walk import WorkBudget

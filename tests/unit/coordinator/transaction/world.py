@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from oncelog.coordinator.controller.cluster_image import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.coordinator.ports import LeaderAndEpoch, OnReplicated, OnResponse
 from oncelog.coordinator.runtime import Answer, map_answer
 from oncelog.coordinator.transaction.coordinator import (
@@ -26,6 +25,7 @@ from oncelog.coordinator.transaction.log_records import read_record
 from oncelog.coordinator.transaction.settings import TransactionConfig
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch, TransactionMetadata
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
