@@ -1,4 +1,4 @@
-"""The linear-time matcher against Python's own, on patterns that both understand; and against what would hang that."""
+"""RE2 syntax: patterns beside Python's own engine where both know them, and patterns that engine would hang on."""
 
 import re
 
@@ -42,9 +42,12 @@ from oncelog.coordinator.regular_expression import InvalidRegularExpression, Reg
         (r"a\bb", [], ["ab"]),
         ("a+?b??", ["aab", "a"], ["b"]),
         ("é.𝄞", ["éx𝄞"], ["e.𝄞"]),
+        (r"\p{L}+", ["aß漢"], ["a1"]),
+        (r"\Qa.b*\E", ["a.b*"], ["axb"]),
+        ("[[:alpha:]]+", ["ab"], ["a1"]),
     ],
 )
-def test_a_pattern_matches_whole_texts(pattern: str, matches: list[str], does_not: list[str]) -> None:
+def test_pattern_matches_whole_texts_only(pattern: str, matches: list[str], does_not: list[str]) -> None:
     expression = RegularExpression(pattern)
     assert [text for text in matches if not expression.fullmatch(text)] == []
     assert [text for text in does_not if expression.fullmatch(text)] == []
@@ -53,19 +56,18 @@ def test_a_pattern_matches_whole_texts(pattern: str, matches: list[str], does_no
 @pytest.mark.parametrize(
     "pattern",
     [
-        "(", ")", "a)", "[", "[a", "[b-a]", r"[a-\d]", "*", "a**", "a{2}{3}", "a{3,2}", "a{1001}", "a{99999999999}",
-        "\\", r"\p{L}", r"\1", r"(?=a)", r"(?!a)", r"(?<=a)b", r"(?P<1>a)", "(?P<a", "(?x)a", r"\xZZ", r"\x{110000}",
-        r"\Qa\E", "[[:alpha:]]",
-        "((a{100}){100}){100}", "(" * 100 + ")" * 100, "a" * 5_000,
+        "(", ")", "a)", "[", "[a", "[b-a]", r"[a-\d]", "*", "a**", "a{2}{3}", "a{3,2}", "a{1001}",
+        "\\", r"\p{Nowhere}", r"\1", r"(?=a)", r"(?!a)", r"(?<=a)b", "(?P<>a)", "(?P<a", "(?x)a",
+        r"\xZZ", r"\x{110000}", "[[:letter:]]", "((a{100}){100}){100}", ".{1000}" * 10, "a" * 5_000,
     ],
 )  # fmt: skip
-def test_what_is_no_pattern_or_too_much_of_one_is_refused(pattern: str) -> None:
+def test_invalid_or_too_large_pattern_raises_error(pattern: str) -> None:
     with pytest.raises(InvalidRegularExpression):
         RegularExpression(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(a|a)*b", "(a|aa)+b", "(.*)*x", "(.*.*.*.*)*x", "(a?){50}a{50}b"])
-def test_patterns_that_make_others_backtrack_are_matched_in_no_time(pattern: str) -> None:
+def test_pattern_that_makes_others_backtrack_is_matched_at_once(pattern: str) -> None:
     assert not RegularExpression(pattern).fullmatch("a" * 1_000)
 
 
@@ -85,6 +87,6 @@ patterns = st.recursive(
 
 @settings(max_examples=400, deadline=None)
 @given(patterns, st.text(alphabet="ab1.-\n", max_size=7))
-def test_it_agrees_with_python(pattern: str, text: str) -> None:
+def test_pattern_matches_what_python_matches(pattern: str, text: str) -> None:
     theirs = re.fullmatch(pattern.replace("$", r"\Z"), text, re.ASCII) is not None
     assert RegularExpression(pattern).fullmatch(text) is theirs
