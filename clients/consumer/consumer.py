@@ -36,8 +36,6 @@ from typing import Final, Self
 from oncelog.clients import arguments, durations
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from oncelog.clients.background_tasks import BackgroundTasks
-from oncelog.clients.bootstrap import parse_bootstrap
-from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import ConsumerClosed
@@ -65,6 +63,7 @@ from oncelog.clients.errors import BackgroundTaskFailed, BrokerRefused, IllegalS
 from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.obstacles import Obstacle, no_answer
 from oncelog.clients.retry import Backoff
+from oncelog.clients.runtime import ClientRuntime, new_cluster
 from oncelog.protocol.messages.metadata import MetadataResponse
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -83,16 +82,17 @@ class Consumer:
     def __init__(self, config: ConsumerConfig, *, rng: Random, wall_clock: Callable[[], int]) -> None:
         """``rng`` is for pauses and ids, ``wall_clock`` (ms since the epoch) for a reset by duration."""
         self._config = config
-        self._rng = rng
-        self._backoff = Backoff(rng=rng)
+        self._cluster = new_cluster(config, rng)
         self._tasks = BackgroundTasks(f"consumer {config.client_id}", self._task_failed)
+        runtime = ClientRuntime(
+            cluster=self._cluster, tasks=self._tasks, backoff=Backoff(rng=rng), rng=rng, wall_clock=wall_clock
+        )
+        self._clusters = [self._cluster]
         self._subscription = SubscriptionState(config.reset_policy)
         self._buffer = FetchBuffer(self._subscription)
-        self._cluster = self._new_cluster()
-        self._clusters = [self._cluster]
         self._refresh = MetadataRefresh(
             self._cluster,
-            self._backoff,
+            runtime.backoff,
             self._topics_to_ask_for,
             self._metadata_updated,
             max_age_seconds=config.metadata_max_age_ms / 1000,
@@ -100,37 +100,23 @@ class Consumer:
         )
         self._fetcher = Fetcher(
             config,
+            runtime,
             self._subscription,
             self._buffer,
-            self._cluster,
-            self._cluster.connect,
-            self._tasks,
-            self._backoff,
             request_metadata=self._refresh.request,
             leaders_changed=self._leaders_changed,
             wake=self._wake,
         )
         self._group: GroupConsumption | None = None
         if config.group_id is not None:
-            self._clusters.append(self._new_cluster())
+            self._clusters.append(new_cluster(config, rng))
             self._group = GroupConsumption(
-                config,
-                config.group_id,
-                self._subscription,
-                self._cluster,
-                self._clusters[1],
-                self._refresh,
-                self._tasks,
-                self._backoff,
-                self._wake,
+                config, config.group_id, runtime, self._subscription, self._clusters[1], self._refresh, self._wake
             )
         self._lookup = PositionLookup(
             config,
+            runtime,
             self._subscription,
-            self._cluster,
-            self._tasks,
-            self._backoff,
-            wall_clock,
             committed=None if self._group is None else self._group.committed,
             leader_of=self._leader_of,
             request_metadata=self._refresh.request,
@@ -206,15 +192,6 @@ class Consumer:
                 await asyncio.gather(*(cluster.close() for cluster in self._clusters))
         except TimeoutError:
             pass
-
-    def _new_cluster(self) -> Cluster:
-        return Cluster(
-            parse_bootstrap(self._config.bootstrap),
-            rng=self._rng,
-            client_id=self._config.client_id,
-            connect_seconds=self._config.connect_timeout_ms / 1000,
-            operation_seconds=self._config.request_timeout_ms / 1000,
-        )
 
     # What to read
 

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from oncelog.clients.background_tasks import BackgroundTasks
-from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address, Connection
 from oncelog.clients.connection_pool import silence_of
 from oncelog.clients.consumer.completed_fetch import CompletedFetch
@@ -34,7 +32,7 @@ from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES, partition_
 from oncelog.clients.consumer.subscription_state import NO_NODE, TIMER_SLACK, SubscriptionState
 from oncelog.clients.errors import BrokerAbsent, ClientError, error_code
 from oncelog.clients.obstacles import Obstacle, at_broker
-from oncelog.clients.retry import Backoff
+from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
 from oncelog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from oncelog.protocol.topic_partition import TopicPartition
@@ -100,25 +98,21 @@ class Fetcher:
     def __init__(
         self,
         config: ConsumerConfig,
+        runtime: ClientRuntime,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
-        cluster: Cluster,
-        connect: Connect,
-        tasks: BackgroundTasks,
-        backoff: Backoff,
         *,
         request_metadata: Callable[[], None],
         leaders_changed: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
-        """``connect`` opens a connection that is this fetcher's alone, ``wake`` says that something has come."""
+        """``wake`` is called when something has come."""
         self._config = config
         self._subscription = subscription
         self._buffer = buffer
-        self._cluster = cluster
-        self._connect = connect
-        self._tasks = tasks
-        self._backoff = backoff
+        self._cluster = runtime.cluster
+        self._tasks = runtime.tasks
+        self._backoff = runtime.backoff
         self._request_metadata = request_metadata
         self._leaders_changed = leaders_changed
         self._wake = wake
@@ -225,7 +219,7 @@ class Fetcher:
         address = self._cluster.brokers.get(source.node_id)
         if address is None:
             raise BrokerAbsent(f"broker {source.node_id} is not in the cluster now")
-        source.connection = await self._connect(address)
+        source.connection = await self._cluster.connect(address)
 
     async def _fetch(self, source: _Source, connection: Connection, wanted: Mapping[TopicPartition, Wanted]) -> bool:
         """One request and its answer; whether there is nothing to wait for before the next one."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.coordinator_link import CoordinatorLink
@@ -19,7 +18,7 @@ from oncelog.clients.consumer.subscription_state import TIMER_SLACK, Subscriptio
 from oncelog.clients.errors import ClientError
 from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.obstacles import Obstacle
-from oncelog.clients.retry import Backoff
+from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -35,23 +34,19 @@ class GroupConsumption:
         self,
         config: ConsumerConfig,
         group_id: str,
+        runtime: ClientRuntime,
         subscription: SubscriptionState,
-        cluster: Cluster,
         group_cluster: Cluster,
         refresh: MetadataRefresh,
-        tasks: BackgroundTasks,
-        backoff: Backoff,
         wake: Callable[[], None],
     ) -> None:
         """``group_cluster`` has the connections to the coordinator."""
         self._config = config
         self._subscription = subscription
-        self._tasks = tasks
+        self._tasks = runtime.tasks
         self._link = CoordinatorLink(group_cluster, group_id)
-        self._commits = OffsetCommits(cluster, self._link, backoff, config.group_instance_id)
-        self._rebalances = Rebalances(
-            config, self._link, subscription, cluster.metadata, refresh, self._commits, tasks, backoff, wake
-        )
+        self._commits = OffsetCommits(runtime.cluster, self._link, runtime.backoff, config.group_instance_id)
+        self._rebalances = Rebalances(config, runtime, self._link, subscription, refresh, self._commits, wake)
         self._membership = self._rebalances.membership
         self.next_commit_at = math.inf
         """When ``commit_if_due`` has something to do, on the loop's clock."""

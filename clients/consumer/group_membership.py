@@ -25,14 +25,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import InstanceFenced
 from oncelog.clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
 from oncelog.clients.consumer.member_reactions import HEARTBEAT, JOIN, SYNC, Reaction, reaction
 from oncelog.clients.consumer.subscription_state import TIMER_SLACK
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
-from oncelog.clients.retry import Backoff
+from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -90,10 +89,9 @@ class GroupMembership:
 
     def __init__(
         self,
-        link: CoordinatorLink,
         config: ConsumerConfig,
-        tasks: BackgroundTasks,
-        backoff: Backoff,
+        runtime: ClientRuntime,
+        link: CoordinatorLink,
         *,
         offers: Offers,
         share_out: ShareOut,
@@ -101,8 +99,8 @@ class GroupMembership:
     ) -> None:
         self._link = link
         self._config = config
-        self._tasks = tasks
-        self._backoff = backoff
+        self._tasks = runtime.tasks
+        self._backoff = runtime.backoff
         self._offers = offers
         self._share_out = share_out
         self._wake = wake

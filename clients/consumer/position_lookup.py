@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from oncelog.clients.admin.by_topic import by_topic
-from oncelog.clients.background_tasks import BackgroundTasks
-from oncelog.clients.cluster import Cluster
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.consumer.subscription_state import (
@@ -28,7 +26,7 @@ from oncelog.clients.consumer.subscription_state import (
     SubscriptionState,
 )
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
-from oncelog.clients.retry import Backoff
+from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
 from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -57,11 +55,8 @@ class PositionLookup:
     def __init__(
         self,
         config: ConsumerConfig,
+        runtime: ClientRuntime,
         subscription: SubscriptionState,
-        cluster: Cluster,
-        tasks: BackgroundTasks,
-        backoff: Backoff,
-        wall_clock: Callable[[], int],
         *,
         committed: Committed | None,
         leader_of: Callable[[TopicPartition], Leader],
@@ -71,10 +66,10 @@ class PositionLookup:
         """``committed`` is None without a group; ``found`` says that positions have changed, or that one failed."""
         self._config = config
         self._subscription = subscription
-        self._cluster = cluster
-        self._tasks = tasks
-        self._backoff = backoff
-        self._wall_clock = wall_clock
+        self._cluster = runtime.cluster
+        self._tasks = runtime.tasks
+        self._backoff = runtime.backoff
+        self._wall_clock = runtime.wall_clock
         self._committed = committed
         self._leader_of = leader_of
         self._request_metadata = request_metadata

@@ -21,8 +21,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.clients.background_tasks import BackgroundTasks
-from oncelog.clients.cluster_metadata import ClusterMetadata
 from oncelog.clients.consumer.assignors import ASSIGNORS
 from oncelog.clients.consumer.assignors.assignor import NO_GENERATION
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
@@ -41,7 +39,7 @@ from oncelog.clients.consumer.rebalance_listener import RebalanceListener
 from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import require_success
 from oncelog.clients.metadata_refresh import MetadataRefresh
-from oncelog.clients.retry import Backoff
+from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from oncelog.protocol.topic_partition import TopicPartition
@@ -69,25 +67,23 @@ class Rebalances:
     def __init__(
         self,
         config: ConsumerConfig,
+        runtime: ClientRuntime,
         link: CoordinatorLink,
         subscription: SubscriptionState,
-        metadata: ClusterMetadata,
         refresh: MetadataRefresh,
         commits: OffsetCommits,
-        tasks: BackgroundTasks,
-        backoff: Backoff,
         wake: Callable[[], None],
     ) -> None:
         self._config = config
         self._subscription = subscription
-        self._metadata = metadata
+        self._metadata = runtime.cluster.metadata
         self._refresh = refresh
         self._commits = commits
-        self._tasks = tasks
+        self._tasks = runtime.tasks
         self._wake = wake
         self._link = link
         self.membership = GroupMembership(
-            link, config, tasks, backoff, offers=self.offers, share_out=self.share_out, wake=wake
+            config, runtime, link, offers=self.offers, share_out=self.share_out, wake=wake
         )
         self.listener = RebalanceListener()
         self.group_metadata = ConsumerGroupMetadata(group_id=link.group_id, group_instance_id=config.group_instance_id)

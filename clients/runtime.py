@@ -1,0 +1,57 @@
+"""The runtime of one client: what every part of a producer, consumer or admin client works with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from oncelog.clients.background_tasks import BackgroundTasks
+from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.retry import Backoff
+
+
+class ConnectionSettings(Protocol):
+    """The settings of connections, which every client has under these names."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Return the brokers to connect to first, as ``host:port,host:port``."""
+
+    @property
+    def client_id(self) -> str:
+        """Return the name that brokers log."""
+
+    @property
+    def connect_timeout_ms(self) -> int:
+        """Return the maximum duration of one connection attempt, in milliseconds."""
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """Return the maximum duration of one operation on the cluster, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRuntime:
+    """The cluster, the tasks and the sources of time and randomness of one client, handed to each of its parts.
+
+    Monotonic time is that of the running event loop.
+    """
+
+    cluster: Cluster
+    tasks: BackgroundTasks
+    backoff: Backoff
+    rng: Random
+    wall_clock: Callable[[], int]
+    """Returns milliseconds since the epoch."""
+
+
+def new_cluster(settings: ConnectionSettings, rng: Random) -> Cluster:
+    """Return a cluster with these settings, without a connection yet. Raises ``ValueError`` for a bad ``bootstrap``."""
+    return Cluster(
+        parse_bootstrap(settings.bootstrap),
+        rng=rng,
+        client_id=settings.client_id,
+        connect_seconds=settings.connect_timeout_ms / 1000,
+        operation_seconds=settings.request_timeout_ms / 1000,
+    )
