@@ -57,7 +57,7 @@ def txn_states() -> None:
 @click.group(
     cls=_Commands,
     lazy={
-        "cluster": "oncelog.broker.cluster.command:cluster",
+        "cluster": "oncelog.broker.local_cluster.command:cluster",
         "dump-log": "oncelog.broker.tools.dump_log:command",
         "serve": "oncelog.broker.serve:command",
     },

@@ -26,7 +26,7 @@ from typing import Final
 
 import click
 
-from oncelog.broker.config_sources import parse_properties, settings_in_environment
+from oncelog.broker.config.sources import parse_properties, settings_in_environment
 
 DATA_VARIABLE: Final = "ONCELOG_DATA_DIR"
 CONFIG_VARIABLE: Final = "ONCELOG_CONFIG_FILE"

@@ -1,8 +1,8 @@
 """What each part of a broker needs to know of the broker's configuration, in the part's own terms."""
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.replication.transaction_verification import VerificationSettings
+from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.broker.storage.log_manager import LogManagerConfig
+from oncelog.broker.transactions.verification import VerificationSettings
 from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.transaction.settings import TransactionConfig
 from oncelog.protocol.records.compression import Compression

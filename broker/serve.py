@@ -24,14 +24,15 @@ from typing import IO, Final, NoReturn
 import click
 import uvloop
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.config_sources import LoadedConfig, load_config
-from oncelog.broker.heap import GIVE_BACK_SECONDS, Heap
-from oncelog.broker.listeners import Listeners, parse_http_listener, parse_listeners, told_only_here
-from oncelog.broker.log_output import LogHandler
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import Listeners, parse_http_listener, parse_listeners, told_only_here
+from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.config.sources import LoadedConfig, load_config
 from oncelog.broker.network.side_loop import ThreadSideLoop
-from oncelog.broker.server import Broker, start_broker
-from oncelog.broker.settings import ConfigError
+from oncelog.broker.parts import Broker
+from oncelog.broker.process.heap import GIVE_BACK_SECONDS, Heap
+from oncelog.broker.process.log_output import LogHandler
+from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 from oncelog.broker.storage.meta_properties import InvalidMetaProperties
 from oncelog.coordinator.controller.finalized_features import IncompatibleFeatures

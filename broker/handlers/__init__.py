@@ -1,8 +1,11 @@
-"""One file per API, named like its file in ``oncelog.protocol.messages``; ``all_handlers`` lists them."""
+"""One file per API, named like its file in ``oncelog.protocol.messages``; ``all_handlers`` lists them.
+
+The other files are what several handlers share.
+"""
 
 from typing import Any
 
-from oncelog.broker.dispatch import ApiHandler
+from oncelog.broker.dispatch.api_handler import ApiHandler
 from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from oncelog.broker.handlers.alter_configs import handle_alter_configs

@@ -7,9 +7,11 @@ Versions: 2 is the first whose clients know PRODUCER_FENCED; before, they are to
 flexible.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.runtime import map_answer, partition_for
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
@@ -19,14 +21,11 @@ from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog.protocol.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
 
 
 @handles(ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4")
-def handle_add_offsets_to_txn(broker: "Broker", context: RequestContext, request: AddOffsetsToTxnRequest) -> Outcome:
+def handle_add_offsets_to_txn(broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest) -> Outcome:
     authorize = broker.authorizer.authorize
     if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -22,11 +22,13 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, in_slices, new_budget
 from oncelog.coordinator.runtime import Answer, map_answer
 from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
@@ -43,9 +45,6 @@ from oncelog.protocol.messages.add_partitions_to_txn import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
 _FIRST_FOR_BROKERS: Final = 4
@@ -66,7 +65,7 @@ def error_response(request: AddPartitionsToTxnRequest, version: int, error: Erro
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", error_response=error_response)
 def handle_add_partitions_to_txn(
-    broker: "Broker", context: RequestContext, request: AddPartitionsToTxnRequest
+    broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Outcome:
     if context.api_version >= _FIRST_FOR_BROKERS:
         return _handle_brokers_request(broker, context, request)
@@ -95,7 +94,7 @@ def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
 # From producers
 
 
-def _refusal(broker: "Broker", context: RequestContext, partition: TopicPartition) -> ErrorCode:
+def _refusal(broker: Broker, context: RequestContext, partition: TopicPartition) -> ErrorCode:
     """Why this partition cannot be part of a transaction."""
     topic = partition.topic
     if topic in INTERNAL_TOPICS or not broker.authorizer.authorize(context, Operation.WRITE, ResourceType.TOPIC, topic):
@@ -103,13 +102,13 @@ def _refusal(broker: "Broker", context: RequestContext, partition: TopicPartitio
     return _unknown(broker, partition)
 
 
-def _unknown(broker: "Broker", partition: TopicPartition) -> ErrorCode:
+def _unknown(broker: Broker, partition: TopicPartition) -> ErrorCode:
     is_known = broker.metadata.image.partition(partition) is not None
     return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def _add_in_slices(
-    broker: "Broker",
+    broker: Broker,
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
     producer: ProducerIdAndEpoch,
@@ -138,7 +137,7 @@ async def _add_in_slices(
 
 
 def _judge_in_slices(
-    broker: "Broker",
+    broker: Broker,
     partitions: list[TopicPartition],
     judge: Callable[[TopicPartition], ErrorCode],
     budget: WorkBudget,
@@ -154,7 +153,7 @@ def _judge_in_slices(
 
 
 def _errors_of_all(
-    broker: "Broker", version: int, request: AddPartitionsToTxnRequest, producer: ProducerIdAndEpoch, refused: _Errors
+    broker: Broker, version: int, request: AddPartitionsToTxnRequest, producer: ProducerIdAndEpoch, refused: _Errors
 ) -> _Errors:
     """Some cannot be added, so none is."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -210,7 +209,7 @@ def _partition_result(topic: str, errors: _Errors, index: int) -> AddPartitionsT
 # From brokers
 
 
-def _handle_brokers_request(broker: "Broker", context: RequestContext, request: AddPartitionsToTxnRequest) -> Outcome:
+def _handle_brokers_request(broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     budget = new_budget()
@@ -219,7 +218,7 @@ def _handle_brokers_request(broker: "Broker", context: RequestContext, request: 
 
 
 def _add_or_verify_all(
-    broker: "Broker", request: AddPartitionsToTxnRequest, budget: WorkBudget
+    broker: Broker, request: AddPartitionsToTxnRequest, budget: WorkBudget
 ) -> Steps[AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]]:
     """Decide on one transaction after the other; those that were added stay so if the connection is lost meanwhile."""
     answers: list[Answer[_Errors]] = []
@@ -242,7 +241,7 @@ def _add_or_verify_all(
 
 
 def _add_or_verify(
-    broker: "Broker", transaction: AddPartitionsToTxnTransaction, budget: WorkBudget
+    broker: Broker, transaction: AddPartitionsToTxnTransaction, budget: WorkBudget
 ) -> Steps[Answer[_Errors]]:
     coordinator, transactional_id = broker.transaction_coordinator, transaction.transactional_id
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -274,7 +273,7 @@ def _response_to_broker(
 
 
 async def _when_all_are_answered(
-    broker: "Broker", request: AddPartitionsToTxnRequest, answers: list[Answer[_Errors]], budget: WorkBudget
+    broker: Broker, request: AddPartitionsToTxnRequest, answers: list[Answer[_Errors]], budget: WorkBudget
 ) -> AddPartitionsToTxnResponse:
     """They wait side by side, because each may wait for a transaction of its own to be complete."""
     async with asyncio.TaskGroup() as group:

@@ -6,11 +6,11 @@ changes a topic's configuration; a broker's own is changed by that broker.
 Versions: 2 is flexible.
 """
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.config_requests import RequestedAlteration, alter, requested_in_slices
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
-from oncelog.broker.sliced_work import in_slices, new_budget
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
+from oncelog.broker.handlers.config_requests import RequestedAlteration, alter, requested_in_slices
+from oncelog.broker.parts import Broker
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.config_changes import ConfigOperation, OperationType
 from oncelog.protocol.api_keys import ApiKey
@@ -22,9 +22,6 @@ from oncelog.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 
 def refuse_alter_configs(request: AlterConfigsRequest, version: int, error: ErrorCode) -> AlterConfigsResponse:
     """The error for every resource."""
@@ -33,11 +30,11 @@ def refuse_alter_configs(request: AlterConfigsRequest, version: int, error: Erro
 
 
 @handles(ApiKey.ALTER_CONFIGS, versions="0-2", error_response=refuse_alter_configs)
-def handle_alter_configs(broker: "Broker", context: RequestContext, request: AlterConfigsRequest) -> Outcome:
+def handle_alter_configs(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Outcome:
     return _alter(broker, context, request)
 
 
-async def _alter(broker: "Broker", context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def _alter(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     requested = await work.finish(requested_in_slices(request.resources, _requested, budget), budget, connection)
     errors = await alter(broker, context, requested, validate_only=request.validate_only)

@@ -8,21 +8,18 @@ That changes nothing, whoever is the controller.
 Versions: 2 names topics by id; 3 tells the epoch of each replica, so that one that restarted is told apart (KIP-903).
 """
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.control_plane import why_not_a_broker
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.control_plane import why_not_a_broker
+from oncelog.broker.parts import Broker
 from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 
 @handles(ApiKey.ALTER_PARTITION, versions="2-3")
-def handle_alter_partition(broker: "Broker", context: RequestContext, request: AlterPartitionRequest) -> Outcome:
+def handle_alter_partition(broker: Broker, context: RequestContext, request: AlterPartitionRequest) -> Outcome:
     error = why_not_a_broker(broker, context)
     if error:
         return AlterPartitionResponse(error_code=error)

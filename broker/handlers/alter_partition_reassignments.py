@@ -7,9 +7,11 @@ within the request's time-out (but at least 1 s), the error is REQUEST_TIMED_OUT
 Versions: 1 can forbid that the number of replicas changes.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.protocol.api_keys import ApiKey
@@ -22,22 +24,19 @@ from oncelog.protocol.messages.alter_partition_reassignments import (
 )
 from oncelog.protocol.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1")
 def handle_alter_partition_reassignments(
-    broker: "Broker", context: RequestContext, request: AlterPartitionReassignmentsRequest
+    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _refused(_DENIED)
     return _alter(broker, request)
 
 
-async def _alter(broker: "Broker", request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+async def _alter(broker: Broker, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     targets = {
         TopicPartition(topic.name, partition.partition_index): partition.replicas
         for topic in request.topics

@@ -11,10 +11,12 @@ supported features whose lowest level is 0; clients of version 3 cannot parse th
 """
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.network.heartbeats import is_heartbeat
+from oncelog.broker.parts import Broker
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.api_versions import (
@@ -25,16 +27,13 @@ from oncelog.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_VERSION_WITH_SOFTWARE: Final = 3
 _FIRST_VERSION_WITH_LEVEL_0: Final = 4
 
 
 @handles(ApiKey.API_VERSIONS, versions="0-4")
-def handle_api_versions(broker: "Broker", context: RequestContext, request: ApiVersionsRequest) -> Outcome:
+def handle_api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> Outcome:
     if context.api_version not in handle_api_versions.versions:
         return _only_itself(ErrorCode.UNSUPPORTED_VERSION)
     if is_heartbeat(context.client_id):

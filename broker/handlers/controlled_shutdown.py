@@ -7,21 +7,16 @@ Versions: 0 has a request header of its own, without a client id, and is not ser
 stops.
 """
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.control_plane import why_not_a_broker
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.control_plane import why_not_a_broker
+from oncelog.broker.parts import Broker
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 
 @handles(ApiKey.CONTROLLED_SHUTDOWN, versions="1-3")
-def handle_controlled_shutdown(
-    broker: "Broker", context: RequestContext, request: ControlledShutdownRequest
-) -> Outcome:
+def handle_controlled_shutdown(broker: Broker, context: RequestContext, request: ControlledShutdownRequest) -> Outcome:
     error = why_not_a_broker(broker, context)
     if error:
         return ControlledShutdownResponse(error_code=error)

@@ -5,16 +5,13 @@ The answer is that of Apache Kafka without ``authorizer.class.name``.
 Versions: 2 is flexible; 3 has user resources.
 """
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 
 def refuse_create_acls(
@@ -27,7 +24,7 @@ def refuse_create_acls(
 
 
 @handles(ApiKey.CREATE_ACLS, versions="1-3", error_response=refuse_create_acls)
-def handle_create_acls(broker: "Broker", context: RequestContext, request: CreateAclsRequest) -> Outcome:
+def handle_create_acls(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return refuse_create_acls(request, context.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return refuse_create_acls(request, context.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")

@@ -8,9 +8,10 @@ Versions: 2 is flexible.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.topic_plan import NewPartitions
@@ -23,9 +24,6 @@ from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 
 def refuse_create_partitions(
     request: CreatePartitionsRequest, version: int, error: ErrorCode
@@ -35,12 +33,12 @@ def refuse_create_partitions(
 
 
 @handles(ApiKey.CREATE_PARTITIONS, versions="0-3", error_response=refuse_create_partitions)
-def handle_create_partitions(broker: "Broker", context: RequestContext, request: CreatePartitionsRequest) -> Outcome:
+def handle_create_partitions(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> Outcome:
     return _create(broker, context, request)
 
 
 async def _create(
-    broker: "Broker", context: RequestContext, request: CreatePartitionsRequest
+    broker: Broker, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
     errors = {name: ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1}

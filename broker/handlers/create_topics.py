@@ -10,12 +10,14 @@ lets -1 stand for the broker's defaults; 7 adds the topic's id.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.config_description import ConfigDescription, ConfigEntry
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
+from oncelog.broker.handlers.config_description import ConfigDescription, ConfigEntry
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, in_slices, new_budget
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.topic_plan import NewTopic, TopicPlan
 from oncelog.protocol.api_keys import ApiKey
@@ -30,9 +32,6 @@ from oncelog.protocol.messages.create_topics import (
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import ZERO_UUID, SharedList
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _NAMED_AGAIN: Final = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 _DENIED: Final = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 _UNITS_PER_TOPIC: Final = 4
@@ -44,11 +43,11 @@ def refuse_create_topics(request: CreateTopicsRequest, version: int, error: Erro
 
 
 @handles(ApiKey.CREATE_TOPICS, versions="2-7", error_response=refuse_create_topics)
-def handle_create_topics(broker: "Broker", context: RequestContext, request: CreateTopicsRequest) -> Outcome:
+def handle_create_topics(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Outcome:
     return _create(broker, context, request)
 
 
-async def _create(broker: "Broker", context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def _create(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     counts = Counter([topic.name for topic in request.topics])
     errors = dict.fromkeys([name for name, count in counts.items() if count > 1], _NAMED_AGAIN)
@@ -68,7 +67,7 @@ async def _create(broker: "Broker", context: RequestContext, request: CreateTopi
 
 
 def _new_topics(
-    broker: "Broker",
+    broker: Broker,
     context: RequestContext,
     request: CreateTopicsRequest,
     errors: dict[str, ApiError],
@@ -91,7 +90,7 @@ def _new_topics(
 class _TopicConfigs:
     """The descriptions of the topics' configurations: topics that set the same share one, which is encoded once."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._described: dict[tuple[tuple[str, str], ...], SharedList[CreatableTopicConfigs]] = {}
 
@@ -104,7 +103,7 @@ class _TopicConfigs:
         return described
 
 
-def _may_create(broker: "Broker", context: RequestContext, name: str) -> bool:
+def _may_create(broker: Broker, context: RequestContext, name: str) -> bool:
     authorize = broker.authorizer.authorize
     return authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorize(
         context, Operation.CREATE, ResourceType.TOPIC, name

@@ -1,19 +1,18 @@
 """DeleteGroups: forget groups that have no members, and their offsets (KIP-229)."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import CHARACTERS_PER_UNIT, Steps, in_slices, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps, in_slices, new_budget
 from oncelog.coordinator.runtime import Reply
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.protocol.records.record_walk import WorkBudget
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _GROUPS_AT_ONCE: Final = 100
 _UNITS_PER_GROUP: Final = 4
@@ -25,7 +24,7 @@ def refuse_delete_groups(request: DeleteGroupsRequest, version: int, error: Erro
 
 
 @handles(ApiKey.DELETE_GROUPS, versions="0-2", error_response=refuse_delete_groups)
-def handle_delete_groups(broker: "Broker", context: RequestContext, request: DeleteGroupsRequest) -> Outcome:
+def handle_delete_groups(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> Outcome:
     if len(request.groups_names) > _GROUPS_AT_ONCE:
         return _delete_in_slices(broker, context, request)
     refused = {
@@ -42,7 +41,7 @@ def handle_delete_groups(broker: "Broker", context: RequestContext, request: Del
 
 
 async def _delete_in_slices(
-    broker: "Broker", context: RequestContext, request: DeleteGroupsRequest
+    broker: Broker, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     """Delete some groups after the others: each is deleted, or not, by itself."""
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
@@ -57,7 +56,7 @@ async def _delete_in_slices(
 
 
 def _delete_some(
-    broker: "Broker",
+    broker: Broker,
     context: RequestContext,
     request: DeleteGroupsRequest,
     refused: dict[str, ErrorCode],

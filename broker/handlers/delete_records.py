@@ -7,12 +7,14 @@ compacted refuse.
 Versions: 2 is flexible.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Later, Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_delete_records import UNKNOWN_LOW_WATERMARK, DelayedDeleteRecords, Undeleted
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
@@ -25,21 +27,18 @@ from oncelog.protocol.messages.delete_records import (
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import Message
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _UNITS_PER_PARTITION: Final = 20
 
 
 @handles(ApiKey.DELETE_RECORDS, versions="0-2")
-def handle_delete_records(broker: "Broker", context: RequestContext, request: DeleteRecordsRequest) -> Outcome:
+def handle_delete_records(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Outcome:
     budget = new_budget()
     steps = _delete_all(broker, context, request, budget)
     return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
 
 
 def _delete_all(
-    broker: "Broker", context: RequestContext, request: DeleteRecordsRequest, budget: WorkBudget
+    broker: Broker, context: RequestContext, request: DeleteRecordsRequest, budget: WorkBudget
 ) -> Steps[Message | Later | None]:
     response = DeleteRecordsResponse()
     undeleted: list[Undeleted] = []
@@ -59,14 +58,14 @@ def _delete_all(
     return DelayedDeleteRecords(response).start(undeleted, request.timeout_ms) if undeleted else response
 
 
-def _topic_error(broker: "Broker", context: RequestContext, topic: str) -> ErrorCode:
+def _topic_error(broker: Broker, context: RequestContext, topic: str) -> ErrorCode:
     if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.INVALID_TOPIC_EXCEPTION if topic in INTERNAL_TOPICS else ErrorCode.NONE
 
 
 def _delete(
-    broker: "Broker", topic_partition: tuple[str, int], offset: int, undeleted: list[Undeleted]
+    broker: Broker, topic_partition: tuple[str, int], offset: int, undeleted: list[Undeleted]
 ) -> DeleteRecordsPartitionResult:
     partition = broker.replica_manager.led_partition(topic_partition)
     if isinstance(partition, ErrorCode):

@@ -8,11 +8,13 @@ Versions: 4 is flexible; 5 has error messages; 6 takes ids (KIP-516).
 
 from collections.abc import Set
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import in_slices, new_budget
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -24,9 +26,6 @@ from oncelog.protocol.messages.delete_topics import (
 )
 from oncelog.protocol.schema import ZERO_UUID
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_VERSION_WITH_A_CODE_FOR_DISABLED = 3
 _UNITS_PER_TOPIC: Final = 2
 
@@ -37,7 +36,7 @@ def refuse_delete_topics(request: DeleteTopicsRequest, version: int, error: Erro
 
 
 @handles(ApiKey.DELETE_TOPICS, versions="1-6", error_response=refuse_delete_topics)
-def handle_delete_topics(broker: "Broker", context: RequestContext, request: DeleteTopicsRequest) -> Outcome:
+def handle_delete_topics(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Outcome:
     if not broker.config.delete_topic_enable:
         old = context.api_version < _FIRST_VERSION_WITH_A_CODE_FOR_DISABLED
         error = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
@@ -45,7 +44,7 @@ def handle_delete_topics(broker: "Broker", context: RequestContext, request: Del
     return _delete(broker, context, request)
 
 
-async def _delete(broker: "Broker", context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def _delete(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     asked = _named(request)
     asked_by_id = {topic.topic_id for topic in asked if topic.name is None}
@@ -68,7 +67,7 @@ def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 
 
 def _resolve(
-    broker: "Broker", context: RequestContext, topic: DeleteTopicState, asked_by_id: Set[bytes]
+    broker: Broker, context: RequestContext, topic: DeleteTopicState, asked_by_id: Set[bytes]
 ) -> DeleteTopicState | DeletableTopicResult:
     """The topic with its name and id, or why it is not deleted."""
     if topic.name is None and topic.topic_id == ZERO_UUID:

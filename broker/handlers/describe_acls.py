@@ -6,20 +6,17 @@ from one that is too old for the request by it.
 Versions: 2 is flexible; 3 has user resources.
 """
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 
 @handles(ApiKey.DESCRIBE_ACLS, versions="1-3")
-def handle_describe_acls(broker: "Broker", context: RequestContext, request: DescribeAclsRequest) -> Outcome:
+def handle_describe_acls(broker: Broker, context: RequestContext, request: DescribeAclsRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeAclsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
     return DescribeAclsResponse(

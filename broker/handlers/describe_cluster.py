@@ -4,9 +4,11 @@ Versions: 1 names the kind of endpoints that are wanted, of which only brokers e
 of which there are none.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -16,15 +18,12 @@ from oncelog.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
 @handles(ApiKey.DESCRIBE_CLUSTER, versions="0-2")
-def handle_describe_cluster(broker: "Broker", context: RequestContext, request: DescribeClusterRequest) -> Outcome:
+def handle_describe_cluster(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> Outcome:
     if request.endpoint_type != _BROKERS:
         return _wrong_endpoint_type(request.endpoint_type)
     image, listener = broker.metadata.image, context.connection.listener_name
@@ -43,7 +42,7 @@ def handle_describe_cluster(broker: "Broker", context: RequestContext, request: 
     return response
 
 
-def _operations(broker: "Broker", context: RequestContext) -> int:
+def _operations(broker: Broker, context: RequestContext) -> int:
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(broker.authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,5 +1,5 @@
 """DescribeConfigs (API key 32): the settings of topics, of this broker and of all brokers, of groups and client metrics
-subscriptions (``oncelog.broker.resource_settings``), and the levels of this broker's loggers.
+subscriptions (``oncelog.broker.config.resource_settings``), and the levels of this broker's loggers.
 
 A broker answers for itself and for topics, from memory; for another broker, ask that one. Without keys, all settings
 are described. A resource that is named again is not described again: an answer would be thousands of times as large as
@@ -11,16 +11,18 @@ documentation; 4 is flexible.
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from oncelog.broker.config_description import ConfigDescription, ConfigEntry, ConfigSource
-from oncelog.broker.config_requests import resource_of, why_not_allowed
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
-from oncelog.broker.log_levels import level_names
+from oncelog.broker.config.settings import Setting
+from oncelog.broker.config.topic_config import TOPIC_SETTINGS, effective_overrides
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.handlers.config_description import ConfigDescription, ConfigEntry, ConfigSource
+from oncelog.broker.handlers.config_requests import resource_of, why_not_allowed
+from oncelog.broker.parts import Broker
+from oncelog.broker.process.log_levels import level_names
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.settings import Setting
-from oncelog.broker.sliced_work import Steps, new_budget
-from oncelog.broker.topic_config import TOPIC_SETTINGS, effective_overrides
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.protocol.api_keys import ApiKey
@@ -36,9 +38,6 @@ from oncelog.protocol.messages.describe_configs import (
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import SharedList
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _UNITS_PER_RESOURCE: Final = 15
 _UNITS_PER_SETTING: Final = 2
 
@@ -49,7 +48,7 @@ def refuse_describe_configs(request: DescribeConfigsRequest, version: int, error
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS, versions="1-4", error_response=refuse_describe_configs)
-def handle_describe_configs(broker: "Broker", context: RequestContext, request: DescribeConfigsRequest) -> Outcome:
+def handle_describe_configs(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> Outcome:
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
     for asked in request.resources:
         resources.setdefault((asked.resource_type, asked.resource_name), asked)
@@ -80,7 +79,7 @@ _Configs: TypeAlias = SharedList[DescribeConfigsResourceResult]
 class _Descriptions:
     """What the resources of one request are described by: those that set the same share it, and it is encoded once."""
 
-    def __init__(self, broker: "Broker", request: DescribeConfigsRequest) -> None:
+    def __init__(self, broker: Broker, request: DescribeConfigsRequest) -> None:
         self.broker = broker
         self._request = request
         self._source = ConfigDescription(broker)
@@ -135,7 +134,7 @@ def _describe(
     return DescribeConfigsResult(error_message=None, resource_type=resource_type, resource_name=name, configs=configs)
 
 
-def _overrides(broker: "Broker", resource: ConfigResource) -> Mapping[str, str] | None:
+def _overrides(broker: Broker, resource: ConfigResource) -> Mapping[str, str] | None:
     """What the description of a resource depends on; None for brokers and their loggers, which are few."""
     if resource.type is ResourceType.TOPIC:
         return effective_overrides(resource.name, broker.configs.topic_overrides(resource.name))

@@ -3,17 +3,18 @@
 Version 3 has the operations that the client is allowed, 4 the names of static members. From version 6 on a group that
 does not exist is an error; before, it looks like a dead group without members.
 
-A group that is named again is not described again, and no more than fits into a response
-(``oncelog.broker.response_room``); the others are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them
-alone.
+A group that is named again is not described again, and no more than fits into a response (``ResponseRoom``); the others
+are COORDINATOR_LOAD_IN_PROGRESS, so that clients request them again alone.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.description import Description
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import CHARACTERS_PER_UNIT, Steps
+from oncelog.broker.handlers.description import Description
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType, authorized_operations
-from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps
 from oncelog.coordinator.group.member import MemberImage
 from oncelog.coordinator.group.state import GroupState
 from oncelog.protocol.api_keys import ApiKey
@@ -24,9 +25,6 @@ from oncelog.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _FIRST_WITH_OPERATIONS = 3
 _LONGEST_QUOTED = 1_000
@@ -43,7 +41,7 @@ def refuse_describe_groups(request: DescribeGroupsRequest, version: int, error: 
 
 
 @handles(ApiKey.DESCRIBE_GROUPS, versions="0-6", error_response=refuse_describe_groups, in_turn=True)
-def handle_describe_groups(broker: "Broker", context: RequestContext, request: DescribeGroupsRequest) -> Outcome:
+def handle_describe_groups(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> Outcome:
     description = _Description(broker, context)
     return description.start(description.of_all(request))
 

@@ -10,12 +10,14 @@ cordoned, which ours never is.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.describe_log_dirs import (
@@ -27,14 +29,11 @@ from oncelog.protocol.messages.describe_log_dirs import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _UNITS_PER_PARTITION: Final = 8
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, versions="1-5")
-def handle_describe_log_dirs(broker: "Broker", context: RequestContext, request: DescribeLogDirsRequest) -> Outcome:
+def handle_describe_log_dirs(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     budget = new_budget()
@@ -42,7 +41,7 @@ def handle_describe_log_dirs(broker: "Broker", context: RequestContext, request:
     return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
 
 
-def _describe(broker: "Broker", request: DescribeLogDirsRequest, budget: WorkBudget) -> Steps[DescribeLogDirsResponse]:
+def _describe(broker: Broker, request: DescribeLogDirsRequest, budget: WorkBudget) -> Steps[DescribeLogDirsResponse]:
     log_dir = broker.log_manager.log_dir
     try:
         total_bytes, usable_bytes = broker.disk.usage(log_dir)
@@ -72,7 +71,7 @@ def _describe(broker: "Broker", request: DescribeLogDirsRequest, budget: WorkBud
     return DescribeLogDirsResponse(results=[described])
 
 
-def _asked_for(broker: "Broker", request: DescribeLogDirsRequest) -> Iterator[Partition]:
+def _asked_for(broker: Broker, request: DescribeLogDirsRequest) -> Iterator[Partition]:
     """The partitions that are asked for and here, each once."""
     if request.topics is None:
         yield from list(broker.replica_manager.partitions())

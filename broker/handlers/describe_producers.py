@@ -2,15 +2,17 @@
 
 This is how an operator finds a transaction that hangs: a producer whose ``current_txn_start_offset`` is not -1 and
 whose coordinator does not know of it. Any replica answers, not only the leader. A partition that is named again is not
-described again, and no more than fits into a response (``oncelog.broker.response_room``).
+described again, and no more than fits into a response (``oncelog.broker.handlers.response_room``).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.description import Description
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps
+from oncelog.broker.handlers.description import Description
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import Steps
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
 from oncelog.protocol.api_keys import ApiKey
@@ -23,9 +25,6 @@ from oncelog.protocol.messages.describe_producers import (
     TopicResponse,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _NO_OFFSET: Final = -1
 _NO_ROOM: Final = "The response has no room for this partition: ask for it again, with fewer others."
 _BYTES_PER_PRODUCER: Final = 39
@@ -35,7 +34,7 @@ _UNITS_PER_PRODUCER: Final = 2
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS, versions="0", in_turn=True)
-def handle_describe_producers(broker: "Broker", context: RequestContext, request: DescribeProducersRequest) -> Outcome:
+def handle_describe_producers(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> Outcome:
     description = _Description(broker, context)
     return description.start(description.of_all(request))
 

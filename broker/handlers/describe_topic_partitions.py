@@ -6,11 +6,13 @@ replicas besides the in-sync ones here, so those lists are empty: null, though a
 """
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType, authorized_operations
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.coordinator.controller.cluster_image import ClusterImage, PartitionImage, TopicImage
 from oncelog.protocol import topic_name
 from oncelog.protocol.api_keys import ApiKey
@@ -25,9 +27,6 @@ from oncelog.protocol.messages.describe_topic_partitions import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _UNITS_PER_TOPIC: Final = 15
 
 
@@ -40,7 +39,7 @@ def error_response(
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", error_response=error_response)
 def handle_describe_topic_partitions(
-    broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Outcome:
     image = broker.metadata.image
     all_topics = not request.topics
@@ -56,7 +55,7 @@ def handle_describe_topic_partitions(
 
 
 def _describe(
-    broker: "Broker",
+    broker: Broker,
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
     wanted: Collection[str],

@@ -1,16 +1,18 @@
 """DescribeTransactions (API key 65): what the coordinator durably knows of transactional ids.
 
 Partitions of topics that the client may not see are left out. An id that is named again is not described again, and no
-more than fits into a response (``oncelog.broker.response_room``); the others are COORDINATOR_LOAD_IN_PROGRESS, so that
-clients ask again for them alone.
+more than fits into a response (``ResponseRoom``); the others are COORDINATOR_LOAD_IN_PROGRESS, so that clients request
+them again alone.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.description import Description
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import CHARACTERS_PER_UNIT, Steps
+from oncelog.broker.handlers.description import Description
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps
 from oncelog.coordinator.transaction.state import TransactionMetadata
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -20,9 +22,6 @@ from oncelog.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _UNITS_PER_ID: Final = 8
 _BYTES_PER_PARTITION: Final = 4
@@ -42,7 +41,7 @@ def error_response(
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS, versions="0", error_response=error_response, in_turn=True)
 def handle_describe_transactions(
-    broker: "Broker", context: RequestContext, request: DescribeTransactionsRequest
+    broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
 ) -> Outcome:
     description = _Description(broker, context)
     return description.start(description.of_all(request))

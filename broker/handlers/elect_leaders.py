@@ -7,11 +7,13 @@ longer than the request's time-out (but at least 1 s) is REQUEST_TIMED_OUT, and 
 Versions: 0 knows preferred elections only, and has no error for the whole request; 2 is flexible.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.broker.sliced_work import in_slices, new_budget
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.leader_elections import ElectionType
 from oncelog.protocol.api_keys import ApiKey
@@ -24,9 +26,6 @@ from oncelog.protocol.messages.elect_leaders import (
 )
 from oncelog.protocol.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _UNKNOWN_TYPE: Final = ApiError(ErrorCode.INVALID_REQUEST, "There is no such type of election.")
 
@@ -37,7 +36,7 @@ def refuse_elect_leaders(request: ElectLeadersRequest, version: int, error: Erro
 
 
 @handles(ApiKey.ELECT_LEADERS, versions="0-2", error_response=refuse_elect_leaders)
-def handle_elect_leaders(broker: "Broker", context: RequestContext, request: ElectLeadersRequest) -> Outcome:
+def handle_elect_leaders(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _refused(request, _DENIED)
     if request.election_type not in ElectionType.__members__.values():
@@ -45,7 +44,7 @@ def handle_elect_leaders(broker: "Broker", context: RequestContext, request: Ele
     return _elect(broker, context, request)
 
 
-async def _elect(broker: "Broker", context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def _elect(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     named = request.topic_partitions
     partitions = None if named is None else _partitions(request)
     results = await broker.controller.elect_leaders(

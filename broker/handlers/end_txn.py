@@ -8,9 +8,11 @@ flexible. 4 may be answered with TRANSACTION_ABORTABLE. 5 belongs to the second 
 ``transaction.version`` is finalised: the end gives the producer a new epoch or producer id, which the answer carries.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.runtime import map_answer
 from oncelog.coordinator.transaction.coordinator import EndTxnResult
@@ -19,15 +21,12 @@ from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_WITH_PRODUCER_FENCED: Final = 2
 _FIRST_WITH_EPOCH_BUMP: Final = 5
 
 
 @handles(ApiKey.END_TXN, versions="0-5")
-def handle_end_txn(broker: "Broker", context: RequestContext, request: EndTxnRequest) -> Outcome:
+def handle_end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> Outcome:
     if not broker.authorizer.authorize(
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
     ):

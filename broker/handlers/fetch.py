@@ -19,10 +19,12 @@ NOT_LEADER_OR_FOLLOWER, so that they look for another leader.
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.config import RACK_AWARE_SELECTOR
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.config.broker_config import RACK_AWARE_SELECTOR
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_fetch import DelayedFetch
 from oncelog.broker.replication.fetch_reader import FetchParams, FetchReader
 from oncelog.broker.replication.fetch_session import FetchContext, FetchIsolation, replica_epoch, replica_id
@@ -39,9 +41,6 @@ from oncelog.protocol.messages.fetch import (
     PartitionData,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 _FIRST_VERSION_WITH_RACKS: Final = 11
@@ -50,7 +49,7 @@ _LEADERSHIP_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCo
 
 
 @handles(ApiKey.FETCH, versions="4-18", in_turn=True)
-def handle_fetch(broker: "Broker", context: RequestContext, request: FetchRequest) -> Outcome:
+def handle_fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> Outcome:
     replicas = broker.replica_manager
     now_ms = int(asyncio.get_running_loop().time() * 1000)
     fetch = replicas.fetch_sessions.open(request, context.api_version, replicas.topic_name, now_ms)
@@ -71,7 +70,7 @@ def handle_fetch(broker: "Broker", context: RequestContext, request: FetchReques
     ).start()
 
 
-def _params(broker: "Broker", context: RequestContext, request: FetchRequest) -> FetchParams:
+def _params(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchParams:
     follower = replica_id(request)
     if follower >= 0:
         epoch, known = replica_epoch(request), broker.metadata.image.brokers.get(follower)
@@ -106,7 +105,7 @@ def _params(broker: "Broker", context: RequestContext, request: FetchRequest) ->
     )
 
 
-def _shape(broker: "Broker", context: RequestContext, fetch: FetchContext) -> FetchResponse:
+def _shape(broker: Broker, context: RequestContext, fetch: FetchContext) -> FetchResponse:
     """The response, its partitions grouped by topic."""
     topics: dict[str | bytes, FetchableTopicResponse] = {}
     endpoints: dict[int, NodeEndpoint] = {}
@@ -130,7 +129,7 @@ def _shape(broker: "Broker", context: RequestContext, fetch: FetchContext) -> Fe
 
 
 def _explain(
-    broker: "Broker",
+    broker: Broker,
     context: RequestContext,
     topic: str | None,
     reply: PartitionData,

@@ -10,11 +10,13 @@ Versions: 1 adds the type of the key and error messages; 3 is flexible; 4 takes 
 """
 
 from collections.abc import Collection, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
 from oncelog.coordinator.controller.cluster_image import ClusterImage
 from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.api_keys import ApiKey
@@ -22,9 +24,6 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.protocol.records.record_walk import WorkBudget
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -44,7 +43,7 @@ def error_response(request: FindCoordinatorRequest, version: int, error: ErrorCo
 
 
 @handles(ApiKey.FIND_COORDINATOR, versions="0-6", error_response=error_response)
-def handle_find_coordinator(broker: "Broker", context: RequestContext, request: FindCoordinatorRequest) -> Outcome:
+def handle_find_coordinator(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> Outcome:
     topic = _TOPICS.get(request.key_type)
     if topic is None:
         return error_response(request, context.api_version, ErrorCode.INVALID_REQUEST)
@@ -54,7 +53,7 @@ def handle_find_coordinator(broker: "Broker", context: RequestContext, request: 
 
 
 async def _create_and_answer(
-    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest, topic: str
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
     await broker.auto_topics.create([topic])
     response = _answer(broker, context, request, topic)
@@ -62,7 +61,7 @@ async def _create_and_answer(
 
 
 def _answer(
-    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest, topic: str
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     """Return the response, or a coroutine that goes on with it in slices: there may be many keys."""
     budget = new_budget()
@@ -71,7 +70,7 @@ def _answer(
 
 
 def _find_all(
-    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest, topic: str, budget: WorkBudget
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str, budget: WorkBudget
 ) -> Steps[FindCoordinatorResponse]:
     image, listener = broker.metadata.image, context.connection.listener_name
     coordinators: list[Coordinator] = []
@@ -88,7 +87,7 @@ def _keys(version: int, request: FindCoordinatorRequest) -> Collection[str]:
     return request.coordinator_keys if version >= _FIRST_VERSION_WITH_MANY_KEYS else (request.key,)
 
 
-def _denied(broker: "Broker", context: RequestContext, key_type: int, key: str) -> ErrorCode:
+def _denied(broker: Broker, context: RequestContext, key_type: int, key: str) -> ErrorCode:
     resource_type = ResourceType.GROUP if key_type == _GROUP else ResourceType.TRANSACTIONAL_ID
     if broker.authorizer.authorize(context, Operation.DESCRIBE, resource_type, key):
         return ErrorCode.NONE

@@ -6,11 +6,13 @@ changed by that broker.
 Versions: 1 is flexible.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.config_requests import RequestedAlteration, alter, requested_in_slices
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
-from oncelog.broker.sliced_work import in_slices, new_budget
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
+from oncelog.broker.handlers.config_requests import RequestedAlteration, alter, requested_in_slices
+from oncelog.broker.parts import Broker
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.config_changes import ConfigOperation, OperationType
 from oncelog.protocol.api_keys import ApiKey
@@ -21,9 +23,6 @@ from oncelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _KNOWN_OPERATIONS: Final = frozenset(OperationType)
 
@@ -40,13 +39,13 @@ def refuse_incremental_alter_configs(
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", error_response=refuse_incremental_alter_configs)
 def handle_incremental_alter_configs(
-    broker: "Broker", context: RequestContext, request: IncrementalAlterConfigsRequest
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Outcome:
     return _alter(broker, context, request)
 
 
 async def _alter(
-    broker: "Broker", context: RequestContext, request: IncrementalAlterConfigsRequest
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     requested = await work.finish(requested_in_slices(request.resources, _requested, budget), budget, connection)

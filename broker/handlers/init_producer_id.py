@@ -8,9 +8,11 @@ gives both or neither. 4 is the first whose clients know PRODUCER_FENCED; before
 5 may be answered with TRANSACTION_ABORTABLE. 6 is for two-phase commit, is not stable in Kafka and is not served.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.runtime import map_answer
 from oncelog.coordinator.transaction.coordinator import InitProducerIdResult
@@ -18,9 +20,6 @@ from oncelog.coordinator.transaction.state import NO_PRODUCER_EPOCH, NO_PRODUCER
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _FIRST_WITH_PRODUCER_FENCED: Final = 4
 _MAX_NAME_LENGTH: Final = 200
@@ -31,7 +30,7 @@ def error_response(request: InitProducerIdRequest, version: int, error: ErrorCod
 
 
 @handles(ApiKey.INIT_PRODUCER_ID, versions="0-5", error_response=error_response)
-def handle_init_producer_id(broker: "Broker", context: RequestContext, request: InitProducerIdRequest) -> Outcome:
+def handle_init_producer_id(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> Outcome:
     refusal = _refusal(broker, context, request)
     if refusal:
         return error_response(request, context.api_version, refusal)
@@ -51,7 +50,7 @@ def _name_client(context: RequestContext) -> str:
     return f"client{name} at {context.connection.client_host}:{context.connection.client_port}"
 
 
-def _refusal(broker: "Broker", context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
+def _refusal(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
     authorize = broker.authorizer.authorize
     transactional_id = request.transactional_id
     if transactional_id is None:

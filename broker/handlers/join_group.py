@@ -5,9 +5,9 @@ and joins with it again, so that a client that retries does not leave a member b
 members, 7 the protocol's type in the answer and its name nullable, 8 the client's reason, 9 ``skip_assignment``.
 """
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.group.coordinator import JoiningMember
 from oncelog.coordinator.group.member import GroupProtocol, JoinResult
@@ -16,16 +16,13 @@ from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_WITH_REQUIRED_MEMBER_ID = 4
 _FIRST_WITH_NULLABLE_PROTOCOL = 7
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
 
 
 @handles(ApiKey.JOIN_GROUP, versions="0-9")
-def handle_join_group(broker: "Broker", context: RequestContext, request: JoinGroupRequest) -> Outcome:
+def handle_join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> Outcome:
     version = context.api_version
     if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         refused = JoinResult(error=ErrorCode.GROUP_AUTHORIZATION_FAILED, member_id="")

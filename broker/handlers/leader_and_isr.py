@@ -14,17 +14,16 @@ Versions: 2 is for one life of the broker (STALE_BROKER_EPOCH) and groups by top
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.control_plane import why_disobey
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.control_plane import why_disobey
+from oncelog.broker.parts import Broker
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ _READ_SECONDS: Final = 1.0
 
 
 @handles(ApiKey.LEADER_AND_ISR, versions="0-7")
-def handle_leader_and_isr(broker: "Broker", context: RequestContext, request: LeaderAndIsrRequest) -> Outcome:
+def handle_leader_and_isr(broker: Broker, context: RequestContext, request: LeaderAndIsrRequest) -> Outcome:
     error = why_disobey(broker, context, request.broker_epoch)
     if error:
         return LeaderAndIsrResponse(error_code=error)
@@ -44,7 +43,7 @@ def handle_leader_and_isr(broker: "Broker", context: RequestContext, request: Le
 
 
 async def _apply_and_create(
-    broker: "Broker", context: RequestContext, request: LeaderAndIsrRequest, without_log: Collection[str]
+    broker: Broker, context: RequestContext, request: LeaderAndIsrRequest, without_log: Collection[str]
 ) -> LeaderAndIsrResponse:
     """Carry out what needs no new log, read the configurations of the other topics, and carry out the rest."""
     replicas = broker.replica_manager
@@ -65,7 +64,7 @@ async def _apply_and_create(
     return rest
 
 
-async def _read_configs(broker: "Broker", topics: Collection[str]) -> bool:
+async def _read_configs(broker: Broker, topics: Collection[str]) -> bool:
     """Whether the metadata store answered in time."""
     try:
         async with asyncio.timeout(_READ_SECONDS):

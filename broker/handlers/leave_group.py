@@ -5,26 +5,25 @@ request, each with its own error, and static ones may be named by their instance
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import in_slices, new_budget
 from oncelog.coordinator.group.coordinator import LeavingMember
 from oncelog.coordinator.runtime import Reply
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_WITH_SEVERAL_MEMBERS = 3
 _MANY_MEMBERS: Final = 500
 
 
 @handles(ApiKey.LEAVE_GROUP, versions="0-5")
-def handle_leave_group(broker: "Broker", context: RequestContext, request: LeaveGroupRequest) -> Outcome:
+def handle_leave_group(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     version = context.api_version
@@ -48,7 +47,7 @@ def _leaving_member(member: MemberIdentity) -> LeavingMember:
     return LeavingMember(member_id=member.member_id, group_instance_id=member.group_instance_id, reason=member.reason)
 
 
-async def _leave_in_slices(broker: "Broker", context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+async def _leave_in_slices(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """All members leave in one step; the request is read, and the response made, in slices."""
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     leavers = await work.finish(in_slices(request.members, _leaving_member, budget, 1), budget, connection)

@@ -7,9 +7,11 @@ Versions: 0 lists client metrics subscriptions; 1 those of the types that are as
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation
 from oncelog.broker.security.authorizer import ResourceType as AclResourceType
 from oncelog.coordinator.controller.config_changes import ResourceType
@@ -20,9 +22,6 @@ from oncelog.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _LISTED: Final = (
     (ResourceType.CLIENT_METRICS,),
@@ -39,7 +38,7 @@ _LISTED: Final = (
 
 @handles(ApiKey.LIST_CONFIG_RESOURCES, versions="0-1")
 def handle_list_config_resources(
-    broker: "Broker", context: RequestContext, request: ListConfigResourcesRequest
+    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Outcome:
     allowed = broker.authorizer.authorize(context, Operation.DESCRIBE_CONFIGS, AclResourceType.CLUSTER, CLUSTER_NAME)
     if not allowed:
@@ -58,7 +57,7 @@ def handle_list_config_resources(
     )
 
 
-def _names(broker: "Broker", resource_type: ResourceType) -> Iterable[str]:
+def _names(broker: Broker, resource_type: ResourceType) -> Iterable[str]:
     match resource_type:
         case ResourceType.TOPIC:
             return sorted(broker.metadata.image.topics)

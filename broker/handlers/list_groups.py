@@ -3,31 +3,30 @@
 Version 4 filters by state, 5 by type, neither by letter case. All groups are of the classic type.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.coordinator.group.coordinator import CLASSIC_GROUP_TYPE, GroupOverview
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from oncelog.protocol.records.record_walk import WorkBudget
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _UNITS_PER_GROUP: Final = 3
 
 
 @handles(ApiKey.LIST_GROUPS, versions="0-5")
-def handle_list_groups(broker: "Broker", context: RequestContext, request: ListGroupsRequest) -> Outcome:
+def handle_list_groups(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> Outcome:
     budget = new_budget()
     steps = _list(broker, context, request, budget)
     return broker.sliced_work.start(steps, budget, context.connection, needs_place=False)
 
 
 def _list(
-    broker: "Broker", context: RequestContext, request: ListGroupsRequest, budget: WorkBudget
+    broker: Broker, context: RequestContext, request: ListGroupsRequest, budget: WorkBudget
 ) -> Steps[ListGroupsResponse]:
     """Whoever may describe the cluster sees all groups, others those that they may describe."""
     authorize = broker.authorizer.authorize

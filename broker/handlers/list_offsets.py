@@ -14,7 +14,7 @@ election, while the high watermark has not reached the epoch's start, the end th
 have gone back; latest and timestamps are then OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
 
 A search by time reads batches and walks records, and a request may ask for any number of searches, so this is sliced
-work (``oncelog.broker.sliced_work``).
+work (``oncelog.broker.dispatch.sliced_work``).
 
 Versions: 1 is the first with single offsets; 2 has isolation levels; 4 leader epochs; 6 is flexible; 10 has a time-out
 for tiered storage, which is not needed.
@@ -22,12 +22,14 @@ for tiered storage, which is not needed.
 
 from collections import Counter
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from oncelog.broker.dispatch import Later, Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.replication.partition import NO_EPOCH, Partition
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.broker.storage.log_segment import ReadRequest
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.broker.storage.timestamp_search import FoundOffset
@@ -41,9 +43,6 @@ from oncelog.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from oncelog.protocol.schema import Buffer, Message
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
@@ -72,7 +71,7 @@ _LOOKUP_UNITS: Final = 5
 
 
 @handles(ApiKey.LIST_OFFSETS, versions="1-11")
-def handle_list_offsets(broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> Outcome:
+def handle_list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> Outcome:
     lookup = _Lookup(broker, context, request)
     return broker.sliced_work.start(lookup.find_all(), lookup.budget, context.connection)
 
@@ -90,7 +89,7 @@ class _Lookup:
 
     __slots__ = ("_broker", "_context", "_duplicates", "_request", "budget")
 
-    def __init__(self, broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
         self._broker = broker
         self._context = context
         self._request = request

@@ -7,9 +7,11 @@ least 1 s) answers REQUEST_TIMED_OUT.
 Versions: 0.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.metadata_store.znodes import ReplicaAssignment
@@ -22,22 +24,19 @@ from oncelog.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _DENIED: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0")
 def handle_list_partition_reassignments(
-    broker: "Broker", context: RequestContext, request: ListPartitionReassignmentsRequest
+    broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return _refused(_DENIED)
     return _list(broker, request)
 
 
-async def _list(broker: "Broker", request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+async def _list(broker: Broker, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     moving = await broker.controller.reassignments(timeout_seconds=request.timeout_ms / 1000)
     if isinstance(moving, ApiError):
         return _refused(moving)

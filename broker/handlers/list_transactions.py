@@ -7,11 +7,13 @@ the whole id), and is answered with INVALID_REGULAR_EXPRESSION if it is none.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.coordinator.regular_expression import InvalidRegularExpression, RegularExpression
 from oncelog.coordinator.transaction.listing import TransactionFilter, parse_states
 from oncelog.coordinator.transaction.state import Transaction
@@ -24,14 +26,11 @@ from oncelog.protocol.messages.list_transactions import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _UNITS_PER_TRANSACTION: Final = 3
 
 
 @handles(ApiKey.LIST_TRANSACTIONS, versions="0-2")
-def handle_list_transactions(broker: "Broker", context: RequestContext, request: ListTransactionsRequest) -> Outcome:
+def handle_list_transactions(broker: Broker, context: RequestContext, request: ListTransactionsRequest) -> Outcome:
     try:
         id_matches = _matcher(request.transactional_id_pattern)
     except InvalidRegularExpression:
@@ -52,7 +51,7 @@ def handle_list_transactions(broker: "Broker", context: RequestContext, request:
 
 
 def _list(
-    broker: "Broker", context: RequestContext, found: list[Transaction], unknown_states: list[str], budget: WorkBudget
+    broker: Broker, context: RequestContext, found: list[Transaction], unknown_states: list[str], budget: WorkBudget
 ) -> Steps[ListTransactionsResponse]:
     response = ListTransactionsResponse(unknown_state_filters=unknown_states)
     for txn in found:
@@ -68,7 +67,7 @@ def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
     return RegularExpression(pattern).fullmatch if pattern else None
 
 
-def _is_visible(broker: "Broker", context: RequestContext, txn: Transaction) -> bool:
+def _is_visible(broker: Broker, context: RequestContext, txn: Transaction) -> bool:
     return broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id)
 
 

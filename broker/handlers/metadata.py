@@ -20,11 +20,13 @@ and answers REPLICA_NOT_AVAILABLE then. 1 adds racks, the controller and ``is_in
 
 import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.coordinator.controller.cluster_image import ClusterImage, PartitionImage, TopicImage
 from oncelog.protocol import topic_name
 from oncelog.protocol.api_keys import ApiKey
@@ -39,9 +41,6 @@ from oncelog.protocol.messages.metadata import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _FIRST_WORD_SECONDS: Final = 10.0
 _NO_LEADER: Final = -1
@@ -62,7 +61,7 @@ def error_response(request: MetadataRequest, version: int, error: ErrorCode) -> 
 
 
 @handles(ApiKey.METADATA, versions="0-13", error_response=error_response)
-def handle_metadata(broker: "Broker", context: RequestContext, request: MetadataRequest) -> Outcome:
+def handle_metadata(broker: Broker, context: RequestContext, request: MetadataRequest) -> Outcome:
     error = _refusal(context, request)
     if error:
         return error_response(request, context.api_version, error)
@@ -74,7 +73,7 @@ def handle_metadata(broker: "Broker", context: RequestContext, request: Metadata
     return _Answer(broker, context, request).start({})
 
 
-async def _answer_when_told(broker: "Broker", context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def _answer_when_told(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """To a broker that has just started every topic is unknown, and clients believe that: librdkafka for minutes."""
     await asyncio.wait([broker.told], timeout=_FIRST_WORD_SECONDS)
     return await _create_and_answer(broker, context, request, _to_create(broker, context, request))
@@ -88,7 +87,7 @@ def _refusal(context: RequestContext, request: MetadataRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _to_create(broker: "Broker", context: RequestContext, request: MetadataRequest) -> list[str]:
+def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[str]:
     """The topics that are asked for by name, do not exist, and may come into being by that."""
     if not request.topics or not request.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
         return []
@@ -105,7 +104,7 @@ def _is_creatable(name: str) -> bool:
     return topic_name.why_invalid(name) is None and name != topic_name.CLUSTER_METADATA_TOPIC_NAME
 
 
-def _may_create(broker: "Broker", context: RequestContext, name: str) -> bool:
+def _may_create(broker: Broker, context: RequestContext, name: str) -> bool:
     authorize = broker.authorizer.authorize
     return authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name) and (
         authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -114,7 +113,7 @@ def _may_create(broker: "Broker", context: RequestContext, name: str) -> bool:
 
 
 async def _create_and_answer(
-    broker: "Broker", context: RequestContext, request: MetadataRequest, missing: Collection[str]
+    broker: Broker, context: RequestContext, request: MetadataRequest, missing: Collection[str]
 ) -> MetadataResponse:
     errors = await broker.auto_topics.create(missing) if missing else {}
     response = _Answer(broker, context, request).start(errors)
@@ -124,7 +123,7 @@ async def _create_and_answer(
 class _Answer:
     """One answer, from one image of the cluster."""
 
-    def __init__(self, broker: "Broker", context: RequestContext, request: MetadataRequest) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
         self._broker = broker
         self._context = context
         self._request = request

@@ -6,11 +6,13 @@ group that does not exist is told so; before, that its generation is not the gro
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, in_slices, new_budget
 from oncelog.coordinator.controller.cluster_image import TopicImage
 from oncelog.coordinator.group.large_commit import LargeCommit
 from oncelog.coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
@@ -28,9 +30,6 @@ from oncelog.protocol.messages.offset_commit import (
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_WITH_UNKNOWN_GROUPS = 9
 _FIRST_WITH_TOPIC_IDS = 10
 _UNITS_PER_TOPIC: Final = 5
@@ -43,7 +42,7 @@ def refuse_offset_commit(request: OffsetCommitRequest, version: int, error: Erro
 
 
 @handles(ApiKey.OFFSET_COMMIT, versions="2-10", error_response=refuse_offset_commit)
-def handle_offset_commit(broker: "Broker", context: RequestContext, request: OffsetCommitRequest) -> Outcome:
+def handle_offset_commit(broker: Broker, context: RequestContext, request: OffsetCommitRequest) -> Outcome:
     version = context.api_version
     if sum([len(topic.partitions) for topic in request.topics], len(request.topics)) > MANY_OFFSETS:
         return _commit_in_slices(broker, context, request)
@@ -75,7 +74,7 @@ def _error_of_unknown_group(version: int) -> ErrorCode:
 
 
 async def _commit_in_slices(
-    broker: "Broker", context: RequestContext, request: OffsetCommitRequest
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
     """Look at the request and make its records in slices, commit all in one step, and respond in slices."""
     budget, work = new_budget(), broker.sliced_work
@@ -93,7 +92,7 @@ async def _commit_in_slices(
 
 
 def _topics_of_large(
-    broker: "Broker", context: RequestContext, request: OffsetCommitRequest, budget: WorkBudget
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest, budget: WorkBudget
 ) -> Steps[tuple[list["_TopicCommit"], LargeCommit | None]]:
     """Return the topics, and what is to be committed of them, if anything may be."""
     made = broker.group_coordinator.begin_commit(request.group_id, retention_ms=request.retention_time_ms)
@@ -172,7 +171,7 @@ class _TopicCommit:
         return OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
 
 
-def _judge_topic(broker: "Broker", context: RequestContext, topic: OffsetCommitRequestTopic) -> _TopicCommit:
+def _judge_topic(broker: Broker, context: RequestContext, topic: OffsetCommitRequestTopic) -> _TopicCommit:
     by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
     image = broker.metadata.image.topic_by_id(topic.topic_id) if by_id else broker.metadata.image.topic(topic.name)
     name = image.name if image is not None else topic.name

@@ -2,11 +2,13 @@
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, in_slices, new_budget
 from oncelog.coordinator.group.offset_requests import PartitionErrors
 from oncelog.coordinator.runtime import Reply
 from oncelog.protocol.api_keys import ApiKey
@@ -22,9 +24,6 @@ from oncelog.protocol.messages.offset_delete import (
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _OFFSETS_AT_ONCE: Final = 200
 _UNITS_PER_TOPIC: Final = 4
 _UNITS_PER_OFFSET: Final = 10
@@ -32,7 +31,7 @@ _UNITS_PER_RESPONSE: Final = 2
 
 
 @handles(ApiKey.OFFSET_DELETE, versions="0")
-def handle_offset_delete(broker: "Broker", context: RequestContext, request: OffsetDeleteRequest) -> Outcome:
+def handle_offset_delete(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if sum([len(topic.partitions) for topic in request.topics], len(request.topics)) > _OFFSETS_AT_ONCE:
@@ -52,7 +51,7 @@ def handle_offset_delete(broker: "Broker", context: RequestContext, request: Off
 
 
 async def _delete_in_slices(
-    broker: "Broker", context: RequestContext, request: OffsetDeleteRequest
+    broker: Broker, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
     """Delete some offsets after the others: each is deleted, or not, by itself. An error of the group ends the rest."""
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
@@ -69,7 +68,7 @@ async def _delete_in_slices(
 
 
 def _delete_some(
-    broker: "Broker",
+    broker: Broker,
     context: RequestContext,
     request: OffsetDeleteRequest,
     refused: PartitionErrors,
@@ -97,7 +96,7 @@ class _Topic:
 
     __slots__ = ("_allowed", "_image", "_name")
 
-    def __init__(self, broker: "Broker", context: RequestContext, topic: OffsetDeleteRequestTopic) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, topic: OffsetDeleteRequestTopic) -> None:
         self._name = topic.name
         self._allowed = broker.authorizer.authorize(context, Operation.READ, ResourceType.TOPIC, topic.name)
         self._image = broker.metadata.image.topic(topic.name)

@@ -5,19 +5,21 @@ of the group have a field of their own; in version 1 every partition carries the
 refuses positions that an unfinished transaction may change (KIP-447). Version 9 names a member and its epoch, which
 mean nothing to groups of the classic protocol. Version 10 names topics by id.
 
-What is named again is not answered again. A response has room for so many offsets (``oncelog.broker.response_room``);
-groups that have no room are COORDINATOR_LOAD_IN_PROGRESS, so that clients ask again for them alone.
+What is named again is returned once. The offsets of a response are bounded (``ResponseRoom``); groups that have no room
+are COORDINATOR_LOAD_IN_PROGRESS, so that clients request them again alone.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
-from oncelog.broker.response_room import ResponseRoom
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
+from oncelog.broker.handlers.response_room import ResponseRoom
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import CHARACTERS_PER_UNIT, Steps, new_budget
 from oncelog.coordinator.group.offset_requests import FetchedOffset, FetchedOffsets
 from oncelog.coordinator.runtime import Reply
 from oncelog.protocol.api_keys import ApiKey
@@ -35,9 +37,6 @@ from oncelog.protocol.messages.offset_fetch import (
 )
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_SEVERAL_GROUPS = 8
@@ -58,7 +57,7 @@ def refuse_offset_fetch(request: OffsetFetchRequest, version: int, error: ErrorC
 
 
 @handles(ApiKey.OFFSET_FETCH, versions="1-10", error_response=refuse_offset_fetch, in_turn=True)
-def handle_offset_fetch(broker: "Broker", context: RequestContext, request: OffsetFetchRequest) -> Outcome:
+def handle_offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> Outcome:
     fetch = _Fetch(broker, context, request)
     asking = broker.sliced_work.start(fetch.ask(), fetch.budget, context.connection)
     if asyncio.iscoroutine(asking):
@@ -85,7 +84,7 @@ class _Fetch:
     Both are done in slices.
     """
 
-    def __init__(self, broker: "Broker", context: RequestContext, request: OffsetFetchRequest) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
         self._broker = broker
         self._context = context
         self._require_stable = request.require_stable
@@ -257,7 +256,7 @@ def _at_once(steps: Steps[OffsetFetchResponse]) -> OffsetFetchResponse:
             return response
 
 
-def _judge_topic(broker: "Broker", context: RequestContext, topic: OffsetFetchRequestTopics) -> _Topic:
+def _judge_topic(broker: Broker, context: RequestContext, topic: OffsetFetchRequestTopics) -> _Topic:
     name, error = topic.name, ErrorCode.NONE
     if context.api_version >= _FIRST_WITH_TOPIC_IDS:
         image = broker.metadata.image.topic_by_id(topic.topic_id)
@@ -269,7 +268,7 @@ def _judge_topic(broker: "Broker", context: RequestContext, topic: OffsetFetchRe
     return _Topic(name, topic.topic_id, error, [])
 
 
-def _all_topics(broker: "Broker", context: RequestContext, fetched: FetchedOffsets) -> list[_Topic]:
+def _all_topics(broker: Broker, context: RequestContext, fetched: FetchedOffsets) -> list[_Topic]:
     """Topics that the client may see; where they are named by id, those that have one."""
     by_name: dict[str, _Topic] = {}
     for name, index in fetched:
@@ -286,7 +285,7 @@ def _all_topics(broker: "Broker", context: RequestContext, fetched: FetchedOffse
     ]
 
 
-def _topic_id(broker: "Broker", name: str) -> bytes:
+def _topic_id(broker: Broker, name: str) -> bytes:
     image = broker.metadata.image.topic(name)
     return ZERO_UUID if image is None else image.topic_id
 

@@ -7,11 +7,13 @@ the largest one below it; -1 and -1 mean that nothing is known. Many partitions 
 Versions: 3 has the replica id of a follower; 4 is flexible.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.offset_for_leader_epoch import (
@@ -23,15 +25,12 @@ from oncelog.protocol.messages.offset_for_leader_epoch import (
 )
 from oncelog.protocol.records.record_walk import WorkBudget
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _UNITS_PER_PARTITION: Final = 10
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4")
 def handle_offset_for_leader_epoch(
-    broker: "Broker", context: RequestContext, request: OffsetForLeaderEpochRequest
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Outcome:
     budget = new_budget()
     steps = _end_offsets(broker, context, request, budget)
@@ -39,7 +38,7 @@ def handle_offset_for_leader_epoch(
 
 
 def _end_offsets(
-    broker: "Broker", context: RequestContext, request: OffsetForLeaderEpochRequest, budget: WorkBudget
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest, budget: WorkBudget
 ) -> Steps[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
@@ -58,13 +57,13 @@ def _end_offsets(
     return response
 
 
-def _may_describe(broker: "Broker", context: RequestContext, topic: str) -> bool:
+def _may_describe(broker: Broker, context: RequestContext, topic: str) -> bool:
     return broker.authorizer.authorize(
         context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     ) or broker.authorizer.authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
-def _end_offset(broker: "Broker", topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     partition = broker.replica_manager.find((topic, asked.partition))
     if isinstance(partition, ErrorCode):

@@ -14,11 +14,11 @@ for "try again", and the second for the end of their idempotence.
 
 Transactions: a transactional batch needs a transactional id that the client may write to, and one request carries one
 producer's. Before the first batch of a transaction on a partition its coordinator is asked whether the partition
-belongs to it, or, from version 12 on, told to add it (``oncelog.broker.replication.transaction_verification``). While
+belongs to it, or, from version 12 on, told to add it (``oncelog.broker.transactions.verification``). While
 the coordinator cannot say, this handler is a coroutine, and nothing of the connection overtakes it.
 
 A request may name any number of partitions, and a batch may hold any amount of records to walk. So this is sliced work
-(``oncelog.broker.sliced_work``): batch after batch, with a pause whenever the budget of a slice is used up. After a
+(``SlicedWork``): batch after batch, with a pause whenever the budget of a slice is used up. After a
 pause the partition is looked up again. The batches of a transaction are all walked first; then they are verified and
 appended in one step, ``_PART_SIZE`` partitions at a time.
 
@@ -37,18 +37,20 @@ its partitions to the transaction, and may be answered with CONCURRENT_TRANSACTI
 
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from oncelog.broker.dispatch import CloseConnection, Later, Outcome, RequestContext, handles
-from oncelog.broker.refused_batch import refused_batch, rejected_records
+from oncelog.broker.dispatch.api_handler import Later, Outcome, handles
+from oncelog.broker.dispatch.request import CloseConnection, RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, new_budget
+from oncelog.broker.handlers.refused_batch import refused_batch, rejected_records
+from oncelog.broker.parts import Broker
 from oncelog.broker.replication.delayed_produce import DelayedProduce, Unacknowledged
 from oncelog.broker.replication.leader_hint import leader_hint
 from oncelog.broker.replication.partition import Partition
-from oncelog.broker.replication.transaction_verification import Errors, Pending
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, new_budget
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin
+from oncelog.broker.transactions.verification import Errors, Pending
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
@@ -81,9 +83,6 @@ from oncelog.protocol.records.validation import (
     validate_header,
 )
 from oncelog.protocol.schema import ZERO_UUID, Message
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _ACKS: Final = frozenset({-1, 0, 1})
 _NO_ACKS: Final = 0
@@ -137,7 +136,7 @@ def error_response(request: ProduceRequest, version: int, error: ErrorCode) -> P
 
 
 @handles(ApiKey.PRODUCE, versions="3-13", advertised="0-13", error_response=error_response)
-def handle_produce(broker: "Broker", context: RequestContext, request: ProduceRequest) -> Outcome:
+def handle_produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> Outcome:
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return _produce(broker, context, request, has_one_batch=True)
@@ -147,7 +146,7 @@ def handle_produce(broker: "Broker", context: RequestContext, request: ProduceRe
     return _produce(broker, context, request)
 
 
-async def _produce_large(broker: "Broker", context: RequestContext, request: ProduceRequest) -> Message | Later | None:
+async def _produce_large(broker: Broker, context: RequestContext, request: ProduceRequest) -> Message | Later | None:
     await broker.sliced_work.run(_pause_after(_merge_duplicates, request), new_budget(), context.connection)
     outcome = _produce(broker, context, request)
     return await outcome if isinstance(outcome, Coroutine) else outcome
@@ -159,7 +158,7 @@ def _pause_after(step: Callable[[ProduceRequest], None], request: ProduceRequest
 
 
 def _produce(
-    broker: "Broker", context: RequestContext, request: ProduceRequest, *, has_one_batch: bool = False
+    broker: Broker, context: RequestContext, request: ProduceRequest, *, has_one_batch: bool = False
 ) -> Outcome:
     refusal = _refusal(broker, context, request)
     if refusal:
@@ -177,7 +176,7 @@ def _produce(
 
 
 def _produce_in_transaction(
-    broker: "Broker", context: RequestContext, request: ProduceRequest, appends: "_Appends", has_one_batch: bool
+    broker: Broker, context: RequestContext, request: ProduceRequest, appends: "_Appends", has_one_batch: bool
 ) -> Outcome:
     if has_one_batch:
         steps = appends.judge_one()
@@ -214,7 +213,7 @@ async def _append_when_judged(
 
 
 async def _append_parts(
-    broker: "Broker", context: RequestContext, parts: list[ProduceRequest], appends: "_Appends"
+    broker: Broker, context: RequestContext, parts: list[ProduceRequest], appends: "_Appends"
 ) -> ProduceResponse | Later | None:
     for part in parts:
         await broker.sliced_work.run(appends.judge(part), appends.budget, context.connection)
@@ -272,7 +271,7 @@ class _Appends:
         "budget",
     )
 
-    def __init__(self, broker: "Broker", context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
         self._broker = broker
         self._context = context
         self._request = request
@@ -500,7 +499,7 @@ class _Appends:
         )
 
 
-def _refusal(broker: "Broker", context: RequestContext, request: ProduceRequest) -> ErrorCode:
+def _refusal(broker: Broker, context: RequestContext, request: ProduceRequest) -> ErrorCode:
     """What is wrong with the request as a whole."""
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
@@ -521,7 +520,7 @@ def _refusal(broker: "Broker", context: RequestContext, request: ProduceRequest)
     return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producers) > 1 else ErrorCode.NONE
 
 
-def _may_write(broker: "Broker", context: RequestContext, topic: str) -> bool:
+def _may_write(broker: Broker, context: RequestContext, topic: str) -> bool:
     """Whether batches of a topic may be appended at all, as far as the topic's name goes."""
     return topic not in INTERNAL_TOPICS and broker.authorizer.authorize(
         context, Operation.WRITE, ResourceType.TOPIC, topic
@@ -547,7 +546,7 @@ def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
 
 
 def _answered(
-    broker: "Broker", context: RequestContext, request: ProduceRequest, response: ProduceResponse
+    broker: Broker, context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> ProduceResponse | None:
     if request.acks != _NO_ACKS:
         return _with_leaders(broker, context, response)
@@ -559,7 +558,7 @@ def _answered(
     return None
 
 
-def _with_leaders(broker: "Broker", context: RequestContext, response: ProduceResponse) -> ProduceResponse:
+def _with_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
     """Tell where the leader is now, wherever it is not here."""
     if context.api_version < _FIRST_VERSION_WITH_CURRENT_LEADER:
         return response

@@ -4,19 +4,16 @@ Versions: 1 is for one life of the broker (STALE_BROKER_EPOCH); 3 says for each 
 which leader epoch (FENCED_LEADER_EPOCH).
 """
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.control_plane import why_disobey
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.control_plane import why_disobey
+from oncelog.broker.parts import Broker
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 
 @handles(ApiKey.STOP_REPLICA, versions="0-4")
-def handle_stop_replica(broker: "Broker", context: RequestContext, request: StopReplicaRequest) -> Outcome:
+def handle_stop_replica(broker: Broker, context: RequestContext, request: StopReplicaRequest) -> Outcome:
     error = why_disobey(broker, context, request.broker_epoch)
     if error:
         return StopReplicaResponse(error_code=error)

@@ -4,9 +4,9 @@ Version 3 has static members. From version 5 on requests must name the protocol 
 missed a change of it is told (KIP-559).
 """
 
-from typing import TYPE_CHECKING
-
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.group.member import SyncResult
 from oncelog.coordinator.group.state import SyncRequest
@@ -15,14 +15,11 @@ from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_WITH_PROTOCOL = 5
 
 
 @handles(ApiKey.SYNC_GROUP, versions="0-5")
-def handle_sync_group(broker: "Broker", context: RequestContext, request: SyncGroupRequest) -> Outcome:
+def handle_sync_group(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> Outcome:
     if context.api_version >= _FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):

@@ -1,7 +1,7 @@
 """TxnOffsetCommit: commit offsets as part of a producer's transaction.
 
 The transaction's coordinator is asked whether the group's partition of the offsets topic is in an ongoing transaction
-of this producer, or, from version 5 on, told to add it (``oncelog.broker.replication.transaction_verification``). A
+of this producer, or, from version 5 on, told to add it (``oncelog.broker.transactions.verification``). A
 commit that comes after the end of its transaction would wait for a marker that nobody ever writes, and no consumer that
 insists on stable offsets could go on (KIP-890). The answer and the append are one step, or a guard tells that no marker
 came in between.
@@ -13,12 +13,14 @@ those before 4 TRANSACTION_ABORTABLE. Clients of version 5 do not say beforehand
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
-from oncelog.broker.replication.transaction_verification import Errors, Pending
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import Steps, in_slices, new_budget
+from oncelog.broker.transactions.verification import Errors, Pending
 from oncelog.coordinator.group.large_commit import LargeCommit
 from oncelog.coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
 from oncelog.coordinator.group.shard import Producer
@@ -38,9 +40,6 @@ from oncelog.protocol.messages.txn_offset_commit import (
 from oncelog.protocol.records.record_walk import WorkBudget
 from oncelog.protocol.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_THAT_KNOWS_LOADING = 2
 _UNITS_PER_TOPIC: Final = 4
 _UNITS_PER_RESPONSE: Final = 2
@@ -59,7 +58,7 @@ def refuse_txn_offset_commit(
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions="0-5", error_response=refuse_txn_offset_commit)
-def handle_txn_offset_commit(broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest) -> Outcome:
+def handle_txn_offset_commit(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest) -> Outcome:
     version = context.api_version
     denied = _denied(broker, context, request)
     if sum([len(topic.partitions) for topic in request.topics], len(request.topics)) > MANY_OFFSETS:
@@ -79,7 +78,7 @@ def handle_txn_offset_commit(broker: "Broker", context: RequestContext, request:
     return commit.append(verdict) if isinstance(verdict, dict) else commit.append_when_verified(verdict)
 
 
-def _denied(broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
+def _denied(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
     authorize = broker.authorizer.authorize
     if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -88,7 +87,7 @@ def _denied(broker: "Broker", context: RequestContext, request: TxnOffsetCommitR
     return ErrorCode.NONE
 
 
-def _verify(broker: "Broker", version: int, request: TxnOffsetCommitRequest) -> Errors | Pending:
+def _verify(broker: Broker, version: int, request: TxnOffsetCommitRequest) -> Errors | Pending:
     groups = broker.group_coordinator
     index = groups.partition_for(request.group_id)
     if index is None or groups.availability(request.group_id):
@@ -106,7 +105,7 @@ def _committer(request: TxnOffsetCommitRequest) -> Committer:
 
 
 async def _append_in_slices(
-    broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest, denied: ErrorCode
+    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest, denied: ErrorCode
 ) -> TxnOffsetCommitResponse:
     """Look at the request and make its records in slices, ask for the verdict, commit all in the same step."""
     budget, work, version = new_budget(), broker.sliced_work, context.api_version
@@ -129,7 +128,7 @@ async def _append_in_slices(
 
 
 def _make_large(
-    broker: "Broker",
+    broker: Broker,
     context: RequestContext,
     request: TxnOffsetCommitRequest,
     denied: ErrorCode,
@@ -171,7 +170,7 @@ class _Commit:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: Broker,
         version: int,
         request: TxnOffsetCommitRequest,
         offsets: list[OffsetToCommit],
@@ -213,7 +212,7 @@ class _Topic:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: Broker,
         context: RequestContext,
         topic: TxnOffsetCommitRequestTopic,
         denied: ErrorCode = ErrorCode.NONE,

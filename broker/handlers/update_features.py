@@ -12,9 +12,11 @@ Versions: 0 has "allow downgrade" for a safe downgrade; 1 has upgrade types and 
 feature in the response of an update that succeeded; 2 names none.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.feature_changes import FeatureUpdate, UpgradeType
@@ -27,21 +29,18 @@ from oncelog.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 _FIRST_VERSION_WITH_UPGRADE_TYPES: Final = 1
 _FIRST_VERSION_WITHOUT_RESULTS: Final = 2
 
 
 @handles(ApiKey.UPDATE_FEATURES, versions="0-2")
-def handle_update_features(broker: "Broker", context: RequestContext, request: UpdateFeaturesRequest) -> Outcome:
+def handle_update_features(broker: Broker, context: RequestContext, request: UpdateFeaturesRequest) -> Outcome:
     if not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _refused(ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
     return _update(broker, context.api_version, request)
 
 
-async def _update(broker: "Broker", version: int, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def _update(broker: Broker, version: int, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     updates = list({key.feature: _update_of(key, version) for key in request.feature_updates}.values())
     errors = await broker.controller.update_features(
         updates, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000

@@ -6,10 +6,11 @@ incarnation of the broker (STALE_BROKER_EPOCH) and groups partitions by topic; 7
 """
 
 import logging
-from typing import TYPE_CHECKING
 
-from oncelog.broker.control_plane import why_disobey
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.handlers.control_plane import why_disobey
+from oncelog.broker.parts import Broker
 from oncelog.coordinator.metadata_store.znodes import SecurityProtocol
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -21,9 +22,6 @@ from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
-
 logger = logging.getLogger(__name__)
 
 _FIRST_VERSION_WITH_ENDPOINTS = 1
@@ -32,7 +30,7 @@ _FIRST_VERSION_WITH_TOPICS = 5
 
 
 @handles(ApiKey.UPDATE_METADATA, versions="0-8")
-def handle_update_metadata(broker: "Broker", context: RequestContext, request: UpdateMetadataRequest) -> Outcome:
+def handle_update_metadata(broker: Broker, context: RequestContext, request: UpdateMetadataRequest) -> Outcome:
     error = why_disobey(broker, context, request.broker_epoch) or _why_unnamed(request, context.api_version)
     if not error:
         _bring_up_to_date(request, context.api_version)

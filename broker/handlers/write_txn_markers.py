@@ -1,6 +1,6 @@
 """WriteTxnMarkers (API key 27): end transactions in partitions that this broker leads, for a transaction coordinator.
 
-The work is in ``oncelog.broker.replication.transaction_markers``. The answer comes when every marker is replicated or
+The work is in ``oncelog.broker.transactions.markers``. The answer comes when every marker is replicated or
 refused. The connection's next request waits until all are appended, which is at once unless there are many, and not
 longer.
 
@@ -10,11 +10,13 @@ Versions: 1 is flexible. 2 tells the protocol version of each transaction, which
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.dispatch.sliced_work import new_budget
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.broker.sliced_work import new_budget
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.write_txn_markers import (
@@ -24,9 +26,6 @@ from oncelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 
 def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCode) -> WriteTxnMarkersResponse:
@@ -52,7 +51,7 @@ def error_response(request: WriteTxnMarkersRequest, version: int, error: ErrorCo
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS, versions="0-2", error_response=error_response)
-def handle_write_txn_markers(broker: "Broker", context: RequestContext, request: WriteTxnMarkersRequest) -> Outcome:
+def handle_write_txn_markers(broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest) -> Outcome:
     authorize = broker.authorizer.authorize
     if not authorize(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME) and not authorize(
         context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME

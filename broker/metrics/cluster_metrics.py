@@ -2,24 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
+from oncelog.broker.parts import Broker
 from oncelog.coordinator.controller.cluster_image import ClusterImage
 from oncelog.coordinator.group.state import GroupState
 from oncelog.coordinator.metadata_store.session_health import SessionState
-
-if TYPE_CHECKING:
-    from oncelog.broker.server import Broker
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller"
 _SESSION: Final = "kafka_server_sessionexpirelistener"
 _GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 
 
-def controller_metrics(broker: "Broker") -> Iterator[Metric]:
+def controller_metrics(broker: Broker) -> Iterator[Metric]:
     """Counts of the whole cluster are 0 on a broker that is not the controller, so that they can be added up."""
     active = broker.controller.is_active
     image = broker.metadata.image if active else ClusterImage()
@@ -37,7 +35,7 @@ def controller_metrics(broker: "Broker") -> Iterator[Metric]:
     yield GaugeMetricFamily("oncelog_malformed_znodes", "Znodes that this broker cannot decode.", value=malformed)
 
 
-def session_metrics(broker: "Broker") -> Iterator[Metric]:
+def session_metrics(broker: Broker) -> Iterator[Metric]:
     """The session with ZooKeeper; nothing on a broker with the embedded store."""
     if broker.config.is_embedded:
         return
@@ -61,14 +59,14 @@ def session_metrics(broker: "Broker") -> Iterator[Metric]:
     )
 
 
-def feature_metrics(broker: "Broker") -> Iterator[Metric]:
+def feature_metrics(broker: Broker) -> Iterator[Metric]:
     family = GaugeMetricFamily("oncelog_feature_level", "The finalised level of a feature.", labels=("feature",))
     for name in broker.features.supported:
         family.add_metric((name,), broker.features.levels.get(name, 0))
     yield family
 
 
-def group_metrics(broker: "Broker") -> Iterator[Metric]:
+def group_metrics(broker: Broker) -> Iterator[Metric]:
     _, groups = broker.group_coordinator.list_groups()
     states = Counter(group.state for group in groups)
     yield GaugeMetricFamily(_GROUPS, "Groups that this broker coordinates.", value=len(groups))

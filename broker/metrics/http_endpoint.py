@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from oncelog.broker.supervisor import Supervisor
+from oncelog.broker.process.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from oncelog.broker.listeners import parse_http_listener
+from oncelog.broker.config.listeners import parse_http_listener
+from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.metrics.cleaner_metrics import cleaner_metrics
 from oncelog.broker.metrics.cluster_metrics import controller_metrics, feature_metrics, group_metrics, session_metrics
 from oncelog.broker.metrics.exposition import CONTENT_TYPE, write_families
@@ -28,13 +29,12 @@ from oncelog.broker.metrics.request_metrics import request_metrics, traffic_metr
 from oncelog.broker.metrics.response_errors import ResponseErrors
 from oncelog.broker.metrics.transaction_metrics import transaction_metrics, verification_metrics
 from oncelog.broker.network.socket_server import SocketServer
-from oncelog.broker.settings import ConfigError
-from oncelog.broker.supervisor import Supervisor
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER, SessionState
 
 if TYPE_CHECKING:
-    from oncelog.broker.dispatch import Dispatcher
-    from oncelog.broker.server import Broker
+    from oncelog.broker.dispatch.dispatcher import Dispatcher
+    from oncelog.broker.parts import Broker
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-from oncelog.broker.dispatch import Dispatcher
+from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.metrics.response_errors import ResponseErrors
 from oncelog.broker.network.socket_server import Traffic
 from oncelog.protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 
-from oncelog.broker.replication.verification_metrics import VerificationMetrics
+from oncelog.broker.transactions.verification_metrics import VerificationMetrics
 from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
 
 _MANAGER: Final = "kafka_server_addpartitionstotxnmanager"

@@ -1,7 +1,7 @@
 """One client's connection: requests in, responses out, both in order.
 
 Request n+1 begins when request n is answered or has had all its effects: a handler that returns a future has had them,
-one that returns a coroutine has not, and the connection waits for it (``oncelog.broker.dispatch``). Responses leave in
+one that returns a coroutine has not, and the connection waits for it (``Outcome``). Responses leave in
 the order of the requests, whatever the order in which they become known. What can be answered at once leaves in one
 write. There is no task per request.
 
@@ -17,7 +17,7 @@ What a client can make the broker hold is bounded:
 * While the client does not read its responses, no further request is begun.
 * Responses that are ready, but wait for an earlier one, are counted; above ``_MAX_READY_BYTES`` no further request is
   begun.
-* A request whose response may be large (``in_turn`` in ``oncelog.broker.dispatch``: a fetch) is begun when it is the
+* A request whose response may be large (``ApiHandler.in_turn``: a fetch) is begun when it is the
   first that is not answered. So a connection holds one such response, however many were asked for, and
   ``ResponseMemory`` bounds what all connections hold of them, if need be by disconnecting clients that do not read.
   Replica fetchers are excepted: a partition that comes to a follower is asked for at once, by a fetch that overtakes
@@ -33,13 +33,15 @@ from collections import deque
 from functools import partial
 from typing import Final, Protocol, cast
 
-from oncelog.broker.dispatch import Answer, CloseConnection, ConnectionInfo, Dispatcher, Later, Unfinished
+from oncelog.broker.dispatch.api_handler import Later
+from oncelog.broker.dispatch.dispatcher import Answer, Dispatcher, Unfinished
+from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.network.frames import FrameReader
 from oncelog.broker.network.long_requests import LONG_BYTES, Account, LongRequests
 from oncelog.broker.network.response_memory import Reading, ResponseMemory
 from oncelog.broker.network.send_queue import unacknowledged_bytes
 from oncelog.broker.network.turn_share import SMALL, TurnShare, units_of
-from oncelog.broker.supervisor import Supervisor
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.protocol.schema import Message
 
 logger = logging.getLogger(__name__)

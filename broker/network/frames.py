@@ -20,7 +20,7 @@ known when its first six bytes are there.
 from struct import Struct
 from typing import Final
 
-from oncelog.broker.network.request_limits import limit_of
+from oncelog.broker.dispatch.request_limits import limit_of
 from oncelog.protocol.api_keys import ApiKey
 
 _SIZE: Final = Struct(">i")

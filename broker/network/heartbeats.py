@@ -1,6 +1,6 @@
 """Heartbeats between brokers, answered although the broker's loop stands still for a while.
 
-A broker that watches another asks it something small five times a second (``oncelog.broker.broker_channel``):
+A broker that watches another asks it something small five times a second (``oncelog.broker.peers.cluster_channel``):
 ApiVersions, over a connection that carries nothing else, under a client id that says so. After the first such request
 the connection is handed to the side loop. That answers as long as the broker's loop has turned within the last
 ``MAX_STALL_SECONDS``: one that stands still for longer, because the disk does not come back, is of no use, and others

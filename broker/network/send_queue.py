@@ -6,8 +6,8 @@ import sys
 import termios
 from typing import Final
 
-NO_SOCKET: Final = -1
-"""The descriptor of a simulated connection."""
+from oncelog.broker.dispatch.request import NO_SOCKET
+
 _INT: Final = struct.Struct("i")
 
 

@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import Dispatcher
-from oncelog.broker.listeners import Listener
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import Listener, parse_per_ip_limits
+from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.network.connection import Connection
 from oncelog.broker.network.connection_slots import ConnectionSlots
 from oncelog.broker.network.frames import new_scratch
@@ -34,8 +34,7 @@ from oncelog.broker.network.heartbeats import Heartbeats
 from oncelog.broker.network.long_requests import LongRequests
 from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.network.turn_share import TurnShare
-from oncelog.broker.settings import ConfigError
-from oncelog.broker.supervisor import Supervisor
+from oncelog.broker.process.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -293,14 +292,3 @@ def first_descriptor_kept_back(limit: int) -> int:
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
     return limit - min(limit // 4, _MOST_KEPT_BACK)
-
-
-def parse_per_ip_limits(text: str) -> dict[str, int]:
-    """``address:count,…`` by address. An IPv6 address has colons of its own: the count is what follows the last one."""
-    limits = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        address, _, count = entry.rpartition(":")
-        if not address or not count.strip().isdecimal():
-            raise ConfigError(f"max.connections.per.ip.overrides has {entry!r}: expected address:count")
-        limits[address.strip("[]")] = int(count)
-    return limits

@@ -21,7 +21,7 @@ SMALL: Final = 256
 """A smaller request is one unit."""
 _PRODUCE: Final = 0
 _PRODUCE_SHIFT: Final = 12
-"""A produce is counted by 4 KiB: its records are checked as a whole, or in slices (``oncelog.broker.sliced_work``)."""
+"""A produce is counted by 4 KiB: its records are checked as a whole, or in slices (``SlicedWork``)."""
 _SHIFT: Final = 8
 """Of other requests 256 bytes are perhaps twenty elements, which are decoded at once."""
 

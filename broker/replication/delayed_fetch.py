@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from oncelog.broker.dispatch import ConnectionInfo
+from oncelog.broker.dispatch.request import ConnectionInfo
 from oncelog.broker.network.response_memory import FRUGAL_BYTES, SMALLEST_GRANT, TURN_BYTES, ResponseMemory
 from oncelog.broker.network.send_queue import unacknowledged_bytes
 from oncelog.broker.replication.fetch_reader import Attempt, FetchParams, FetchReader

@@ -39,7 +39,6 @@ from oncelog.broker.replication.preferred_replica import preferred_read_replica
 from oncelog.broker.replication.replica_host import ReplicaHost, loop_ms
 from oncelog.broker.replication.replication_quota import ReplicationQuota
 from oncelog.broker.replication.stray_replicas import is_of_another_topic, why_stray
-from oncelog.broker.replication.transaction_markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
 from oncelog.broker.replication.unopened_logs import KeptOrder, UnopenedLogs
 from oncelog.broker.storage.checkpoints import OffsetCheckpoint
 from oncelog.broker.storage.disk_errors import is_out_of_space, is_passing
@@ -47,6 +46,7 @@ from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.broker.storage.readable_log import ReadableLog
+from oncelog.broker.transactions.markers import DEFAULT_WAIT_MS, MarkerWrite, OnOffsetsMarker, OnWritten
 from oncelog.coordinator.controller.cluster_image import NO_LEADER, MetadataCache, MetadataChange
 from oncelog.coordinator.controller.controller_fence import NO_SEQUENCE
 from oncelog.coordinator.ports import LeaderAndEpoch, WallClock

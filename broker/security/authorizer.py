@@ -5,23 +5,10 @@ bit fields of Metadata, DescribeGroups and DescribeCluster.
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from oncelog.broker.dispatch import RequestContext
+from oncelog.broker.dispatch.request import RequestContext
 
-
-class Principal(NamedTuple):
-    """Who a client is, as authentication found it."""
-
-    type: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.type}:{self.name}"
-
-
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 
@@ -80,21 +67,19 @@ class Authorizer(Protocol):
     """Answers on the event loop, from memory: it is asked for every topic of every request."""
 
     def authorize(
-        self, context: "RequestContext", operation: Operation, resource_type: ResourceType, name: str
+        self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool: ...
 
 
 class AllowAll:
     """The authorizer of a broker without access control."""
 
-    def authorize(
-        self, context: "RequestContext", operation: Operation, resource_type: ResourceType, name: str
-    ) -> bool:
+    def authorize(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return True
 
 
 def authorized_operations(
-    authorizer: Authorizer, context: "RequestContext", resource_type: ResourceType, name: str
+    authorizer: Authorizer, context: RequestContext, resource_type: ResourceType, name: str
 ) -> int:
     """The bit field of the operations that this client may do to one resource: bit n for operation n."""
     allowed = 0

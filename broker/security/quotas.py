@@ -4,25 +4,24 @@ Produce and Fetch report the bytes that they moved and put the result into their
 nobody waits.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from oncelog.broker.dispatch import RequestContext
+from oncelog.broker.dispatch.request import RequestContext
 
 
 class Quotas(Protocol):
     """Both calls count the bytes against the client's share and return the milliseconds that it is to wait."""
 
-    def record_produce(self, context: "RequestContext", size: int) -> int: ...
+    def record_produce(self, context: RequestContext, size: int) -> int: ...
 
-    def record_fetch(self, context: "RequestContext", size: int) -> int: ...
+    def record_fetch(self, context: RequestContext, size: int) -> int: ...
 
 
 class Unlimited:
     """The quotas of a broker that has none."""
 
-    def record_produce(self, context: "RequestContext", size: int) -> int:
+    def record_produce(self, context: RequestContext, size: int) -> int:
         return 0
 
-    def record_fetch(self, context: "RequestContext", size: int) -> int:
+    def record_fetch(self, context: RequestContext, size: int) -> int:
         return 0

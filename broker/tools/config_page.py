@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from oncelog.broker.config import BROKER_SETTINGS
-from oncelog.broker.settings import Setting
-from oncelog.broker.topic_config import SYNONYMS, TOPIC_SETTINGS
+from oncelog.broker.config.broker_config import BROKER_SETTINGS
+from oncelog.broker.config.settings import Setting
+from oncelog.broker.config.topic_config import SYNONYMS, TOPIC_SETTINGS
 
 _INTRODUCTION = """\
 # Configuration
 
-This page is printed from the tables in `broker/config.py` and `broker/topic_config.py`
+This page is printed from the tables in `broker/config/broker_config.py` and `broker/config/topic_config.py`
 (`python -m oncelog.broker.tools.config_page > docs/configuration.md`).
 
 Keys and defaults are those of Apache Kafka; keys that begin with `oncelog.` are ours. Later sources win: defaults,

@@ -19,9 +19,10 @@ from typing import Final, NamedTuple
 
 import uvloop
 
-from oncelog.broker.config_sources import load_config
+from oncelog.broker.config.sources import load_config
+from oncelog.broker.parts import Broker
 from oncelog.broker.replication.leader_term import LeaderTerm
-from oncelog.broker.server import Broker, start_broker
+from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import build_record_batch

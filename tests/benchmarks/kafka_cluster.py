@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from oncelog.broker.cluster.zookeeper_server import JARS_VARIABLE, ZooKeeperServer
+from oncelog.broker.local_cluster.zookeeper_server import JARS_VARIABLE, ZooKeeperServer
 from tests.processes import KAFKA_3_9, KafkaProcess, free_port
 
 

@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import ConnectionInfo, Dispatcher, RequestContext, Unfinished
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.dispatch.dispatcher import Dispatcher, Unfinished
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.fetch import handle_fetch
 from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.parts import Broker
 from oncelog.broker.replication.partition import Partition
-from oncelog.broker.server import Broker, start_broker
+from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.broker.storage.partition_log import AppendOrigin
 from oncelog.protocol.framing import encode_request

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.cluster.zookeeper_server import JARS_VARIABLE, ZooKeeperServer
+from oncelog.broker.local_cluster.zookeeper_server import JARS_VARIABLE, ZooKeeperServer
 from tests.processes import PEERS, free_port
 
 

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from oncelog.broker.cluster.zookeeper_server import ZooKeeperServer
+from oncelog.broker.local_cluster.zookeeper_server import ZooKeeperServer
 from oncelog.clients.admin.admin import Admin
 from oncelog.clients.admin.topics import NewTopic, TopicDescription
 from oncelog.clients.connection import Address, connect

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.cluster.zookeeper_server import ZooKeeperServer
+from oncelog.broker.local_cluster.zookeeper_server import ZooKeeperServer
 from tests.cluster.test_brokers import Members, log_of
 from tests.command import Oncelog
 from tests.processes import OncelogProcess, free_port

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from oncelog.broker.config_sources import load_config
+from oncelog.broker.config.sources import load_config
 from oncelog.clients.admin.admin import Admin
 from oncelog.clients.admin.configs import ConfigSource, ResourceType
 from oncelog.clients.admin.fencing import Fencing

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from oncelog.broker.cluster.zookeeper_server import ZooKeeperServer
+from oncelog.broker.local_cluster.zookeeper_server import ZooKeeperServer
 from oncelog.coordinator.metadata_store.store import (
     Create,
     Done,

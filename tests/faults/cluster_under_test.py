@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from oncelog.broker.cluster.control_socket import MemberStatus, Order, give_order
-from oncelog.broker.cluster.layout import Layout, free_ports, plan_layout, write_layout
+from oncelog.broker.local_cluster.control_socket import MemberStatus, Order, give_order
+from oncelog.broker.local_cluster.layout import Layout, free_ports, plan_layout, write_layout
 from tests.processes import ClusterProcess
 
 _ORDER_SECONDS: Final = 90.0

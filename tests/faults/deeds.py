@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from oncelog.broker.session_file import SESSION_FILE, parse_credentials
+from oncelog.broker.metadata.session_file import SESSION_FILE, parse_credentials
 from oncelog.coordinator.metadata_store.zookeeper import end_session
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.faults import names

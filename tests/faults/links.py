@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from oncelog.broker.cluster.layout import Layout, free_ports
+from oncelog.broker.local_cluster.layout import Layout, free_ports
 from tests.faults.cluster_under_test import OrderFailed
 from tests.faults.conduits import ZOOKEEPER, Conduits, Cut
 from tests.faults.deeds import PAST_SESSION_SECONDS, Choose, controller, partition_leader, some_partition

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from oncelog.broker.cluster.layout import Layout
+from oncelog.broker.local_cluster.layout import Layout
 
 
 class Network(Protocol):

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from compose_spec import PyOptions
 
-from oncelog.broker.config_sources import load_config
+from oncelog.broker.config.listeners import Listeners, parse_listeners
+from oncelog.broker.config.sources import load_config
 from oncelog.broker.container import image_settings
-from oncelog.broker.listeners import Listeners, parse_listeners
 from tests.command import Oncelog
 from tests.processes import REPOSITORY, BrokerProcess, free_port
 

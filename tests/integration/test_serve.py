@@ -251,7 +251,7 @@ def test_an_address_that_is_of_no_use_to_other_machines_is_warned_of_with_the_se
 
 
 def test_serve_with_debug_level_logs_requests_with_their_clients_names_escaped(tmp_path: Path) -> None:
-    forged = "x\n[2026-01-01 00:00:00,000] ERROR the disk failed (oncelog.broker.server)\x1b[2J\x07"
+    forged = "x\n[2026-01-01 00:00:00,000] ERROR the disk failed (oncelog.broker.start)\x1b[2J\x07"
     logs = {}
     for level in ("info", "debug"):
         with serving(["--port", 0, "--data-dir", tmp_path / level, "--log-level", level]) as broker:

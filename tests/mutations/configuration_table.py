@@ -45,7 +45,7 @@ CONFIGURATION_MUTATIONS: Final = (
         f"{_SETTINGS}::test_a_broker_whose_member_is_behind_forgets_a_former_topics_settings",
     ),
     Mutation(
-        "B96", "broker/topic_config.py",
+        "B96", "broker/config/topic_config.py",
         "    return {**overrides, _CLEANUP_POLICY: _COMPACT} if topic in INTERNAL_TOPICS else overrides\n",
         "    return overrides\n",
         f"{_SETTINGS}::TestInternalTopics",
@@ -75,7 +75,7 @@ CONFIGURATION_MUTATIONS: Final = (
         f"{_MALFORMED}::test_partition_state_that_is_spoilt_while_a_controller_reigns_sets_only_that_partition_aside",
     ),
     Mutation(
-        "B97", "broker/server.py",
+        "B97", "broker/start.py",
         "            return replace(config, cleanup_policy=frozenset())\n",
         "            return config\n",
         f"{_MALFORMED}::test_malformed_configuration_loses_no_record_and_stops_nothing_else",

@@ -20,9 +20,9 @@ _SHARD: Final = "coordinator/group/shard.py"
 _OFFSETS: Final = "coordinator/group/offsets.py"
 _OFFSET_REQUESTS: Final = "coordinator/group/offset_requests.py"
 _GROUP: Final = "coordinator/group/group.py"
-_VERIFICATION: Final = "broker/replication/transaction_verification.py"
-_SENDER: Final = "broker/replication/add_partitions_to_txn_sender.py"
-_VERIFICATION_ERRORS: Final = "broker/replication/verification_errors.py"
+_VERIFICATION: Final = "broker/transactions/verification.py"
+_SENDER: Final = "broker/transactions/add_partitions_to_txn_sender.py"
+_VERIFICATION_ERRORS: Final = "broker/transactions/verification_errors.py"
 _VERIFICATION_STATE: Final = "broker/storage/verification_state.py"
 _PARTITION: Final = "broker/replication/partition.py"
 _READER: Final = "broker/replication/fetch_reader.py"
@@ -72,7 +72,7 @@ _TEST_FETCH: Final = "tests/unit/broker/handlers/test_fetch.py"
 _TEST_VERIFICATION: Final = "tests/unit/broker/handlers/test_transaction_verification.py"
 _TEST_VERSION_2: Final = "tests/unit/broker/handlers/test_transaction_verification_in_version_2.py"
 _TEST_ELSEWHERE: Final = "tests/unit/broker/handlers/test_transaction_verification_elsewhere.py"
-_TEST_SENDER: Final = "tests/unit/broker/replication/test_add_partitions_to_txn_sender.py"
+_TEST_SENDER: Final = "tests/unit/broker/transactions/test_add_partitions_to_txn_sender.py"
 _TEST_PARTITION: Final = "tests/unit/broker/replication/test_partition.py"
 _TEST_ISR: Final = "tests/unit/broker/replication/test_isr.py"
 _TEST_FOLLOWED: Final = "tests/unit/broker/replication/test_followed_partition.py"
@@ -132,7 +132,7 @@ MUTATIONS: Final = (
         f"{_TEST_SENDER}::test_what_an_answer_leaves_out_is_not_decided",
     ),
     Mutation(
-        "B02", "broker/broker_channel.py",
+        "B02", "broker/peers/cluster_channel.py",
         "at_least=_LOWEST_VERSIONS.get(kind, 0)",
         "at_least=0",
         f"{_TEST_ELSEWHERE}::test_a_coordinator_that_cannot_be_asked_leaves_the_batch_unverified",
@@ -220,7 +220,7 @@ MUTATIONS: Final = (
         f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
     ),
     Mutation(
-        "B06", "broker/replication/transaction_markers.py",
+        "B06", "broker/transactions/markers.py",
         "            transaction_version=marker.transaction_version,\n",
         "",
         f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
@@ -342,7 +342,7 @@ MUTATIONS: Final = (
         f"{_TEST_MARKERS}::test_every_code_has_an_outcome_and_no_other_than_these_ends_the_waiting",
     ),
     Mutation(
-        "B17", "broker/replication/transaction_markers.py",
+        "B17", "broker/transactions/markers.py",
         "        if topic == GROUP_METADATA_TOPIC_NAME:\n",
         "        if not topic:\n",
         f"{_TEST_MARKER_WRITE}::test_offsets_are_materialised_before_the_answer",
@@ -900,7 +900,7 @@ MUTATIONS: Final = (
         f"{_TEST_CONTROLLER}::TestReign",
     ),
     Mutation(
-        "B63", "broker/control_plane.py",
+        "B63", "broker/handlers/control_plane.py",
         "    if not error and broker_epoch != UNKNOWN_EPOCH and broker_epoch < broker.controller.broker_epoch:\n",
         "    if False:\n",
         "tests/unit/broker/handlers/test_control_plane.py::test_orders_are_for_one_life_of_the_broker",
@@ -912,7 +912,7 @@ MUTATIONS: Final = (
         f"{_TEST_ISR_CHANGES}::TestRequest",
     ),
     Mutation(
-        "B64", "broker/cluster_member.py",
+        "B64", "broker/peers/cluster_member.py",
         "        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, is_alive)\n",
         "        return\n",
         f"{_TEST_CLUSTER}::TestMembership",
@@ -1266,7 +1266,7 @@ MUTATIONS: Final = (
         _TEST_CUT_LINKS,
     ),
     Mutation(
-        "B94", "broker/controller_link.py",
+        "B94", "broker/peers/controller_link.py",
         "                await self._read_store()\n",
         "                pass\n",
         _TEST_CUT_LINKS,

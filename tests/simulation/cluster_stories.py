@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from oncelog.broker.server import Broker
+from oncelog.broker.parts import Broker
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.topic_plan import NewTopic
 from oncelog.coordinator.metadata_store import paths, znodes

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import ApiHandler, Dispatcher
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import Listener
+from oncelog.broker.dispatch.api_handler import ApiHandler
+from oncelog.broker.dispatch.dispatcher import Dispatcher
+from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.handlers.api_versions import handle_api_versions
 from oncelog.broker.handlers.fetch import handle_fetch
 from oncelog.broker.handlers.list_offsets import handle_list_offsets
 from oncelog.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from oncelog.broker.listeners import Listener
 from oncelog.broker.network.socket_server import SocketServer
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.follower_session import FetcherSettings
 from oncelog.broker.replication.isr_changes import AlterPartitionSender
@@ -28,12 +31,10 @@ from oncelog.broker.replication.replica_fetcher import ReplicaFetchers
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.broker.security.authorizer import AllowAll
 from oncelog.broker.security.quotas import Unlimited
-from oncelog.broker.sliced_work import SlicedWork
 from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import PartitionLog
-from oncelog.broker.supervisor import Supervisor
 from oncelog.clients.connection import Address
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache

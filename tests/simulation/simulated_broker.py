@@ -4,9 +4,10 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from oncelog.broker.config_sources import load_config
-from oncelog.broker.server import Broker, start_broker
-from oncelog.broker.store_choice import OpenStore, open_store
+from oncelog.broker.config.sources import load_config
+from oncelog.broker.metadata.store_choice import OpenStore, open_store
+from oncelog.broker.parts import Broker
+from oncelog.broker.start import start_broker
 from tests.simulation.sim_disk import CrashKind
 from tests.simulation.stopping_disk import StoppingDisk
 from tests.simulation.virtual_loop import SimProcess, SimSideLoop, VirtualLoop

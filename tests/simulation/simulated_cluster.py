@@ -9,10 +9,10 @@ import random
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.server import Broker
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.metadata.store_choice import OnFailure
+from oncelog.broker.parts import Broker
 from oncelog.broker.storage.disk import Disk
-from oncelog.broker.store_choice import OnFailure
 from oncelog.coordinator.metadata_store.store import MetadataStore
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_zookeeper import Direction, SimStore, SimZooKeeper

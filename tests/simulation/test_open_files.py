@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.broker.metrics.monitor import warnings
 from oncelog.broker.metrics.partition_metrics import replica_metrics
-from oncelog.broker.server import Broker
+from oncelog.broker.parts import Broker
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.acknowledged_writer import AcknowledgedWriter
 from tests.simulation.cluster_stories import assert_agreement, create, simulate, state_of

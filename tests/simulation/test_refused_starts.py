@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from oncelog.broker.settings import ConfigError
+from oncelog.broker.config.settings import ConfigError
 from oncelog.broker.storage.meta_properties import InvalidMetaProperties
 from oncelog.coordinator.controller.membership import BrokerIdTaken
 from tests.simulation.cluster_stories import assert_agreement, create, simulate

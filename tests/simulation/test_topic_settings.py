@@ -7,9 +7,9 @@ from collections.abc import Coroutine, Mapping
 
 import pytest
 
-from oncelog.broker.dispatch import ConnectionInfo, RequestContext
+from oncelog.broker.config.topic_config import TOPIC_SETTINGS
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
 from oncelog.broker.handlers.leader_and_isr import handle_leader_and_isr
-from oncelog.broker.topic_config import TOPIC_SETTINGS
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic
 from oncelog.coordinator.metadata_store import paths, znodes

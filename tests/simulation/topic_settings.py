@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dynamic_config import current_config
-from oncelog.broker.settings import Kind, Setting
-from oncelog.broker.topic_config import TOPIC_SETTINGS, default_value, effective_overrides, log_config, validate
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.dynamic_config import current_config
+from oncelog.broker.config.settings import Kind, Setting
+from oncelog.broker.config.topic_config import TOPIC_SETTINGS, default_value, effective_overrides, log_config, validate
 from oncelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.simulation.simulated_cluster import ClusterBroker
 

@@ -57,7 +57,7 @@ def test_bare_name_in_a_text_is_found(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['"broker.id"', "import oncelog.broker", "`broker/server.py`", "from coordinators import it", '"-m", "oncelog"'],
+    ['"broker.id"', "import oncelog.broker", "`broker/start.py`", "from coordinators import it", '"-m", "oncelog"'],
 )
 def test_other_text_is_not_taken_for_a_bare_name(text: str) -> None:
     assert not bare_names(text)

@@ -9,26 +9,27 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
-from oncelog.broker.local_channel import LocalChannel
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.dispatch.api_handler import ApiHandler
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
+from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.part_settings import transaction_config, verification_settings
+from oncelog.broker.peers.local_channel import LocalChannel
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.fetch_session import FetchSessionCache
 from oncelog.broker.replication.leader_term import LeaderTerm
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import loop_ms
 from oncelog.broker.replication.replica_manager import ReplicaManager
-from oncelog.broker.replication.transaction_coordinators import TransactionCoordinators
-from oncelog.broker.replication.transaction_verification import TransactionVerifier
 from oncelog.broker.security.authorizer import AllowAll, Authorizer
 from oncelog.broker.security.quotas import Unlimited
-from oncelog.broker.sliced_work import SlicedWork
 from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin
-from oncelog.broker.supervisor import Supervisor
+from oncelog.broker.transactions.coordinators import TransactionCoordinators
+from oncelog.broker.transactions.verification import TransactionVerifier
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog.protocol.errors import ErrorCode

@@ -2,9 +2,9 @@
 
 import pytest
 
-from oncelog.broker.config_sources import load_config, settings_in_environment
+from oncelog.broker.config.listeners import parse_listeners
+from oncelog.broker.config.sources import load_config, settings_in_environment
 from oncelog.broker.container import command_line, image_settings, own_address
-from oncelog.broker.listeners import parse_listeners
 
 
 def settings(**environment: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ def change(key: str, value: str) -> IncrementalAlterConfigsRequest:
 
 
 async def test_changed_dynamic_setting_is_logged_once_with_both_values(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "oncelog.broker.dynamic_config")
+    caplog.set_level(logging.INFO, "oncelog.broker.config.dynamic_config")
     async with running_broker() as broker:
         for key, value in (("log.retention.ms", "60000"), ("log.retention.ms", "60000"), ("message.max.bytes", "2000")):
             handler, response = handle_incremental_alter_configs, IncrementalAlterConfigsResponse
@@ -32,7 +32,9 @@ async def test_changed_dynamic_setting_is_logged_once_with_both_values(caplog: p
             await settle()
         refused = await ask(broker, handler, change("log.cleanup.policy", ""), response)
         assert refused.responses[0].error_code != ErrorCode.NONE
-    assert [record.getMessage() for record in caplog.records if record.name == "oncelog.broker.dynamic_config"] == [
+    assert [
+        record.getMessage() for record in caplog.records if record.name == "oncelog.broker.config.dynamic_config"
+    ] == [
         "log.retention.ms is 60000 from now on, was not set (dynamic configuration)",
         "message.max.bytes is 2000 from now on, was 1048588 (dynamic configuration)",
     ]

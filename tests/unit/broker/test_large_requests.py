@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.dispatch import CloseConnection, ConnectionInfo, Dispatcher, Unfinished
+from oncelog.broker.dispatch.dispatcher import Dispatcher, Unfinished
+from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
 from oncelog.broker.handlers import all_handlers
-from oncelog.broker.server import Broker
+from oncelog.broker.parts import Broker
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response
 from oncelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

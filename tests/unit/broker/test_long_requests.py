@@ -7,14 +7,14 @@ from functools import partial
 
 import pytest
 
-from oncelog.broker.auto_topics import TOPICS_AT_ONCE
-from oncelog.broker.dispatch import ConnectionInfo, RequestContext
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.delete_topics import handle_delete_topics
 from oncelog.broker.handlers.metadata import handle_metadata
 from oncelog.broker.handlers.offset_commit import handle_offset_commit
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
-from oncelog.broker.server import Broker
+from oncelog.broker.parts import Broker
+from oncelog.broker.peers.auto_topics import TOPICS_AT_ONCE
 from oncelog.broker.storage.disk import Directories
 from oncelog.coordinator.controller.cluster_image import MetadataChange, PartitionImage, TopicImage
 from oncelog.protocol.errors import ErrorCode
@@ -34,7 +34,7 @@ from oncelog.protocol.messages.txn_offset_commit import (
 )
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.handlers.administration import ask, new_disk, settle
-from tests.unit.broker.test_server import create, start
+from tests.unit.broker.test_start import create, start
 from tests.unit.broker.turns import longest_turn
 
 

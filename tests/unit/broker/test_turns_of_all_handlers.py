@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pytest
 
-from oncelog.broker import response_room
-from oncelog.broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
-from oncelog.broker.handlers import all_handlers
+from oncelog.broker.dispatch.api_handler import ApiHandler
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
+from oncelog.broker.handlers import all_handlers, response_room
 from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.describe_groups import handle_describe_groups
@@ -24,7 +24,7 @@ from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
 from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
 from oncelog.broker.handlers.offset_commit import handle_offset_commit
 from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
-from oncelog.broker.server import Broker
+from oncelog.broker.parts import Broker
 from oncelog.broker.storage.partition_log import AppendOrigin
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.compiler import encoder

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.broker.metadata_journal import MetadataJournal
+from oncelog.broker.metadata.metadata_journal import MetadataJournal
 from oncelog.coordinator.metadata_store import paths
 from oncelog.coordinator.metadata_store.local import LocalEnsemble, LocalStore
 from oncelog.coordinator.metadata_store.store import Session, StoreUnavailable

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from oncelog.broker.config_sources import load_config
-from oncelog.broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from oncelog.broker.config.sources import load_config
+from oncelog.broker.dispatch.api_handler import ApiHandler
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.server import Broker, start_broker
+from oncelog.broker.start import start_broker
 from oncelog.protocol.schema import Message
 from tests.simulation.sim_disk import SimDisk
 

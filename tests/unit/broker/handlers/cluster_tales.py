@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from oncelog.broker.server import Broker
+from oncelog.broker.parts import Broker
 from oncelog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,

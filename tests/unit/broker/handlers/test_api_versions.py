@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.dispatch import ConnectionInfo, RequestContext
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
 from oncelog.broker.handlers import all_handlers
 from oncelog.broker.handlers.api_versions import handle_api_versions
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache

@@ -15,7 +15,7 @@ from tests.unit.broker.handlers.test_config_administration import change, create
 
 LOGGER = ResourceType.BROKER_LOGGER
 SET, DELETE, APPEND, SUBTRACT = OperationType
-NAME = "oncelog.broker.log_levels"
+NAME = "oncelog.broker.process.log_levels"
 DYNAMIC_BROKER_LOGGER = 6
 
 

@@ -6,8 +6,8 @@ from oncelog.broker.handlers.alter_configs import handle_alter_configs
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.describe_configs import handle_describe_configs
 from oncelog.broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.coordinator.controller.config_changes import OperationType, ResourceType
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.protocol.compiler import decode, encode

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.dispatch import ApiHandler
+from oncelog.broker.dispatch.api_handler import ApiHandler
 from oncelog.broker.handlers import all_handlers
 from oncelog.broker.handlers.alter_partition import handle_alter_partition
 from oncelog.broker.handlers.alter_partition_reassignments import handle_alter_partition_reassignments
@@ -14,8 +14,8 @@ from oncelog.broker.handlers.leader_and_isr import handle_leader_and_isr
 from oncelog.broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
 from oncelog.broker.handlers.stop_replica import handle_stop_replica
 from oncelog.broker.handlers.update_metadata import handle_update_metadata
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.coordinator.metadata_store import paths
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode

@@ -3,8 +3,8 @@
 import pytest
 
 from oncelog.broker.handlers.describe_topic_partitions import handle_describe_topic_partitions
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_response
 from oncelog.protocol.messages.describe_topic_partitions import (

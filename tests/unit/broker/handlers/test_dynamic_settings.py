@@ -11,7 +11,7 @@ import pytest
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.describe_producers import handle_describe_producers
 from oncelog.broker.handlers.produce import handle_produce
-from oncelog.broker.server import Broker
+from oncelog.broker.parts import Broker
 from oncelog.coordinator.controller.config_changes import OperationType, ResourceType
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.config import RACK_AWARE_SELECTOR
+from oncelog.broker.config.broker_config import RACK_AWARE_SELECTOR
 from oncelog.broker.handlers.fetch import handle_fetch
 from oncelog.broker.replication.isr_changes import IsrProposal
 from oncelog.broker.replication.partition import Partition

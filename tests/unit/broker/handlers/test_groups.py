@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from oncelog.broker.dispatch import ApiHandler
+from oncelog.broker.dispatch.api_handler import ApiHandler
 from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.delete_groups import handle_delete_groups
@@ -24,8 +24,8 @@ from oncelog.broker.handlers.offset_delete import handle_offset_delete
 from oncelog.broker.handlers.offset_fetch import handle_offset_fetch
 from oncelog.broker.handlers.sync_group import handle_sync_group
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.errors import ErrorCode

@@ -12,8 +12,8 @@ from oncelog.broker.handlers.leave_group import handle_leave_group
 from oncelog.broker.handlers.offset_commit import handle_offset_commit
 from oncelog.broker.handlers.offset_delete import handle_offset_delete
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

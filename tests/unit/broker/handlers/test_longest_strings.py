@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.dispatch import ApiHandler, CloseConnection, ConnectionInfo, Dispatcher, Unfinished
-from oncelog.broker.server import Broker
+from oncelog.broker.dispatch.api_handler import ApiHandler
+from oncelog.broker.dispatch.dispatcher import Dispatcher, Unfinished
+from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo
+from oncelog.broker.parts import Broker
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_request, parse_response

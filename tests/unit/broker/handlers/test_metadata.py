@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from oncelog.broker.handlers.metadata import handle_metadata
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.framing import encode_response
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

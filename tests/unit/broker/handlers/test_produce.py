@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.broker.dispatch import CloseConnection
+from oncelog.broker.dispatch.request import CloseConnection
 from oncelog.broker.handlers.produce import error_response, handle_produce
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.protocol.errors import ErrorCode

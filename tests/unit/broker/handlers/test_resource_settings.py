@@ -3,8 +3,8 @@
 import pytest
 
 from oncelog.broker.handlers.list_config_resources import handle_list_config_resources
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.coordinator.controller.config_changes import ConfigResource, OperationType, ResourceType, resource_at
 from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.errors import ErrorCode

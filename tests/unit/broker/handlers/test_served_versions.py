@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.dispatch import ApiHandler
+from oncelog.broker.dispatch.api_handler import ApiHandler
 from oncelog.broker.handlers import all_handlers
 from oncelog.protocol.api_keys import ApiKey
 

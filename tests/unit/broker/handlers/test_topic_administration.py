@@ -8,9 +8,9 @@ import pytest
 from oncelog.broker.handlers.create_partitions import handle_create_partitions
 from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.delete_topics import handle_delete_topics
-from oncelog.broker.metadata_journal import MetadataJournal
+from oncelog.broker.metadata.metadata_journal import MetadataJournal
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.coordinator.metadata_store import paths
 from oncelog.coordinator.metadata_store.local import LocalEnsemble
 from oncelog.protocol.compiler import decode, encode

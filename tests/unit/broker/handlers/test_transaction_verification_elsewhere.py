@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from oncelog.broker.broker_channel import ClusterChannel
-from oncelog.broker.dispatch import ApiHandler, Outcome, RequestContext, handles
+from oncelog.broker.dispatch.api_handler import ApiHandler, Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.handlers import all_handlers
 from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from oncelog.broker.handlers.add_partitions_to_txn import error_response, handle_add_partitions_to_txn
@@ -21,10 +21,11 @@ from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
 from oncelog.broker.handlers.metadata import handle_metadata
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from oncelog.broker.handlers.write_txn_markers import handle_write_txn_markers
-from oncelog.broker.local_channel import LocalChannel
-from oncelog.broker.replication.transaction_coordinators import TransactionCoordinators
-from oncelog.broker.replication.transaction_verification import TransactionVerifier, VerificationSettings
-from oncelog.broker.server import Broker
+from oncelog.broker.parts import Broker
+from oncelog.broker.peers.cluster_channel import ClusterChannel
+from oncelog.broker.peers.local_channel import LocalChannel
+from oncelog.broker.transactions.coordinators import TransactionCoordinators
+from oncelog.broker.transactions.verification import TransactionVerifier, VerificationSettings
 from oncelog.clients.connection import Address
 from oncelog.coordinator.ports import BrokerChannel, LeaderAndEpoch, OnResponse
 from oncelog.protocol.api_keys import ApiKey

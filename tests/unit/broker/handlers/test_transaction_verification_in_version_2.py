@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from oncelog.broker.dispatch import ConnectionInfo, RequestContext
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
 from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
 from oncelog.broker.handlers.produce import handle_produce
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit

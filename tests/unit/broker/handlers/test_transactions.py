@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import ApiHandler, ConnectionInfo, RequestContext
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.dispatch.api_handler import ApiHandler
+from oncelog.broker.dispatch.request import ConnectionInfo, RequestContext
+from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from oncelog.broker.handlers.add_partitions_to_txn import error_response as add_partitions_error
 from oncelog.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
@@ -17,9 +19,8 @@ from oncelog.broker.handlers.end_txn import handle_end_txn
 from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
 from oncelog.broker.handlers.list_transactions import handle_list_transactions
 from oncelog.broker.network.response_memory import ResponseMemory
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.broker.sliced_work import SlicedWork
-from oncelog.broker.supervisor import Supervisor
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.runtime import partition_for
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch

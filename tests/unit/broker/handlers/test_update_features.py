@@ -6,9 +6,9 @@ import pytest
 
 from oncelog.broker.handlers.api_versions import handle_api_versions
 from oncelog.broker.handlers.update_features import handle_update_features
-from oncelog.broker.metadata_journal import MetadataJournal
+from oncelog.broker.metadata.metadata_journal import MetadataJournal
+from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.broker.server import Broker
 from oncelog.coordinator.controller.finalized_features import IncompatibleFeatures
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.local import LocalEnsemble

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.dispatch import CloseConnection
+from oncelog.broker.dispatch.request import CloseConnection
+from oncelog.broker.dispatch.sliced_work import new_budget
 from oncelog.broker.handlers.write_txn_markers import handle_write_txn_markers
 from oncelog.broker.replication.fetch_session import FetchIsolation
-from oncelog.broker.sliced_work import new_budget
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,

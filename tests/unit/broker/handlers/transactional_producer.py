@@ -9,8 +9,8 @@ from oncelog.broker.handlers.find_coordinator import handle_find_coordinator
 from oncelog.broker.handlers.init_producer_id import handle_init_producer_id
 from oncelog.broker.handlers.metadata import handle_metadata
 from oncelog.broker.handlers.produce import handle_produce
+from oncelog.broker.parts import Broker
 from oncelog.broker.replication.partition import Partition
-from oncelog.broker.server import Broker
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.coordinator.runtime import partition_for
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch

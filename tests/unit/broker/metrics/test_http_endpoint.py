@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from oncelog.broker.metrics.http_endpoint import HttpEndpoint, Page
-from oncelog.broker.supervisor import Supervisor
+from oncelog.broker.process.supervisor import Supervisor
 from tests.unit.broker.network.frame_client import LOOPS, run
 
 every_loop = pytest.mark.parametrize("loop_name", LOOPS)

@@ -17,8 +17,8 @@ from oncelog.broker.metrics.partition_metrics import ROWS_AT_ONCE, log_metrics, 
 from oncelog.broker.metrics.transaction_metrics import verification_metrics
 from oncelog.broker.replication.follower_state import NEVER
 from oncelog.broker.replication.orders import EPOCH_DURING_DELETE
-from oncelog.broker.replication.verification_metrics import VerificationMetrics
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.transactions.verification_metrics import VerificationMetrics
 from oncelog.coordinator.controller.cluster_image import BrokerImage
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState

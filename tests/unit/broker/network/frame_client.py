@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import uvloop
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import ApiHandler, Dispatcher
-from oncelog.broker.listeners import Listener
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import Listener
+from oncelog.broker.dispatch.api_handler import ApiHandler
+from oncelog.broker.dispatch.dispatcher import Dispatcher
+from oncelog.broker.dispatch.sliced_work import SlicedWork
 from oncelog.broker.network.heartbeats import Heartbeats
 from oncelog.broker.network.socket_server import SocketServer
-from oncelog.broker.sliced_work import SlicedWork
-from oncelog.broker.supervisor import Supervisor
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.protocol.framing import encode_request
 from oncelog.protocol.schema import Message
 from tests.simulation.virtual_loop import VirtualLoop

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import ApiHandler, CloseConnection, Later, Outcome, RequestContext, handles
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.dispatch.api_handler import ApiHandler, Later, Outcome, handles
+from oncelog.broker.dispatch.request import CloseConnection, RequestContext
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.protocol.messages.produce import (

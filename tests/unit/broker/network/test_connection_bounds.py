@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import ApiHandler, CloseConnection, Outcome, RequestContext, handles
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.dispatch.api_handler import ApiHandler, Outcome, handles
+from oncelog.broker.dispatch.request import CloseConnection, RequestContext
 from oncelog.broker.network.long_requests import MOST_BYTES
 from oncelog.broker.network.response_memory import LARGEST_GRANT, SMALLEST_GRANT, ResponseMemory
 from oncelog.broker.network.socket_server import first_descriptor_kept_back

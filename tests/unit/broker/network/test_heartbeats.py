@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import uvloop
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.config_sources import load_config
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.sources import load_config
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.network.heartbeats import MOST_CONNECTIONS, Heartbeats, heartbeat_client_id, is_heartbeat
 from oncelog.broker.network.side_loop import ProtocolFactory, SideLoop, ThreadSideLoop
-from oncelog.broker.server import start_broker
+from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.framing import encode_request, parse_response

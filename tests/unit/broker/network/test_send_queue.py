@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from oncelog.broker.network.send_queue import NO_SOCKET, unacknowledged_bytes
+from oncelog.broker.dispatch.request import NO_SOCKET
+from oncelog.broker.network.send_queue import unacknowledged_bytes
 
 MOST_READS = 1_000
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.config import BrokerConfig
-from oncelog.broker.dispatch import Outcome, RequestContext, handles
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.dispatch.api_handler import Outcome, handles
+from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.network.connection_slots import SILENCE_SECONDS
 from oncelog.broker.network.socket_server import Traffic
 from oncelog.protocol.api_keys import ApiKey

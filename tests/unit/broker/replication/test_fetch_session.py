@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.fetch_session import (
     EVICTION_MS,
     FINAL_EPOCH,
@@ -17,7 +18,6 @@ from oncelog.broker.replication.fetch_session import (
 )
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
-from oncelog.broker.supervisor import Supervisor
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import (
     EpochEndOffset,

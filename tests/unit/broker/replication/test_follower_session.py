@@ -2,13 +2,13 @@
 
 import pytest
 
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.followed_partition import FollowedPartition
 from oncelog.broker.replication.follower_session import FetcherSettings, FollowerSession
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
-from oncelog.broker.supervisor import Supervisor
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.deletion import Deletion
 from oncelog.broker.replication.fetch_session import FetchIsolation
 from oncelog.broker.replication.isr_changes import IsrProposal
@@ -13,7 +14,6 @@ from oncelog.broker.replication.partition import ACKS_ALL, Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from oncelog.broker.supervisor import Supervisor
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.alter_partition import AlteredPartition
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState

@@ -1,11 +1,11 @@
 """What one fetcher does with an answer, step by step; whole replications are in ``tests/simulation``."""
 
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.replication.followed_partition import FollowedPartition
 from oncelog.broker.replication.follower_session import FetcherSettings
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_fetcher import ReplicaFetcher, ReplicaFetchers
 from oncelog.broker.replication.replication_quota import ReplicationQuota
-from oncelog.broker.supervisor import Supervisor
 from oncelog.clients.connection import Address, Connection
 from oncelog.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from tests.unit.broker.replication.test_follower_session import EPOCH, LEADER, ME, SESSION, TOPIC_ID, grow, partition

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from oncelog.broker.config.topic_config import FOLLOWER_THROTTLE, LEADER_THROTTLE, validate
+from oncelog.broker.peers.replication_throttles import throttled_partitions
 from oncelog.broker.replication.replication_quota import ReplicationQuota
-from oncelog.broker.replication_throttles import throttled_partitions
-from oncelog.broker.topic_config import FOLLOWER_THROTTLE, LEADER_THROTTLE, validate
 
 
 def limited(bytes_a_second: float) -> ReplicationQuota:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_manager import LogManager, LogManagerConfig
 from oncelog.broker.storage.meta_properties import InvalidMetaProperties
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
-from oncelog.broker.supervisor import Supervisor
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import MachineStopped, SimDisk

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from oncelog.broker.metadata_journal import MetadataJournal
+from oncelog.broker.metadata.metadata_journal import MetadataJournal
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.config_changes import ConfigResource

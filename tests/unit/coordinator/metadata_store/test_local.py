@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.broker.metadata_journal import CorruptSnapshot, MetadataJournal
+from oncelog.broker.metadata.metadata_journal import CorruptSnapshot, MetadataJournal
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.coordinator.metadata_store.local import LocalEnsemble
 from oncelog.coordinator.metadata_store.store import (

@@ -1,0 +1,152 @@
+"""The broker's settings that can change while it runs.
+
+Dynamic are the settings that are defaults of topics (``log.retention.ms``, ``message.max.bytes``, …), the rates of
+throttled replication, those of the cleaner, the limits of connections, the expiry of producer ids, the verification of
+transactions, and the counts of threads, which are kept for tools and do nothing: an override for all brokers replaces
+what the operator wrote at the start, and one for this broker replaces both. All other settings are fixed until the next
+start.
+
+``DynamicSettings`` is what a running broker has of this: it tells the parts of the broker what is in force now.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from oncelog.broker.config import topic_config
+from oncelog.broker.config.broker_config import (
+    BROKER_SETTINGS,
+    NO_CLEANUP_POLICY,
+    BrokerConfig,
+    attribute,
+)
+from oncelog.broker.config.listeners import parse_per_ip_limits
+from oncelog.broker.config.settings import ConfigError
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
+
+logger = logging.getLogger(__name__)
+
+_RATES: Final = frozenset({"leader.replication.throttled.rate", "follower.replication.throttled.rate"})
+_CLEANER: Final = frozenset({"log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.size"})
+_CLEANUP_POLICY: Final = "log.cleanup.policy"
+_PER_IP_LIMITS: Final = "max.connections.per.ip.overrides"
+_CONNECTION_LIMITS: Final = frozenset({"max.connections", "max.connections.per.ip", _PER_IP_LIMITS})
+_PRODUCERS: Final = frozenset({"producer.id.expiration.ms", "transaction.partition.verification.enable"})
+_THREADS: Final = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
+_TOPIC_DEFAULTS: Final = frozenset(synonyms[0].key for synonyms in topic_config.SYNONYMS.values())
+DYNAMIC_KEYS: Final = _RATES | _CLEANER | _CONNECTION_LIMITS | _PRODUCERS | _THREADS | _TOPIC_DEFAULTS
+
+ApplySettings: TypeAlias = Callable[[BrokerConfig], None]
+"""Makes a part of the broker go by this configuration from now on."""
+
+
+class DynamicSettings:
+    """The configuration of one broker as it is now. Listens to the dynamic configuration, from before it is loaded."""
+
+    def __init__(self, config: BrokerConfig, broker_id: int, configs: ConfigRepository) -> None:
+        self._config = config
+        self._broker_id = broker_id
+        self._configs = configs
+        self._parts: list[ApplySettings] = []
+        self._logged = config
+        """The configuration of which everything is in the log."""
+        configs.add_listener(self._on_overrides)
+
+    @property
+    def current(self) -> BrokerConfig:
+        return current_config(self._config, self._configs, self._broker_id)
+
+    def follow(self, apply: ApplySettings) -> None:
+        """Call ``apply`` with the present configuration, now and whenever it changes."""
+        self._parts.append(apply)
+        apply(self.current)
+
+    def _on_overrides(self, resource: ConfigResource, overrides: Overrides) -> None:
+        if resource.type is ResourceType.BROKER and resource.name in ("", str(self._broker_id)):
+            current = self.current
+            self._log_changes(current)
+            for apply in self._parts:
+                apply(current)
+
+    def _log_changes(self, current: BrokerConfig) -> None:
+        before, self._logged = self._logged, current
+        for key in sorted(DYNAMIC_KEYS):
+            old, new = getattr(before, attribute(key)), getattr(current, attribute(key))
+            if old != new:
+                shown = BROKER_SETTINGS[key].format
+                before_text = "not set" if old is None else shown(old)
+                logger.info("%s is %s from now on, was %s (dynamic configuration)", key, shown(new), before_text)
+
+    def present_overrides(self, resource: ConfigResource) -> Overrides:
+        """What a resource has now, by the dynamic configuration."""
+        if resource.type is ResourceType.TOPIC:
+            return self._configs.topic_overrides(resource.name)
+        if not resource.name:
+            return self._configs.cluster_overrides()
+        return self._configs.broker_overrides(int(resource.name)) if resource.name.isdecimal() else {}
+
+    def why_not_alterable(self, resource: ConfigResource, overrides: Mapping[str, str]) -> str | None:
+        """Return why a resource must not have exactly these overrides while this broker runs, or None."""
+        reason = next(filter(None, (why_not_dynamic(key, value) for key, value in overrides.items())), None)
+        if reason is not None:
+            return reason
+        if not overrides.get(_CLEANUP_POLICY, "delete").strip(" ,"):
+            return NO_CLEANUP_POLICY  # One that is there from an older release goes on: it keeps records for ever.
+        common, own = self._configs.cluster_overrides(), self._configs.broker_overrides(self._broker_id)
+        after = {**common, **overrides} if resource.name else {**overrides, **own}
+        return why_too_many_threads(self.current, with_overrides(self._config, after))
+
+
+def current_config(config: BrokerConfig, configs: ConfigRepository, broker_id: int) -> BrokerConfig:
+    """The configuration of a broker that was started with ``config``, as it is now."""
+    overrides = {**configs.cluster_overrides(), **configs.broker_overrides(broker_id)}
+    return with_overrides(config, overrides) if overrides else config
+
+
+def with_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> BrokerConfig:
+    """The configuration with those overrides that a running broker can take; others may have been left by a tool."""
+    usable = {key: value for key, value in overrides.items() if why_not_dynamic(key, value) is None}
+    values = {attribute(key): BROKER_SETTINGS[key].parse(value) for key, value in usable.items()}
+    return replace(config, given={**config.given, **usable}, **values)
+
+
+def why_not_dynamic(key: str, value: str) -> str | None:
+    """Why a running broker cannot take this setting, or None."""
+    if key not in BROKER_SETTINGS:
+        return f"Unknown broker config name: {key}"
+    if key not in DYNAMIC_KEYS:
+        return f"Cannot update these configs dynamically: {key}"
+    try:
+        parsed = BROKER_SETTINGS[key].parse(value)
+        if key == _PER_IP_LIMITS:
+            parse_per_ip_limits(parsed)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def why_too_many_threads(before: BrokerConfig, after: BrokerConfig) -> str | None:
+    """Return why Kafka would not go from one count of threads to the other in one step, or None."""
+    for key in sorted(_THREADS):
+        old, new = getattr(before, attribute(key)), getattr(after, attribute(key))
+        failed = f"Dynamic thread count update validation failed for {key}={new}, value should"
+        if new == old:
+            continue
+        if new <= 0:
+            return f"{failed} be at least 1"
+        if new < old // 2:
+            return f"{failed} be at least half the current value {old}"
+        if new > old * 2:
+            return f"{failed} not be greater than double the current value {old}"
+    return None

@@ -1,0 +1,220 @@
+"""Where a broker's configuration comes from, and what is said about it.
+
+Later sources win: the table's defaults, ``server.properties``, ``KAFKA_CFG_*``, ``KAFKA_*``, ``--set key=value``. The
+environment's names are those of Kafka's images: ``_`` for a dot, ``__`` for an underscore, ``___`` for a hyphen.
+
+Nothing is ignored in silence. An unknown key is a warning that names the nearest known one; a key that is known and
+does nothing is a remark; a value that does not parse, or a key that promises what this broker cannot keep, is a
+``ConfigError``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from oncelog.broker.config.broker_config import BROKER_SETTINGS, NO_CLEANUP_POLICY, BrokerConfig, attribute
+from oncelog.broker.config.settings import ConfigError
+
+_NOT_SETTINGS: Final = re.compile(
+    r"KAFKA_(HOME|VERSION|OPTS|HEAP_OPTS|JVM_PERFORMANCE_OPTS|GC_LOG_OPTS|LOG4J_\w+|JMX_\w+|DEBUG|CLASSPATH"
+    r"|TOOLS_\w+|BOOTSTRAP_SERVERS|CREATE_TOPICS|ADVERTISED_HOST_NAME|CLUSTERS_\w+|BROKERS)"
+)
+"""Variables of Kafka's scripts, of its images and of client tools."""
+
+_UNSERVED_VARIABLES: Final = {
+    "KAFKA_CREATE_TOPICS": "create topics with `oncelog topic create`",
+    "KAFKA_ADVERTISED_HOST_NAME": "say what clients are told in KAFKA_ADVERTISED_LISTENERS",
+}
+"""Those among them from which a broker is expected to do something, and what to do instead."""
+
+_UNSERVED_FAMILIES: Final = (
+    "ssl.", "sasl.", "listener.name.", "remote.log.", "group.consumer.", "group.share.", "group.streams.", "share.",
+    "confluent.", "controller.quorum.", "controller.quota.", "quota.", "metrics.", "metric.", "log.cleaner.",
+    "delegation.token.", "zookeeper.ssl.", "zookeeper.clientCnxnSocket", "connections.max.reauth.ms",
+    "inter.broker.protocol.version", "password.encoder.", "client.quota.callback.class", "principal.builder.class",
+    "group.coordinator.", "compression.", "metadata.log.", "create.topic.policy.class.name",
+    "alter.config.policy.class.name", "kafka.metrics.", "broker.heartbeat.", "broker.session.", "initial.broker.",
+)  # fmt: skip
+"""Beginnings of Kafka's keys that are known and do nothing here."""
+
+_DANGEROUS: Final = {
+    "authorizer.class.name": "access control is not served yet, and a broker that ignored it would be open",
+    "super.users": "access control is not served yet",
+}
+_ZOOKEEPER_TLS: Final = "zookeeper.ssl."
+_ZOOKEEPER_TLS_SWITCH: Final = "zookeeper.ssl.client.enable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """A configuration, and what the operator should be told about it, in order."""
+
+    config: BrokerConfig
+    warnings: tuple[str, ...]
+    """Probably mistakes."""
+    remarks: tuple[str, ...]
+    """Worth knowing."""
+
+
+def load_config(
+    *, properties: str = "", environment: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
+) -> LoadedConfig:
+    """Read every source; ConfigError when the broker must not start with what they say."""
+    given = {
+        **parse_properties(properties),
+        **settings_in_environment(environment or {}),
+        **dict(_parse_override(text) for text in overrides),
+    }
+    _refuse_dangerous(given)
+    known = {key: text for key, text in given.items() if key in BROKER_SETTINGS}
+    values: dict[str, Any] = {attribute(key): BROKER_SETTINGS[key].parse(text) for key, text in known.items()}
+    config = _consistent(BrokerConfig(**values, given=known))
+    warnings = [_unknown(key) for key in given if key not in BROKER_SETTINGS and not _in_unserved_family(key)]
+    warnings += [
+        f"{name} does nothing here: {instead}"
+        for name, instead in _UNSERVED_VARIABLES.items()
+        if environment and environment.get(name)
+    ]
+    remarks = [*_unused(given), *_embedded(config)]
+    return LoadedConfig(
+        config=config.with_embedded_defaults() if config.is_embedded else config,
+        warnings=tuple(warnings),
+        remarks=tuple(remarks),
+    )
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's ``.properties`` format: comments; ``=``, ``:`` or space after the key; ``\\`` continues a line."""
+    pairs = {}
+    for line in _logical_lines(text):
+        match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
+        assert match is not None
+        pairs[_unescape(match[1])] = _unescape(match[2])
+    return pairs
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    pending = ""
+    for raw in text.splitlines():
+        line = raw.lstrip()
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        pending += line
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        yield pending
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _unescape(text: str) -> str:
+    named = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+    def replacement(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return named.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replacement, text, flags=re.DOTALL)
+
+
+def settings_in_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings among environment variables: ``KAFKA_CFG_*`` first, so that ``KAFKA_*`` wins."""
+    found: dict[str, str] = {}
+    for prefix in ("KAFKA_CFG_", "KAFKA_"):
+        for name in sorted(environment):
+            if name.startswith(prefix) and not (prefix == "KAFKA_" and name.startswith("KAFKA_CFG_")):
+                if not _NOT_SETTINGS.fullmatch(name):
+                    found[_key_of_variable(name.removeprefix(prefix))] = environment[name]
+    return found
+
+
+def _key_of_variable(name: str) -> str:
+    return re.sub("_{1,3}", lambda run: ("", ".", "_", "-")[len(run[0])], name.lower())
+
+
+def _parse_override(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"{text!r} is not a setting: expected key=value")
+    return key.strip(), value.strip()
+
+
+def nearest_key(key: str) -> str | None:
+    """The known key that looks most like ``key``, if one does."""
+    import difflib  # Only a mistake pays for it.
+
+    found = difflib.get_close_matches(key, BROKER_SETTINGS, n=1, cutoff=0.75)
+    return found[0] if found else None
+
+
+def _unknown(key: str) -> str:
+    nearest = nearest_key(key)
+    hint = f": did you mean {nearest}?" if nearest else ""
+    return f"unknown setting {key}{hint}"
+
+
+def _in_unserved_family(key: str) -> bool:
+    return key.startswith(_UNSERVED_FAMILIES)
+
+
+def _unused(given: Mapping[str, str]) -> Iterator[str]:
+    for key in given:
+        setting = BROKER_SETTINGS.get(key)
+        if setting is not None and setting.unused:
+            yield f"{key} has no effect: {setting.unused}"
+        elif setting is None and _in_unserved_family(key):
+            yield f"{key} has no effect: it is not served yet"
+
+
+def _embedded(config: BrokerConfig) -> Iterator[str]:
+    if not config.is_embedded:
+        return
+    lowered = [
+        f"{key}={setting.embedded}"
+        for key, setting in BROKER_SETTINGS.items()
+        if setting.embedded is not None and key not in config.given
+    ]
+    if lowered:
+        yield f"one broker on the embedded metadata store: {', '.join(lowered)}"
+
+
+def _refuse_dangerous(given: Mapping[str, str]) -> None:
+    for key, reason in _DANGEROUS.items():
+        if given.get(key, "").strip():
+            raise ConfigError(f"{key}={given[key]} is refused: {reason}")
+    if _ZOOKEEPER_TLS_SWITCH in given and not _promises(given[_ZOOKEEPER_TLS_SWITCH]):
+        return
+    for key, text in given.items():
+        if key.startswith(_ZOOKEEPER_TLS) and _promises(text):
+            raise ConfigError(
+                f"{key} is refused: TLS to ZooKeeper is not served yet, and the broker would connect in plain text "
+                f"({_ZOOKEEPER_TLS_SWITCH}=false says that it may)"
+            )
+
+
+def _promises(text: str) -> bool:
+    """Whether a value asks for something: it is neither empty nor false."""
+    return text.strip().lower() not in ("", "false")
+
+
+def _consistent(config: BrokerConfig) -> BrokerConfig:
+    """Refuse what no single key shows to be wrong; resolve the keys that have two names."""
+    if config.node_id is not None:
+        if config.broker_id not in (-1, config.node_id):
+            raise ConfigError(f"broker.id={config.broker_id} and node.id={config.node_id} differ: set one of them")
+        config = replace(config, broker_id=config.node_id)
+    if config.zookeeper_set_acl:
+        raise ConfigError(
+            "zookeeper.set.acl=true is refused: znodes are not protected yet, whatever reaches ZooKeeper can write them"
+        )
+    if "," in config.data_dir:
+        raise ConfigError(f"log.dirs={config.data_dir} is not served yet: expected one directory")
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
+    if not config.log_cleanup_policy:
+        raise ConfigError(NO_CLEANUP_POLICY)
+    return config

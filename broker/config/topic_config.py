@@ -1,0 +1,269 @@
+"""The settings of a topic: Kafka's keys, each with the broker's setting that is its default.
+
+``log_config`` turns the overrides of one topic into what its logs are run by. Keys of Kafka that do nothing here are in
+the table too, so that a client that sets them is not refused.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Final
+
+from oncelog.broker.config.broker_config import AS_PRODUCED, BROKER_SETTINGS, GZIP_LEVEL, BrokerConfig, attribute
+from oncelog.broker.config.settings import (
+    INT64_MAX,
+    ConfigError,
+    Setting,
+    boolean,
+    double,
+    integer,
+    long,
+    named,
+    string,
+    strings,
+)  # fmt: skip
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.protocol.internal.topics import INTERNAL_TOPICS
+
+_HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+_ONE_FORMAT: Final = "there is one message format, version 2"
+_NO_TIERS: Final = "there is no remote storage"
+_NO_TIERED_STORAGE: Final = "Tiered Storage functionality is disabled in the broker."
+LEADER_THROTTLE: Final = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLE: Final = "follower.replication.throttled.replicas"
+_CLEANUP_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
+_THROTTLED_REPLICA: Final = re.compile("[0-9]+:[0-9]+")
+
+
+TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    named(
+        {
+            _CLEANUP_POLICY: strings(("delete",), "delete, compact or both.", choices=("compact", "delete")),
+            "compression.type": string(
+                "producer",
+                "How the log is compressed; producer: as it came.",
+                choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+            ),
+            "compression.gzip.level": integer(-1, GZIP_LEVEL, low=-1, high=9, unused=AS_PRODUCED),
+            "compression.lz4.level": integer(9, "Level of lz4.", low=1, high=17, unused=AS_PRODUCED),
+            "compression.zstd.level": integer(3, "Level of zstd.", low=-131_072, high=22, unused=AS_PRODUCED),
+            "delete.retention.ms": long(
+                86_400_000, "How long tombstones and markers stay after their first cleaning.", low=0
+            ),
+            "file.delete.delay.ms": long(60_000, "How long a deleted file stays before it is removed.", low=0),
+            "flush.messages": long(INT64_MAX, "fsync after so many records; 1: before every answer.", low=1),
+            "flush.ms": long(INT64_MAX, "fsync after so long.", low=0),
+            FOLLOWER_THROTTLE: strings((), "partition:broker,…, or *: replicas that copy at a throttled rate."),
+            "index.interval.bytes": integer(4096, "Bytes of the log between two index entries.", low=0),
+            LEADER_THROTTLE: strings((), "partition:broker,…, or *: replicas that are copied at a throttled rate."),
+            "local.retention.bytes": long(-2, "Bytes kept here.", low=-2, unused=_NO_TIERS),
+            "local.retention.ms": long(-2, "Time kept here.", low=-2, unused=_NO_TIERS),
+            "max.compaction.lag.ms": long(
+                INT64_MAX, "How long a record may wait for cleaning, whatever the dirty ratio is.", low=1
+            ),
+            "max.message.bytes": integer(1_048_588, "The largest batch.", low=0),
+            "message.downconversion.enable": boolean(True, "Convert for old readers.", unused=_ONE_FORMAT),
+            "message.format.version": string("3.0-IV1", "The oldest readers.", unused=_ONE_FORMAT),
+            "message.timestamp.after.max.ms": long(3_600_000, "How far in the future a time stamp may be.", low=0),
+            "message.timestamp.before.max.ms": long(INT64_MAX, "How old a time stamp may be.", low=0),
+            "message.timestamp.difference.max.ms": long(
+                INT64_MAX, "Both at once.", low=0, unused="set the two keys that replaced it"
+            ),
+            "message.timestamp.type": string(
+                "CreateTime", "Whose clock records carry.", choices=("CreateTime", "LogAppendTime")
+            ),
+            "min.cleanable.dirty.ratio": double(0.5, "How dirty the log must be to be cleaned.", low=0, high=1),
+            "min.compaction.lag.ms": long(0, "How long a record is safe from cleaning.", low=0),
+            "min.insync.replicas": integer(1, "In-sync replicas that acks=all demands.", low=1),
+            "preallocate": boolean(False, "Make files long in advance.", unused="files are as long as their content"),
+            "remote.storage.enable": boolean(False, "Tiered storage.", unused=_NO_TIERS),
+            "retention.bytes": long(-1, "Keep so many bytes of a partition; -1: all."),
+            "retention.ms": long(604_800_000, "Keep records so long; -1: for ever.", low=-1),
+            "segment.bytes": integer(
+                1 << 30,
+                "A segment is at most so large. A new value is at least 1048576; an older one may stay.",
+                low=14,
+            ),
+            "segment.index.bytes": integer(10 << 20, "The largest index.", low=4),
+            "segment.jitter.ms": long(0, "Roll up to so much earlier.", low=0),
+            "segment.ms": long(604_800_000, "A segment is at most so old.", low=1),
+            "unclean.leader.election.enable": boolean(False, "Whether a replica out of sync may lead: loses records."),
+        }
+    )
+)
+"""Every row of the table, by key. Defaults are Kafka's; a broker's own come from the synonyms below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker's setting that is a topic setting's default, in units of ``factor``."""
+
+    key: str
+    factor: int = 1
+
+
+def _synonyms() -> dict[str, tuple[Synonym, ...]]:
+    """By topic key, the first that is set wins and the last always is."""
+    with_log_prefix = (
+        "segment.bytes", "retention.bytes", "index.interval.bytes", "cleanup.policy", "preallocate",
+        "message.format.version", "message.timestamp.type", "message.timestamp.difference.max.ms",
+        "message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.downconversion.enable",
+    )  # fmt: skip
+    with_cleaner_prefix = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
+    same = (
+        "unclean.leader.election.enable", "min.insync.replicas", "compression.type", "compression.gzip.level",
+        "compression.lz4.level", "compression.zstd.level",
+    )  # fmt: skip
+    return {
+        **{key: (Synonym(f"log.{key}"),) for key in with_log_prefix},
+        **{key: (Synonym(f"log.cleaner.{key}"),) for key in with_cleaner_prefix},
+        **{key: (Synonym(key),) for key in same},
+        "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", _HOUR_MS)),
+        "segment.jitter.ms": (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS)),
+        "segment.index.bytes": (Synonym("log.index.size.max.bytes"),),
+        "flush.messages": (Synonym("log.flush.interval.messages"),),
+        "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+        "retention.ms": (
+            Synonym("log.retention.ms"),
+            Synonym("log.retention.minutes", _MINUTE_MS),
+            Synonym("log.retention.hours", _HOUR_MS),
+        ),
+        "max.message.bytes": (Synonym("message.max.bytes"),),
+        "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
+        "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
+    }
+
+
+SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = MappingProxyType(_synonyms())
+
+_LOG_CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "flush.messages": "flush_interval_messages",
+        "flush.ms": "flush_interval_ms",
+        "message.timestamp.type": "timestamp_type",
+        "message.timestamp.before.max.ms": "timestamp_before_max_ms",
+        "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+        "unclean.leader.election.enable": "unclean_leader_election",
+        "min.cleanable.dirty.ratio": "min_cleanable_ratio",
+    }
+)
+"""Where ``LogConfig`` calls a setting otherwise than its key."""
+
+
+def why_not_internal(topic: str, overrides: Mapping[str, str]) -> str | None:
+    """Why an internal topic must not have these overrides, each valid in itself, or None. Others may have any."""
+    policy = overrides.get(_CLEANUP_POLICY, _COMPACT)
+    if topic not in INTERNAL_TOPICS or TOPIC_SETTINGS[_CLEANUP_POLICY].parse(policy) == (_COMPACT,):
+        return None
+    return (
+        f"{_CLEANUP_POLICY}={policy} is not valid for the internal topic {topic}: it must be {_COMPACT}, because "
+        "deleting its records by age or size loses committed offsets or the fencing of producers"
+    )
+
+
+def validate(key: str, text: str | None) -> str | None:
+    """Why a topic must not get this setting, or None. A value of None asks for the default."""
+    setting = TOPIC_SETTINGS.get(key)
+    if setting is None:
+        return f"Unknown topic config name: {key}"
+    if text is None:
+        return None
+    try:
+        value = setting.parse(text)
+    except ConfigError as error:
+        return str(error)
+    if key == _CLEANUP_POLICY and not value:
+        return "cleanup.policy= is not valid: expected compact, delete or both"
+    if key == "compression.gzip.level" and value == 0:
+        return f"{key}={text} is not valid: expected a whole number from 1 to 9, or -1"
+    if key == "remote.storage.enable" and value:
+        return f"{_NO_TIERED_STORAGE} Topic cannot be configured with remote log storage."
+    if key in (LEADER_THROTTLE, FOLLOWER_THROTTLE) and value != ("*",):
+        if not all(_THROTTLED_REPLICA.fullmatch(replica) for replica in value):
+            return f"{key}={text} is not valid: expected * or partition:broker,partition:broker,…"
+    return None
+
+
+def validate_together(config: BrokerConfig, overrides: Mapping[str, str]) -> str | None:
+    """Return why a topic must not have these settings at once, or None. Each of them is valid by itself."""
+    shortest, longest = (
+        _in_force(config, overrides, key) for key in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if shortest > longest:
+        return f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
+    return None
+
+
+def _in_force(config: BrokerConfig, overrides: Mapping[str, str], key: str) -> Any:
+    text = overrides.get(key)
+    return default_value(config, key) if text is None else TOPIC_SETTINGS[key].parse(text)
+
+
+def default_value(config: BrokerConfig, key: str) -> Any:
+    """What a topic without an override gets on this broker."""
+    for synonym in SYNONYMS.get(key, ()):
+        value = getattr(config, attribute(synonym.key))
+        if value is not None:
+            return _scaled(value, synonym.factor)
+    return TOPIC_SETTINGS[key].default
+
+
+def default_origin(config: BrokerConfig, key: str) -> str | None:
+    """The broker key, set by the operator, that a topic's default comes from; None if nobody set one."""
+    for synonym in SYNONYMS.get(key, ()):
+        if synonym.key in config.given:
+            return synonym.key
+    return None
+
+
+def _scaled(value: Any, factor: int) -> Any:
+    return -1 if factor != 1 and value < 0 else value * factor if factor != 1 else value
+
+
+def effective_overrides(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """A topic's overrides as they are acted on: an internal topic is compacted, whatever was written for it.
+
+    To remove its records by age or size would lose committed offsets, or fencing."""
+    return {**overrides, _CLEANUP_POLICY: _COMPACT} if topic in INTERNAL_TOPICS else overrides
+
+
+def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """What the logs of a topic with these overrides are run by. Overrides that are not valid here are left out."""
+    values: dict[str, Any] = {}
+    for key in TOPIC_SETTINGS:
+        name = _LOG_CONFIG_NAMES.get(key, attribute(key))
+        if name in _LOG_CONFIG_FIELDS:
+            text = overrides.get(key)
+            usable = text is not None and validate(key, text) is None
+            value = TOPIC_SETTINGS[key].parse(text or "") if usable else default_value(config, key)
+            values[name] = frozenset(value) if key == _CLEANUP_POLICY else value
+    return LogConfig(**values)
+
+
+_LOG_CONFIG_FIELDS: Final = frozenset(field.name for field in fields(LogConfig))
+
+
+def group_metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """What ``__consumer_offsets`` is created with."""
+    return {
+        _CLEANUP_POLICY: _COMPACT,
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+
+
+def transaction_state_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """What ``__transaction_state`` is created with."""
+    return {
+        _CLEANUP_POLICY: _COMPACT,
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+assert all(synonym.key in BROKER_SETTINGS for synonyms in SYNONYMS.values() for synonym in synonyms)

@@ -1,0 +1,271 @@
+"""From a request frame to its handler, and from the handler's outcome to the buffers of the response.
+
+A large request is decoded in slices before its handler is called; the connection's next request waits for that, too.
+
+An exception other than ``CloseConnection`` is a bug of the broker and ends here: it is logged and counted, and answered
+with UNKNOWN_SERVER_ERROR in whatever form the API has for it (``error_response``); an API without such a form loses the
+connection, as in Kafka.
+
+Unknown APIs and versions that are not served close the connection, except for ApiVersions, whose client cannot know
+better: its handler is called with the version that was requested, and the response is written as version 0 (KIP-511).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from oncelog.broker.dispatch.api_handler import ApiHandler, Later, R, response_type_of
+from oncelog.broker.dispatch.request import CloseConnection, ConnectionInfo, RequestContext
+from oncelog.broker.dispatch.request_limits import limit_of
+from oncelog.broker.dispatch.sliced_work import SlicedWork
+from oncelog.protocol.api_keys import ApiKey
+from oncelog.protocol.compiler import Decoder, decoder
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.framing import parse_request_header, response_encoder
+from oncelog.protocol.primitives import DecodeError
+from oncelog.protocol.schema import Buffer, Message
+
+logger = logging.getLogger(__name__)
+request_log = logging.getLogger("oncelog.broker.requests")
+"""At DEBUG one line for each request. It can be switched on while the broker runs (BROKER_LOGGER)."""
+
+Answer: TypeAlias = list[Buffer]
+"""The buffers of one response frame; empty if the request has no response."""
+
+DEFAULT_MAX_ELEMENTS: Final = 10_000
+"""The default of ``oncelog.request.max.elements``."""
+_LARGE_FRAME: Final = 256 * 1024
+"""Bytes of a request above which it is decoded in slices: less takes some milliseconds, 30 at most."""
+_NEVER: Final = 1 << 62
+"""A produce is large by its records, which are not decoded."""
+_NO_ANSWER: Final[Answer] = []
+_new_tuple: Final = tuple.__new__
+"""Makes a named tuple without the detour of its constructor."""
+
+
+class _Route:
+    """One served (API, version): what is looked up once per request."""
+
+    __slots__ = (
+        "answer_version",
+        "decode",
+        "divided_above",
+        "encode",
+        "failures",
+        "handler",
+        "max_elements",
+        "requests",
+        "version",
+    )
+
+    def __init__(self, handler: ApiHandler[Any], version: int, max_elements: int) -> None:
+        self.handler = handler
+        self.version = version
+        self.requests = 0
+        self.failures = 0
+        self.max_elements = max_elements
+        if version in handler.versions:
+            self.decode: Decoder[Any] = decoder(handler.request_type, version)
+            self.divided_above = _NEVER if handler.api_key == ApiKey.PRODUCE else _LARGE_FRAME
+            self.answer_version = version
+        else:
+            self.decode = _decode_nothing(handler.request_type)
+            self.divided_above = _NEVER
+            self.answer_version = 0
+        self.encode = response_encoder(response_type_of(handler.request_type), self.answer_version)
+
+
+def _decode_nothing(request_type: type[R]) -> Decoder[R]:
+    """The body of an unknown version cannot be read; its handler gets a request of defaults."""
+
+    def decode(buffer: Buffer, position: int, max_elements: int = 0, /) -> tuple[R, int]:
+        return request_type(), len(buffer)
+
+    return decode
+
+
+class _Encoded(NamedTuple):
+    """A response that was encoded in slices."""
+
+    answer: Answer
+
+
+class Unfinished:
+    """A request whose answer comes later: from a future, or from a coroutine that the connection must run."""
+
+    __slots__ = ("_context", "_dispatcher", "_route", "awaitable", "request")
+
+    def __init__(
+        self,
+        dispatcher: "Dispatcher",
+        route: _Route,
+        context: RequestContext,
+        request: Message,
+        awaitable: Later | Coroutine[Any, Any, Message | _Encoded | None | Later],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._route = route
+        self._context = context
+        self.request = request
+        """Without what was received, until a large request is decoded."""
+        self.awaitable = awaitable
+
+    @property
+    def name(self) -> str:
+        return self._route.handler.name
+
+    def finish(self, done: "asyncio.Future[Any]") -> Answer:
+        """The answer, once the future (or the task of the coroutine) is done."""
+        if done.cancelled():
+            raise CloseConnection(f"{self.name} was cancelled")
+        error = done.exception()
+        if error is None:
+            return self._dispatcher.encode(self._route, self._context, self.request, done.result())
+        return self._dispatcher.fail(self._route, self._context, self.request, error)
+
+
+def _log_request(route: _Route, context: RequestContext, frame: memoryview) -> None:
+    what = (route.handler.name, *context, len(frame))
+    request_log.debug("%s v%d, correlation id %d, of client %r at %s: %d bytes", *what)
+
+
+class ServedBroker(Protocol):
+    """What dispatching needs of the broker that the handlers are called with."""
+
+    @property
+    def sliced_work(self) -> SlicedWork: ...
+
+
+class Dispatcher:
+    """The handlers of one broker, found by API key and version."""
+
+    def __init__(
+        self, broker: ServedBroker, handlers: Iterable[ApiHandler[Any]], *, max_elements: int = DEFAULT_MAX_ELEMENTS
+    ) -> None:
+        self._broker = broker
+        self._max_elements = max_elements
+        self._handlers = {int(handler.api_key): handler for handler in handlers}
+        self._in_turn = frozenset(key.to_bytes(2, "big") for key, each in self._handlers.items() if each.in_turn)
+        self._routes: dict[tuple[int, int], _Route] = {}
+        self.on_answer: Callable[[str, Message], None] | None = None
+        """Called with the API's name and every answer of its handler, while somebody wants to know."""
+
+    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> Answer | Unfinished:
+        """Begin one request. Raises CloseConnection, and nothing else."""
+        try:
+            header, position = parse_request_header(frame)
+            api_key, version, correlation_id, client_id = header
+            route = self._routes.get((api_key, version)) or self._add_route(api_key, version)
+            if len(frame) > route.divided_above:
+                context = RequestContext(version, correlation_id, client_id, connection)
+                return self._begin_large(route, context, frame, position)
+            request, _ = route.decode(frame, position, route.max_elements)
+        except DecodeError as error:
+            raise CloseConnection(f"a malformed request: {error}") from None
+        context = _new_tuple(RequestContext, (version, correlation_id, client_id, connection))
+        route.requests += 1
+        if request_log.isEnabledFor(logging.DEBUG):
+            _log_request(route, context, frame)
+        try:
+            outcome = route.handler.function(self._broker, context, request)
+        except Exception as error:
+            return self.fail(route, context, request, error)
+        if outcome is None or isinstance(outcome, Message):
+            return self.encode(route, context, request, outcome)
+        if isinstance(outcome, asyncio.Future):
+            unfinished = Unfinished(self, route, context, request, outcome)
+            return unfinished.finish(outcome) if outcome.done() else unfinished
+        return Unfinished(self, route, context, request, self._encode_in_slices(route, context, outcome))
+
+    def _begin_large(self, route: _Route, context: RequestContext, frame: memoryview, position: int) -> Unfinished:
+        """Decode a large request in slices, then do with it what is done with others."""
+
+        async def decode_and_handle() -> Message | _Encoded | None | Later:
+            decoding = self._broker.sliced_work.decode(
+                route.handler.request_type, route.version, frame, position, route.max_elements, context.connection
+            )
+            try:
+                request = unfinished.request = await decoding
+            except DecodeError as error:
+                raise CloseConnection(f"a malformed request: {error}") from None
+            route.requests += 1
+            _log_request(route, context, frame)
+            outcome = route.handler.function(self._broker, context, request)
+            if outcome is None or isinstance(outcome, Message | asyncio.Future):
+                return outcome
+            return await self._encode_in_slices(route, context, outcome)
+
+        unfinished = Unfinished(self, route, context, route.handler.request_type(), decode_and_handle())
+        return unfinished
+
+    def is_in_turn(self, frame: memoryview) -> bool:
+        """Whether this request begins only when all before it are answered."""
+        return bytes(frame[:2]) in self._in_turn
+
+    def encode(
+        self, route: _Route, context: RequestContext, request: Message, message: "Message | _Encoded | None"
+    ) -> Answer:
+        """The answer's buffers. A response that cannot be encoded is a bug like any other of its handler."""
+        if message is None:
+            return _NO_ANSWER
+        if isinstance(message, _Encoded):
+            return message.answer
+        try:
+            if self.on_answer is not None:
+                self.on_answer(route.handler.name, message)
+            return route.encode(context.correlation_id, message)
+        except Exception as error:
+            return self.fail(route, context, request, error)
+
+    async def _encode_in_slices(
+        self, route: _Route, context: RequestContext, coroutine: Coroutine[Any, Any, Message | None | Later]
+    ) -> "_Encoded | None | Later":
+        outcome = await coroutine
+        if not isinstance(outcome, Message):
+            return outcome
+        if self.on_answer is not None:
+            self.on_answer(route.handler.name, outcome)
+        encoding = self._broker.sliced_work.encode(
+            context.correlation_id, outcome, route.answer_version, context.connection
+        )
+        return _Encoded(await encoding)
+
+    def fail(self, route: _Route, context: RequestContext, request: Message, error: BaseException) -> Answer:
+        """The one place where an unexpected exception of a request ends."""
+        if isinstance(error, CloseConnection):  # Another one: what is raised here would hold itself, and its frames.
+            raise CloseConnection(str(error)) from None
+        route.failures += 1
+        name = route.handler.name
+        logger.error(
+            "%s v%d of client %r at %s failed",
+            name,
+            route.version,
+            context.client_id,
+            context.connection,
+            exc_info=error,
+        )
+        try:
+            response = route.handler.error_response(request, route.answer_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return route.encode(context.correlation_id, response)
+        except CloseConnection:
+            raise
+        except Exception as another:
+            logger.exception("%s v%d has no answer for its failure", name, route.version)
+            raise CloseConnection(f"{name} failed") from another
+
+    def request_counts(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """How many requests came, and how many failed unexpectedly, by (API name, version)."""
+        return {(r.handler.name, r.version): (r.requests, r.failures) for r in self._routes.values()}
+
+    def _add_route(self, api_key: int, version: int) -> _Route:
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise CloseConnection(f"a request for API key {api_key}, which is not served")
+        if version not in handler.versions and api_key != ApiKey.API_VERSIONS:
+            raise CloseConnection(f"a request for {handler.name} v{version}, which is not served")
+        max_elements = int(limit_of(api_key).elements_factor * self._max_elements)
+        route = _Route(handler, version, max_elements)
+        if version in handler.versions:  # Others would let a client grow this table.
+            self._routes[api_key, version] = route
+        return route

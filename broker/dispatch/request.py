@@ -1,0 +1,81 @@
+"""What is known of a request beside its content: the client's connection and who the client is."""
+
+from typing import Final, NamedTuple
+
+NO_SOCKET: Final = -1
+"""The descriptor of a connection that has no socket: in the simulation."""
+
+
+class Principal(NamedTuple):
+    """The identity of a client, as authentication found it."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+
+
+class CloseConnection(Exception):
+    """The connection must be closed. The message is the one line that is logged about it."""
+
+
+class ConnectionInfo:
+    """What is known of a connection's client. The software names come with ApiVersions (KIP-511)."""
+
+    __slots__ = (
+        "carries_heartbeats",
+        "client_host",
+        "client_port",
+        "client_software_name",
+        "client_software_version",
+        "descriptor",
+        "is_open",
+        "is_replica_fetcher",
+        "large_left_since",
+        "listener_name",
+        "principal",
+        "was_sent_much",
+    )
+
+    def __init__(
+        self, *, client_host: str, client_port: int = 0, listener_name: str, principal: Principal = ANONYMOUS
+    ) -> None:
+        self.client_host = client_host
+        self.client_port = client_port
+        self.listener_name = listener_name
+        self.principal = principal
+        self.client_software_name = "unknown"
+        self.client_software_version = "unknown"
+        self.carries_heartbeats = False
+        """Whether it carries only heartbeats of another broker (``oncelog.broker.network.heartbeats``)."""
+        self.is_replica_fetcher = False
+        """Whether a broker that copies partitions is at the other end, which may overtake a fetch of its own."""
+        self.descriptor = NO_SOCKET
+        """The system's number of the socket."""
+        self.was_sent_much = False
+        """Whether it was sent a large response before."""
+        self.large_left_since: float | None = None
+        """Since when it was given small batches only while there were large ones, by the loop's clock."""
+        self.is_open = True
+        """False once the connection is lost: its responses have no reader."""
+
+    @property
+    def log_peer(self) -> str:
+        """Lines about this client are counted by its address (``oncelog.broker.process.log_output.LogPeer``)."""
+        return self.client_host
+
+    def __str__(self) -> str:
+        return f"{self.client_host}:{self.client_port} on {self.listener_name}"
+
+
+class RequestContext(NamedTuple):
+    """What a handler knows of a request beside its content. A tuple, because one is made for every request."""
+
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    connection: ConnectionInfo

@@ -1,0 +1,155 @@
+"""What DescribeConfigs tells about a setting: its value, where that comes from, and what stands behind it.
+
+A value has a chain of synonyms, the first of which is in force: the topic's override, this broker's override, the one
+for all brokers, what the operator wrote at the start, the default. A broker's settings that stand behind a topic's have
+other names, and some other units; they are shown as they were written. A generated broker id is described as if the
+operator had set it, as Kafka does.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from oncelog.broker.config import topic_config
+from oncelog.broker.config.broker_config import BROKER_SETTINGS
+from oncelog.broker.config.dynamic_config import DYNAMIC_KEYS, current_config
+from oncelog.broker.config.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, group_synonym
+from oncelog.broker.config.settings import Kind, Setting
+from oncelog.broker.config.topic_config import SYNONYMS, TOPIC_SETTINGS
+from oncelog.broker.parts import Broker
+
+_IDENTITY: Final = ("broker.id", "node.id")
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by Kafka's numbers."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSynonym:
+    """One link of the chain. A sensitive value is None."""
+
+    key: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One setting, described."""
+
+    key: str
+    value: str | None
+    is_read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    setting: Setting
+
+    @property
+    def source(self) -> ConfigSource:
+        return self.synonyms[0].source if self.synonyms else ConfigSource.DEFAULT_CONFIG
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.setting.kind is Kind.PASSWORD
+
+
+class ConfigDescription:
+    """Describes the configuration of topics, of this broker, and of all brokers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._static = broker.config
+        self._given = {**broker.config.given, **dict.fromkeys(_IDENTITY, str(broker.broker_id))}
+        self._own = broker.configs.broker_overrides(broker.broker_id)
+        self._common = broker.configs.cluster_overrides()
+        self._current = current_config(broker.config, broker.configs, broker.broker_id)
+
+    def topic(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+        """Every setting of a topic that has these overrides."""
+        return (self.topic_entry(key, overrides) for key in TOPIC_SETTINGS)
+
+    def topic_entry(self, key: str, overrides: Mapping[str, str]) -> ConfigEntry:
+        """One setting of a topic that has these overrides."""
+        setting = TOPIC_SETTINGS[key]
+        default = setting.format(topic_config.default_value(self._current, key))
+        return _entry(setting, overrides.get(key, default), list(self._topic_synonyms(key, overrides)))
+
+    def group(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+        """Every setting of a group that has these overrides. Behind each stands a broker's with Kafka's default."""
+        for key, setting in GROUP_SETTINGS.items():
+            default = setting.format(setting.default)
+            synonyms = [ConfigSynonym(key=group_synonym(key), value=default, source=ConfigSource.DEFAULT_CONFIG)]
+            if key in overrides:
+                synonyms.insert(0, ConfigSynonym(key=key, value=overrides[key], source=ConfigSource.GROUP_CONFIG))
+            yield _entry(setting, synonyms[0].value, synonyms)
+
+    def client_metrics(self, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+        """Every setting of a subscription that has these overrides."""
+        source = ConfigSource.CLIENT_METRICS_CONFIG
+        for key, setting in CLIENT_METRICS_SETTINGS.items():
+            synonyms = [ConfigSynonym(key=key, value=overrides[key], source=source)] if key in overrides else []
+            yield _entry(setting, overrides.get(key, setting.format(setting.default)), synonyms)
+
+    def broker(self) -> Iterator[ConfigEntry]:
+        """Every setting of this broker."""
+        for key, setting in BROKER_SETTINGS.items():
+            synonyms = tuple(self._broker_synonyms(key))
+            yield ConfigEntry(
+                key=key,
+                value=synonyms[0].value if synonyms else None,
+                is_read_only=key not in DYNAMIC_KEYS,
+                synonyms=synonyms,
+                setting=setting,
+            )
+
+    def all_brokers(self) -> Iterator[ConfigEntry]:
+        """The overrides that hold for every broker."""
+        for key, value in self._common.items():
+            if key in BROKER_SETTINGS:
+                synonym = _synonym(key, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+                yield ConfigEntry(
+                    key=key,
+                    value=synonym.value,
+                    is_read_only=key not in DYNAMIC_KEYS,
+                    synonyms=(synonym,),
+                    setting=BROKER_SETTINGS[key],
+                )
+
+    def _topic_synonyms(self, key: str, overrides: Mapping[str, str]) -> Iterator[ConfigSynonym]:
+        if key in overrides:
+            yield ConfigSynonym(key=key, value=overrides[key], source=ConfigSource.TOPIC_CONFIG)
+        chains = [list(self._broker_synonyms(synonym.key)) for synonym in SYNONYMS.get(key, ())]
+        for source in ConfigSource:
+            yield from (link for chain in chains for link in chain if link.source is source)
+
+    def _broker_synonyms(self, key: str) -> Iterator[ConfigSynonym]:
+        for overrides, source in (
+            (self._own, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self._common, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self._given, ConfigSource.STATIC_BROKER_CONFIG),
+        ):
+            if key in overrides:
+                yield _synonym(key, overrides[key], source)
+        setting = BROKER_SETTINGS[key]
+        is_embedded_default = setting.embedded is not None and self._static.is_embedded
+        default = setting.format(setting.embedded if is_embedded_default else setting.default)
+        if default is not None:
+            yield _synonym(key, default, ConfigSource.DEFAULT_CONFIG)
+
+
+def _entry(setting: Setting, value: str | None, synonyms: Sequence[ConfigSynonym]) -> ConfigEntry:
+    return ConfigEntry(key=setting.key, value=value, is_read_only=False, synonyms=tuple(synonyms), setting=setting)
+
+
+def _synonym(key: str, value: str, source: ConfigSource) -> ConfigSynonym:
+    is_sensitive = BROKER_SETTINGS[key].kind is Kind.PASSWORD
+    return ConfigSynonym(key=key, value=None if is_sensitive else value, source=source)

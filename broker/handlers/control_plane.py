@@ -1,0 +1,31 @@
+"""Whose orders a broker obeys: the controller's, meant for this life of the broker.
+
+Requests of the control plane come from other brokers only. Each carries the epoch of the registration that it was meant
+for. A broker that restarted quickly may get what was meant for the life before; it would act on a state of the cluster
+that has passed, so it refuses (KIP-380). An epoch that is larger than the broker's own is no error: the controller may
+hear of a registration before the broker itself does. The controller's own epoch is checked where orders are carried
+out.
+"""
+
+from typing import Final
+
+from oncelog.broker.dispatch.request import RequestContext
+from oncelog.broker.parts import Broker
+from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from oncelog.protocol.errors import ErrorCode
+
+UNKNOWN_EPOCH: Final = -1
+
+
+def why_not_a_broker(broker: Broker, context: RequestContext) -> ErrorCode:
+    """NONE if whoever asks may act as a member of the cluster."""
+    allowed = broker.authorizer.authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    return ErrorCode.NONE if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def why_disobey(broker: Broker, context: RequestContext, broker_epoch: int) -> ErrorCode:
+    """NONE if the request is an order for this life of the broker."""
+    error = why_not_a_broker(broker, context)
+    if not error and broker_epoch != UNKNOWN_EPOCH and broker_epoch < broker.controller.broker_epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    return error

@@ -1,0 +1,147 @@
+"""``oncelog cluster``: a ZooKeeper server and several brokers on this machine, for development and experiments.
+
+``oncelog cluster`` runs until it is told to stop, and everything that it started stops with it. The verbs, such as
+``oncelog cluster kill 2``, are orders to the one that runs in the same directory. Exit codes: 0 done, 1 it could not be
+done, 2 wrong usage, 3 no cluster is running there.
+"""
+
+import asyncio
+import json
+import random
+import sys
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+
+from oncelog.broker.local_cluster.cluster_settings import addressee
+from oncelog.broker.local_cluster.control_socket import MemberStatus, NotRunning, Order, give_order
+
+DEFAULT_DIRECTORY: Final = "oncelog-cluster"
+EXIT_FAILED: Final = 1
+EXIT_NOT_RUNNING: Final = 3
+
+
+@click.group(
+    "cluster",
+    invoke_without_command=True,
+    short_help="Run brokers and a ZooKeeper on this machine.",
+    subcommand_metavar="[VERB MEMBER…]",
+)
+@click.option("--brokers", type=click.IntRange(1, 100), help="How many [default: 3, or as many as DIR has].")
+@click.option("--dir", "directory", default=DEFAULT_DIRECTORY, show_default=True, help="Data, logs, and which ports.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Of broker 1, the others follow; 0: any [default: 9092, or as in DIR].",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="[ID:]KEY=VALUE",
+    help="A setting of all brokers, or of one; repeatable.",
+)
+@click.pass_context
+def cluster(
+    context: click.Context, brokers: int | None, directory: str, port: int | None, settings: tuple[str, ...]
+) -> None:
+    """Run several brokers and a real ZooKeeper on this machine, until Ctrl-C; or do something to those that run.
+
+    \b
+    oncelog cluster --brokers 3
+    oncelog cluster --brokers 3 --dir /tmp/c --port 0 --set 1:broker.rack=a --set 2:broker.rack=b
+    oncelog cluster status
+    oncelog cluster kill 2; oncelog cluster start 2
+    oncelog cluster --dir /tmp/c pause 1 zookeeper
+
+    ZooKeeper needs Java, and its jars: those of PySpark (pip install 'pyspark>=4.2,<5'), or ONCELOG_ZOOKEEPER_JARS.
+    """
+    context.obj = Path(directory)
+    if context.invoked_subcommand is None:
+        sys.exit(_run(Path(directory), brokers, port, settings))
+    if brokers is not None or port is not None or settings:
+        raise click.UsageError("--brokers, --port and --set are for starting a cluster")
+
+
+def _run(directory: Path, brokers: int | None, port: int | None, settings: Sequence[str]) -> int:
+    """Until a signal ends it."""
+    from oncelog.broker.local_cluster.layout import LayoutError, free_ports, plan_layout, read_layout
+    from oncelog.broker.local_cluster.run import run_cluster
+    from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
+
+    directory = directory.resolve()
+    rng = random.Random()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = LocalDisk().lock(str(directory / ".lock"))
+        layout = plan_layout(read_layout(directory), brokers=brokers, port=port, free_ports=lambda: free_ports(rng))
+        _check_settings(settings, layout.broker_ports)
+    except AlreadyLocked:
+        return _complain(f"a cluster is running in {directory} already: `oncelog cluster --dir {directory} status`")
+    except (LayoutError, OSError) as error:
+        return _complain(f"the cluster cannot start: {error}")
+    try:
+        return asyncio.run(run_cluster(directory, layout, settings))
+    finally:
+        lock.release()
+
+
+def _check_settings(settings: Sequence[str], broker_ids: Container[int]) -> None:
+    for setting in settings:
+        if "=" not in setting:
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+        broker_id = addressee(setting)
+        if broker_id is not None and broker_id not in broker_ids:
+            raise click.BadParameter(f"{setting!r}: there is no broker {broker_id}", param_hint="--set")
+
+
+def _complain(reason: str) -> int:
+    click.echo(f"Error: {reason}", err=True)
+    return EXIT_FAILED
+
+
+def _verb(name: str, summary: str, *, needs_members: bool = True) -> None:
+    """Add ``oncelog cluster NAME``."""
+
+    @cluster.command(name, help=summary, short_help=summary)
+    @click.argument("members", nargs=-1, required=needs_members, metavar="ID|zookeeper…" if needs_members else "[ID]…")
+    @click.option("--dir", "directory", help="The cluster's directory.")
+    @click.option("--format", "output", type=click.Choice(("table", "json")), default="table", show_default=True)
+    @click.pass_obj
+    def verb(default: Path, members: tuple[str, ...], directory: str | None, output: str) -> None:
+        sys.exit(_order(Path(directory) if directory else default, Order(verb=name, members=members), output))
+
+
+def _order(directory: Path, order: Order, output: str) -> int:
+    try:
+        report = asyncio.run(give_order(directory, order))
+    except NotRunning as error:
+        click.echo(f"Error: {error}: `oncelog cluster --dir {directory}` starts one", err=True)
+        return EXIT_NOT_RUNNING
+    if output == "json":
+        click.echo(json.dumps([asdict(member) for member in report.members], indent=2))
+    elif report.members:
+        click.echo(format_members(report.members))
+    for problem in report.problems:
+        click.echo(f"Error: {problem}", err=True)
+    return EXIT_FAILED if report.problems else 0
+
+
+def format_members(members: Iterable[MemberStatus]) -> str:
+    """A table for people."""
+    rows = [("MEMBER", "STATE", "PID", "ADDRESS")]
+    rows += [(member.member, member.state, str(member.pid or "-"), member.address) for member in members]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+_verb("status", "Show each process: its state, pid and address.", needs_members=False)
+_verb("kill", "End processes at once, as kill -9 does.")
+_verb("pause", "Freeze processes (SIGSTOP): they keep connections and sessions, and answer nothing.")
+_verb("resume", "Let paused processes go on (SIGCONT).")
+_verb("stop", "Shut processes down in order (SIGTERM), one after the other.")
+_verb("start", "Start processes that do not run; return when they serve.")
+_verb("restart", "Stop processes in order and start them again, one after the other.")

@@ -1,0 +1,271 @@
+"""One process of a cluster, and what an experiment may do to it: kill, pause, resume, stop, start again.
+
+A process that was started is a ``Life``; when it has ended, the next start is another one. Whoever ends a life says so
+first, so an end that nobody announced is one that should not have happened: that is reported, and nothing is restarted.
+Every signal goes to a life whose end has not been seen, so never to another process that got the same id.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import oncelog
+from oncelog.broker.local_cluster.tether import tethered
+
+State: TypeAlias = Literal["starting", "running", "paused", "stopped", "killed", "dead"]
+
+READY_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 40.0
+"""A broker gives itself 30."""
+_TAIL_BYTES: Final = 1500
+_SOURCES: Final = str(Path(oncelog.__file__).parents[1])
+
+
+class Refused(Exception):
+    """Why something could not be done, in one sentence or two."""
+
+
+class Life(asyncio.SubprocessProtocol):
+    """One run of a process."""
+
+    def __init__(self, on_end: Callable[["Life"], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._on_end = on_end
+        self._said = b""
+        self._transport: asyncio.SubprocessTransport | None = None
+        self.first_line: asyncio.Future[str] = loop.create_future()
+        """Of standard output. Not done if the process never says anything."""
+        self.exited: asyncio.Future[int] = loop.create_future()
+        """The exit code, once the process is gone; a negative one is the signal that ended it."""
+        self.is_ready = False
+        self.ended_as: State = "dead"
+        """What its end is called: "dead", unless somebody intends it."""
+
+    @property
+    def pid(self) -> int | None:
+        """None before the process is made and after it has ended."""
+        return None if self._transport is None or self.exited.done() else self._transport.get_pid()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless the process has ended."""
+        if self._transport is not None and not self.exited.done():
+            try:
+                self._transport.send_signal(number)
+            except ProcessLookupError:
+                pass  # It has ended, and that will be told in a moment.
+
+    async def until_exit(self, seconds: float | None = None) -> bool:
+        """Whether the process is gone, at the latest after so long."""
+        await asyncio.wait([self.exited], timeout=seconds)
+        return self.exited.done()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self.first_line.done():
+            return
+        line, newline, self._said = (self._said + data).partition(b"\n")
+        if newline:
+            self.first_line.set_result(line.decode(errors="replace"))
+        else:
+            self._said = line
+
+    def process_exited(self) -> None:
+        assert self._transport is not None
+        code = self._transport.get_returncode()
+        assert code is not None
+        self.exited.set_result(code)
+        self._on_end(self)
+
+
+class MemberProcess:
+    """A broker or the ZooKeeper server: subclasses say how it is started, and how to see that it is ready."""
+
+    def __init__(self, name: str, title: str, log: Path, announce: Callable[[str], None]) -> None:
+        """``name``: in commands. ``title``: in sentences. ``announce`` is told of an end that nobody intended."""
+        self.name = name
+        self.title = title
+        self.log = log
+        self._announce = announce
+        self._life: Life | None = None
+        self._log_start = 0
+
+    @property
+    def address(self) -> str:
+        """Where it listens, ``host:port``."""
+        raise NotImplementedError
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    async def until_ready(self, life: Life) -> None:
+        """Return when it is ready or has ended."""
+        raise NotImplementedError
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._life is None else self._life.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its last life, if that is over."""
+        life = self._life
+        return life.exited.result() if life is not None and life.exited.done() else None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._life is not None and not self._life.exited.done()
+
+    @property
+    def state(self) -> State:
+        life = self._life
+        if life is None:
+            return "stopped"
+        if life.exited.done():
+            return life.ended_as
+        if life.pid is not None and _is_paused(life.pid):
+            return "paused"
+        return "running" if life.is_ready else "starting"
+
+    async def start(self) -> None:
+        """Start it; return when it is ready. Raises ``Refused``."""
+        if self.is_alive:
+            raise Refused(f"{self.title} is {self.state} already")
+        life = self._life = Life(self._on_end)
+        try:
+            await self._launch(life)
+            async with asyncio.timeout(READY_SECONDS):
+                await self.until_ready(life)
+        except TimeoutError:
+            life.ended_as = "killed"
+            life.send(signal.SIGKILL)
+            await life.until_exit()
+            raise Refused(f"{self.title} was not ready after {READY_SECONDS:g} s{self._log_tail()}") from None
+        if life.exited.done():
+            raise Refused(f"{self.title} did not start: {_describe(life.exited.result())}{self._log_tail()}")
+        life.is_ready = True
+
+    async def _launch(self, life: Life) -> None:
+        try:
+            command = self.command()
+            with self.log.open("ab") as log:
+                self._log_start = log.tell()
+                await asyncio.get_running_loop().subprocess_exec(
+                    lambda: life,
+                    *tethered(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                    env=_environment(),
+                )
+        finally:
+            if life.pid is None and not life.exited.done():
+                self._life = None
+
+    async def kill(self) -> None:
+        """kill -9; return when it is gone. Raises ``Refused``."""
+        life = self._alive()
+        life.ended_as = "killed"
+        life.send(signal.SIGKILL)
+        await life.until_exit()
+
+    async def stop(self) -> None:
+        """SIGTERM, also if it is paused; return when it has shut down. Raises ``Refused``."""
+        life = self._alive()
+        life.ended_as = "stopped"
+        life.send(signal.SIGTERM)
+        life.send(signal.SIGCONT)
+        if not await life.until_exit(STOP_SECONDS):
+            await self.kill()
+            raise Refused(f"{self.title} did not stop within {STOP_SECONDS:g} s, and was killed")
+
+    async def pause(self) -> None:
+        """SIGSTOP; return when it stands still. Raises ``Refused``."""
+        life = self._alive()
+        life.send(signal.SIGSTOP)
+        assert life.pid is not None
+        if not await asyncio.get_running_loop().run_in_executor(None, _until_paused, life.pid):
+            raise Refused(f"{self.title} has ended")
+
+    async def resume(self) -> None:
+        """SIGCONT. Raises ``Refused``."""
+        self._alive().send(signal.SIGCONT)
+
+    async def restart(self) -> None:
+        """Stop it if it runs, and start it. Raises ``Refused``."""
+        if self.is_alive:
+            await self.stop()
+        await self.start()
+
+    def kill_at_once(self) -> None:
+        """kill -9, without waiting."""
+        if self._life is not None:
+            self._life.ended_as = "killed"
+            self._life.send(signal.SIGKILL)
+
+    def _alive(self) -> Life:
+        life = self._life
+        if life is None or life.exited.done():
+            raise Refused(f"{self.title} is not running: it is {self.state}")
+        if life.pid is None:
+            raise Refused(f"{self.title} is being started")
+        return life
+
+    def _on_end(self, life: Life) -> None:
+        if life.is_ready and life.ended_as == "dead":
+            code = life.exited.result()
+            said = self._log_tail() if code >= 0 else f"; its log is {self.log}"
+            self._announce(f"{self.title} ended unexpectedly: {_describe(code)}{said}")
+
+    def _log_tail(self) -> str:
+        """The end of what its last life wrote."""
+        with self.log.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - _TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+        return f"; its log {self.log} ends with" + "".join(f"\n  {line}" for line in lines[-8:]) if lines else ""
+
+
+def _environment() -> dict[str, str]:
+    """Our own; and the children run the code that this process runs, also if it is not installed."""
+    if _SOURCES in sys.path and not _SOURCES.endswith("-packages"):
+        paths = [_SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return dict(os.environ)
+
+
+def _describe(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    return f"killed by {signal.Signals(-exit_code).name}"
+
+
+def _is_paused(pid: int) -> bool:
+    """Whether the kernel has stopped the process, whoever wanted it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def _until_paused(pid: int) -> bool:
+    """Wait until a child is stopped; False if it has ended instead."""
+    try:
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def serve_command(*options: str) -> list[str]:
+    """The command line of a broker."""
+    return [sys.executable, "-P", "-m", "oncelog", "serve", *options]

@@ -1,0 +1,84 @@
+"""The two kinds of processes in a cluster: how each is started, and how it shows that it is ready.
+
+A broker says on standard output that it serves, and where. ZooKeeper says nothing, so it is asked over and over.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.broker.local_cluster.member_process import Life, MemberProcess, Refused, serve_command
+from oncelog.broker.local_cluster.zookeeper_server import LOG_NAME, CannotStart, is_serving, prepare_server
+
+ZOOKEEPER: Final = "zookeeper"
+_READY: Final = re.compile(r"\[KafkaServer id=\d+\] started \(oncelog\) at [\w.-]+://([^,\s]+)")
+_PAUSE_SECONDS: Final = 0.05
+_LONGEST_SESSION_MS: Final = 40_000
+"""ZooKeeper's own default, whose ticks are longer."""
+
+
+class ZooKeeperMember(MemberProcess):
+    """The ZooKeeper server; its data is in ``directory/zookeeper``."""
+
+    def __init__(self, directory: Path, port: int, announce: Callable[[str], None]) -> None:
+        self._directory = directory / ZOOKEEPER
+        self._directory.mkdir(exist_ok=True)
+        super().__init__(ZOOKEEPER, "ZooKeeper", self._directory / LOG_NAME, announce)
+        self._port = port
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def command(self) -> list[str]:
+        try:
+            return prepare_server(self._directory, self._port, longest_session_ms=_LONGEST_SESSION_MS)
+        except CannotStart as error:
+            raise Refused(f"{self.title} cannot start: {error}") from None
+
+    async def until_ready(self, life: Life) -> None:
+        loop = asyncio.get_running_loop()
+        while not await life.until_exit(_PAUSE_SECONDS):
+            if await loop.run_in_executor(None, is_serving, self._port):
+                return
+
+
+class BrokerMember(MemberProcess):
+    """One broker; its data is in ``directory/broker-ID``, its log beside it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        broker_id: int,
+        port: int,
+        zookeeper: str,
+        settings: Sequence[str],
+        announce: Callable[[str], None],
+    ) -> None:
+        """``settings``: ``key=value`` each."""
+        place = directory / f"broker-{broker_id}"
+        super().__init__(str(broker_id), f"broker {broker_id}", place.with_suffix(".log"), announce)
+        self.broker_id = broker_id
+        self._address = f"localhost:{port}"
+        self._options = ["--broker-id", str(broker_id), "--port", str(port), "--data-dir", str(place)]
+        self._options += ["--zookeeper", zookeeper]
+        self._options += [word for setting in settings for word in ("--set", setting)]
+
+    @property
+    def address(self) -> str:
+        """The first that it advertises."""
+        return self._address
+
+    def command(self) -> list[str]:
+        return serve_command(*self._options)
+
+    async def until_ready(self, life: Life) -> None:
+        ends: list[asyncio.Future[Any]] = [life.first_line, life.exited]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if life.first_line.done():
+            said = _READY.match(life.first_line.result())
+            if said is None:
+                raise Refused(f"{self.title} said {life.first_line.result()!r} instead of that it is ready")
+            self._address = said[1]

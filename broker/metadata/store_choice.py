@@ -1,0 +1,150 @@
+"""Where the cluster's metadata lies: in the broker's own data directory, or in ZooKeeper (``zookeeper.connect``).
+
+The embedded store is a journal in the data directory, for a broker that is alone. Over ZooKeeper a broker is a member
+of a cluster; then the id and the password of its session lie in ``zookeeper-session`` in the (locked) data directory. A
+broker that was killed left its session, and with it its registration, behind; when it starts again it takes that
+session over and ends it, so that it can register at once. That file, in the directory that it was written in, is the
+only licence to do so (``session_file``): a registration is never removed because it has the same broker id.
+
+A data directory whose metadata lies in the other place is refused before anything is written to it: by metadata that
+knows nothing of its partitions, all of them would be set aside.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Final, TypeAlias
+
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.settings import ConfigError
+from oncelog.broker.metadata.metadata_journal import MetadataJournal, has_metadata
+from oncelog.broker.metadata.session_file import SESSION_FILE, SessionFile
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.log_files import parse_directory_name
+from oncelog.coordinator.metadata_store.local import LocalEnsemble
+from oncelog.coordinator.metadata_store.session_health import WITHOUT_ZOOKEEPER
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, SessionEvent
+
+logger = logging.getLogger(__name__)
+
+OnFailure: TypeAlias = Callable[[str], None]
+OpenStore: TypeAlias = Callable[[BrokerConfig, Disk, AsyncExitStack, OnFailure], Awaitable[MetadataStore]]
+"""Opens a store that is closed with the stack; ``OnFailure`` is told when it cannot go on."""
+
+_PATIENCE_SECONDS: Final = 2.0
+"""After which a start says that it waits for ZooKeeper."""
+
+
+async def open_store(
+    config: BrokerConfig, disk: Disk, resources: AsyncExitStack, on_failure: OnFailure
+) -> MetadataStore:
+    """The store that the configuration names.
+
+    Raises ``ConfigError`` if the data directory belongs to the other one, ``StoreUnavailable`` if ZooKeeper does not
+    answer in time.
+    """
+    refusal = _why_not_here(config, disk)
+    if refusal is not None:
+        raise ConfigError(refusal)
+    if config.is_embedded:
+        return _open_embedded(config, disk, resources, on_failure)
+    return await _open_zookeeper(config, disk, resources)
+
+
+def _why_not_here(config: BrokerConfig, disk: Disk) -> str | None:
+    """Return why the metadata of the data directory cannot lie where the configuration says; None if it can."""
+    directory, names = config.data_dir, disk.list_dir(config.data_dir)
+    if not config.is_embedded:
+        if has_metadata(names) and SESSION_FILE not in names:
+            return (
+                f"{directory} belongs to a broker that is alone (it has a metadata journal), but zookeeper.connect is "
+                "set: leave that out (--zookeeper), or choose an empty log.dirs (--data-dir)"
+            )
+        return None
+    if SESSION_FILE in names:
+        return (
+            f"{directory} belongs to a member of a cluster (it has {SESSION_FILE}), but zookeeper.connect is not set: "
+            f"set it (--zookeeper), or choose another log.dirs (--data-dir), or remove {SESSION_FILE} if this broker "
+            "has always been alone"
+        )
+    if not has_metadata(names) and any(
+        parse_directory_name(name) is not None and disk.is_dir(f"{directory}/{name}") for name in names
+    ):
+        return (
+            f"{directory} has partitions but no metadata journal, and zookeeper.connect is not set: set it "
+            "(--zookeeper) if this broker is a member of a cluster, else restore the journal (metadata-*.journal, "
+            "metadata.snapshot), or choose another log.dirs (--data-dir)"
+        )
+    return None
+
+
+def _open_embedded(config: BrokerConfig, disk: Disk, resources: AsyncExitStack, on_failure: OnFailure) -> MetadataStore:
+    journal = MetadataJournal(disk, config.data_dir)
+    ensemble = LocalEnsemble(journal)
+    resources.callback(journal.close)
+    store = ensemble.connect()
+    resources.push_async_callback(store.close)
+
+    def on_session(event: SessionEvent, session: Session) -> None:
+        if ensemble.failure is not None:
+            on_failure(f"the metadata journal failed: {ensemble.failure}")
+
+    store.add_session_listener(on_session)
+    return store
+
+
+async def _open_zookeeper(config: BrokerConfig, disk: Disk, resources: AsyncExitStack) -> MetadataStore:
+    from oncelog.coordinator.metadata_store.zookeeper import connect_zookeeper, end_session
+
+    session_ms = config.zookeeper_session_timeout_ms
+    connection_ms = config.zookeeper_connection_timeout_ms or session_ms
+    connect, left = config.zookeeper_connect, SessionFile(disk, config.data_dir).read()
+    patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, _log_patience, connect, connection_ms / 1000)
+    try:
+        if left is not None:
+            await end_session(connect, left, session_timeout_ms=session_ms, connection_timeout_ms=connection_ms)
+        store = await connect_zookeeper(connect, session_timeout_ms=session_ms, connection_timeout_ms=connection_ms)
+    finally:
+        patience.cancel()
+    resources.push_async_callback(store.close)
+    outages = OutageLog(connect)
+    resources.callback(outages.stop)
+    store.add_session_listener(outages.on_session)
+    return store
+
+
+def _log_patience(connect: str, seconds: float) -> None:
+    logger.warning(
+        "ZooKeeper at %s (zookeeper.connect) has not answered for %g s: trying for %g s in all",
+        connect,
+        _PATIENCE_SECONDS,
+        seconds,
+    )
+
+
+class OutageLog:
+    """Says once when ZooKeeper is lost, what that means, and when it answers again."""
+
+    def __init__(self, connect: str) -> None:
+        self._connect = connect
+        self._lost_at: float | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The broker is about to end its session itself."""
+        self._is_stopped = True
+
+    def on_session(self, event: SessionEvent, session: Session) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._is_stopped:
+            return
+        if event is SessionEvent.SUSPENDED or (event is SessionEvent.ENDED and self._lost_at is None):
+            if self._lost_at is None:
+                logger.warning("The connection to ZooKeeper at %s is lost: %s", self._connect, WITHOUT_ZOOKEEPER)
+                self._lost_at = now
+        elif event is SessionEvent.ENDED:
+            logger.warning("The session with ZooKeeper has expired: this broker registers anew when ZooKeeper answers")
+        elif self._lost_at is not None:
+            logger.info("ZooKeeper answers again, after %.1f s", now - self._lost_at)
+            self._lost_at = None

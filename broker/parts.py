@@ -1,0 +1,76 @@
+"""The parts of a broker, as its handlers and its metrics see them."""
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.listeners import Listeners
+from oncelog.broker.dispatch.api_handler import ApiHandler
+from oncelog.broker.dispatch.sliced_work import SlicedWork
+from oncelog.broker.network.response_memory import ResponseMemory
+from oncelog.broker.peers.auto_topics import AutoTopicCreation
+from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.security.authorizer import Authorizer
+from oncelog.broker.security.quotas import Quotas
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.transactions.verification import TransactionVerifier
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
+from oncelog.coordinator.group.coordinator import GroupCoordinator
+from oncelog.coordinator.metadata_store.session_health import SessionHealth
+from oncelog.coordinator.ports import WallClock
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
+
+if TYPE_CHECKING:
+    from oncelog.broker.peers.controller_link import ControllerLink
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Broker:
+    """What handlers see of the broker that they serve."""
+
+    config: BrokerConfig
+    disk: Disk
+    wall_clock: WallClock
+    rng: random.Random
+    broker_id: int
+    cluster_id: str
+    listeners: Listeners
+    handlers: tuple[ApiHandler[Any], ...]
+    metadata: MetadataCache
+    features: FinalizedFeatureCache
+    configs: ConfigRepository
+    log_manager: LogManager
+    replica_manager: ReplicaManager
+    controller: Controller
+    auto_topics: AutoTopicCreation
+    producer_ids: ProducerIds
+    group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    transaction_verifier: TransactionVerifier
+    authorizer: Authorizer
+    quotas: Quotas
+    response_memory: ResponseMemory
+    supervisor: Supervisor
+    failure: asyncio.Future[str]
+    """Done when the broker cannot go on, with the reason: whoever runs the broker stops it then."""
+    told: asyncio.Future[None]
+    """Done once this broker knows the cluster: it does at once if it is alone."""
+    resources: AsyncExitStack
+    sliced_work: SlicedWork = field(default_factory=SlicedWork)
+    controller_link: "ControllerLink | None"
+    """None if the broker is alone."""
+    session_health: SessionHealth
+    """Whether the metadata store answers."""
+
+    async def stop(self) -> None:
+        """Shut down cleanly."""
+        await self.resources.aclose()

@@ -1,0 +1,147 @@
+"""Topics that come into being because somebody needs them: auto-created ones, and the two internal topics.
+
+However many requests ask for a topic at once, it is created once; all wait for that, for a bounded time, and until this
+broker has heard of the new topic. A creation that takes longer goes on, and is found done by the next request. What
+keeps an internal topic from being created (not enough brokers yet) is in the log, because its clients only see
+COORDINATOR_NOT_AVAILABLE.
+
+One request can ask for thousands of topics. They are created in portions of ``TOPICS_AT_ONCE``, each by one task and
+one request to the controller: as many tasks as topics would all have their turn in the same turn of the loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.topic_config import group_metadata_topic_configs, transaction_state_topic_configs
+from oncelog.broker.peers.controller_client import ControllerClient
+from oncelog.broker.process.supervisor import Supervisor
+from oncelog.coordinator.controller.api_error import ApiError
+from oncelog.coordinator.controller.cluster_image import MetadataCache, MetadataChange
+from oncelog.coordinator.controller.leadership import chunks
+from oncelog.coordinator.controller.topic_plan import NewTopic
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC_NAME
+
+logger = logging.getLogger(__name__)
+
+TOPICS_AT_ONCE: Final = 100
+_LONGEST_WAIT_SECONDS: Final = 2.0
+_EXISTS: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
+_TOLD: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
+"""Reasons that a client can do something about. With any other it can only ask again."""
+
+_Creation: TypeAlias = "asyncio.Task[dict[str, ErrorCode]]"
+"""The creation of some topics. Its result has those that did not come into being."""
+
+
+class _Expected:
+    """Topics of one creation that this broker has not heard of yet."""
+
+    __slots__ = ("known", "names")
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+        self.known = asyncio.Event()
+
+
+class AutoTopicCreation:
+    """Creates topics through the controller, each at most once at a time."""
+
+    def __init__(
+        self, config: BrokerConfig, controller: ControllerClient, metadata: MetadataCache, supervisor: Supervisor
+    ) -> None:
+        self._config = config
+        self._controller = controller
+        self._metadata = metadata
+        self._supervisor = supervisor
+        self._expected: dict[_Expected, None] = {}
+        """Topics that are created and not yet in the metadata."""
+        metadata.add_listener(self._on_metadata_change)
+        self._under_way: dict[str, _Creation] = {}
+
+    async def create(self, names: Collection[str]) -> dict[str, ErrorCode]:
+        """Create topics with valid names that do not exist; for each that does not exist yet, what a client is told."""
+        new = [name for name in names if name not in self._under_way]
+        for portion in chunks(new, TOPICS_AT_ONCE):
+            self._begin(portion)
+        tasks = {name: self._under_way[name] for name in names}
+        await asyncio.wait(set(tasks.values()), timeout=_LONGEST_WAIT_SECONDS)
+        return {name: error for name, task in tasks.items() if (error := _outcome(task, name))}
+
+    def _begin(self, names: Sequence[str]) -> None:
+        task = self._supervisor.spawn(self._create(names), f"create {len(names)} topics, the first is {names[0]}")
+        self._under_way.update(dict.fromkeys(names, task))
+        task.add_done_callback(lambda _: self._end(names))
+
+    def _end(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self._under_way[name]
+
+    async def _create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        results = await self._controller.create_topics([self._new_topic(name) for name in names])
+        created: set[str] = set()
+        errors: dict[str, ErrorCode] = {}
+        for name, result in zip(names, results, strict=True):
+            if result.code in _EXISTS:
+                created.add(name)
+            else:
+                self._log_refusal(name, result)
+                errors[name] = result.code if result.code in _TOLD else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = await self._until_known(created)
+        return errors | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def _until_known(self, names: set[str]) -> set[str]:
+        """Wait until this broker has heard of topics, for a bounded time. Returns those that it has not heard of."""
+        expected = _Expected({name for name in names if not self._metadata.topic_exists(name)})
+        if expected.names:
+            self._expected[expected] = None
+            try:
+                async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
+                    await expected.known.wait()
+            except TimeoutError:
+                pass  # The client is told so.
+            finally:
+                del self._expected[expected]
+        return expected.names
+
+    def _on_metadata_change(self, change: MetadataChange) -> None:
+        for expected in self._expected:
+            expected.names -= {name for name in expected.names & change.topics if change.after.topic(name) is not None}
+            if not expected.names:
+                expected.known.set()
+
+    def _new_topic(self, name: str) -> NewTopic:
+        config = self._config
+        if name == GROUP_METADATA_TOPIC_NAME:
+            return NewTopic(
+                name=name,
+                partition_count=config.offsets_topic_num_partitions,
+                replication_factor=config.offsets_topic_replication_factor,
+                configs=group_metadata_topic_configs(config),
+            )
+        if name == TRANSACTION_STATE_TOPIC_NAME:
+            return NewTopic(
+                name=name,
+                partition_count=config.transaction_state_log_num_partitions,
+                replication_factor=config.transaction_state_log_replication_factor,
+                configs=transaction_state_topic_configs(config),
+            )
+        return NewTopic(name=name)
+
+    def _log_refusal(self, name: str, error: ApiError) -> None:
+        hint = ""
+        if name in INTERNAL_TOPICS and error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            offsets = name == GROUP_METADATA_TOPIC_NAME
+            key = "offsets.topic" if offsets else "transaction.state.log"
+            hint = f" (start more brokers, or lower {key}.replication.factor)"
+        logger.warning("%s was not created: %s %s%s", name, error.code.name, error.message or "", hint)
+
+
+def _outcome(task: _Creation, name: str) -> ErrorCode:
+    """What a client is told of a topic; NONE once the topic is known."""
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return task.result().get(name, ErrorCode.NONE)

@@ -1,0 +1,287 @@
+"""What a broker has only as a member of a cluster: the way to the others, and how it joins them.
+
+A connection to the controller is kept from the moment that it is known, so that its death is noticed at once; the
+controller, in turn, keeps one to every broker. What follows from a broken one is the controller's business, except for
+one question: is it the other that is gone, or this broker that is cut off?
+
+* A broker that has lost the controller asks the others (``controller_link``).
+* A controller that has lost a broker passes it over, which is safe if it was wrong. If nothing listens any more where
+  the broker did, it does so at once. If there is only silence, it does so only while it reaches the majority of the
+  cluster; then those on the other side of a cut do not, and only one side acts. In a cluster of two, silence is left to
+  the metadata store.
+
+Loaded by ``oncelog.broker.start`` when ``zookeeper.connect`` is set; a broker that is alone has none of this.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.metadata import live_broker
+from oncelog.broker.peers.cluster_channel import ClusterChannel
+from oncelog.broker.peers.cluster_replication import ClusterReplication
+from oncelog.broker.peers.controller_client import ControllerClient
+from oncelog.broker.peers.controller_link import ControllerLink
+from oncelog.broker.peers.local_channel import LocalChannel
+from oncelog.broker.peers.replication_throttles import ReplicationThrottles
+from oncelog.broker.process.supervisor import Supervisor
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.clients.connection import Address
+from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataCache, MetadataChange
+from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.membership import await_free_id
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session
+from oncelog.protocol.errors import error_of
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from oncelog.protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+
+_EXPIRY_ALLOWANCE: Final = 1.25
+"""ZooKeeper ends a session some ticks after its time-out."""
+_FIRST_WORD_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.4
+_LAST_LOOK_SECONDS: Final = 0.1
+_LEAVE_SECONDS: Final = 15.0
+_ELECTION_SECONDS: Final = 1.0
+"""For which a broker that stops waits for a controller to appear: as long as an election may take."""
+_FAREWELL_SECONDS: Final = 0.25
+"""So long this broker still tells who asks it who leads now. A client that finds its connection closed instead may wait
+a second before it looks for another broker, as librdkafka does that knows only this one by a connection."""
+_LOOK_AGAIN_SECONDS: Final = 0.05
+
+
+class ClusterMember:
+    """One broker among others."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: int,
+        *,
+        local: LocalChannel,
+        metadata: MetadataCache,
+        configs: ConfigRepository,
+        listener_name: str,
+        supervisor: Supervisor,
+    ) -> None:
+        """Before the dynamic configuration is loaded.
+
+        ``listener_name``: of the listener over which brokers reach each other.
+        """
+        self._config = config
+        self._broker_id = broker_id
+        self._local = local
+        self._supervisor = supervisor
+        self._session_seconds = config.zookeeper_session_timeout_ms / 1000
+        self._metadata = metadata
+        self._listener_name = listener_name
+        self._controller: Controller | None = None
+        self._replication: ClusterReplication | None = None
+        self._last = asyncio.Event()
+        """Set while no other broker is known to be alive."""
+        self._watched: set[int] = set()
+        self._in_doubt: set[int] = set()
+        self._is_alone = False
+        """Whether, when it was last asked, this broker did not reach the majority."""
+        self.controller_link: ControllerLink | None = None
+        """Once there is a controller to follow."""
+        self._no_help: str | None = None
+        """Why the controller did not help to leave the cluster when it was last asked."""
+        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once a controller has told this broker of the cluster."""
+        metadata.add_listener(self._on_metadata_change)
+        self._configs = configs
+        self._throttles = ReplicationThrottles(config, broker_id, configs=configs, metadata=metadata)
+        self.channel = ClusterChannel(
+            broker_id,
+            local=local,
+            address_of=self._address_of,
+            spawn=supervisor.spawn,
+            on_refused=partial(self._on_unreachable, refused=True),
+            on_silence=partial(self._on_unreachable, refused=False),
+            socket_timeout_ms=config.controller_socket_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
+        )
+
+    async def await_free_id(self, session: Session) -> None:
+        """Wait until the registration of an earlier incarnation of this broker is gone. Raises ``BrokerIdTaken``."""
+        is_alive = partial(live_broker.is_alive, listener_name=self._listener_name)
+        await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, is_alive)
+
+    def follow(self, controller: Controller, replicas: ReplicaManager, store: MetadataStore) -> None:
+        """Work with this broker's controller from now on, and replicate with the others."""
+        self._controller = controller
+        self.controller_link = ControllerLink(
+            controller,
+            store=store,
+            channel=self.channel,
+            local=self._local,
+            metadata=self._metadata,
+            configs=self._configs,
+            listener_name=self._listener_name,
+        )
+        self._local.serve_controller(controller, self._supervisor.spawn)
+        self._replication = ClusterReplication(
+            self._config,
+            replicas,
+            controller,
+            broker_id=self._broker_id,
+            channel=self.channel,
+            address_of=self._address_of,
+            supervise=self._supervisor.supervise,
+            throttles=self._throttles,
+        )
+
+    async def until_told(self) -> None:
+        """Wait until a controller has told this broker of the cluster: before that, its answers would be of no use."""
+        try:
+            async with asyncio.timeout(_FIRST_WORD_SECONDS):
+                await asyncio.shield(self.told)
+        except TimeoutError:
+            logger.warning("No controller has spoken to this broker yet; it goes on without knowing the cluster")
+
+    async def leave(self) -> None:
+        """Have others lead what this broker leads, as long as there are others. It is about to stop."""
+        if not self._config.controlled_shutdown_enable or self._controller is None or self._replication is None:
+            return
+        self._replication.leave()
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await self._ask_to_leave(self._controller)
+        except TimeoutError:
+            logger.warning("Nobody helped broker %d to leave the cluster", self._broker_id)
+
+    async def _ask_to_leave(self, controller: Controller) -> None:
+        """Until nothing is left to lead, nobody is left who could, or nobody is there to decide."""
+        tries, alone_since, loop = 0, math.inf, asyncio.get_running_loop()
+        while not self._last.is_set():
+            response = await self._ask_once(controller)
+            if response is None:
+                alone_since = min(alone_since, loop.time())
+                if loop.time() - alone_since >= _ELECTION_SECONDS:
+                    break
+                await self._rest(_LOOK_AGAIN_SECONDS)
+                continue
+            if not response.remaining_partitions:
+                await self._rest(_FAREWELL_SECONDS)
+                return
+            tries, alone_since = tries + 1, math.inf
+            logger.warning("No other broker can lead %d partitions of this one yet", len(response.remaining_partitions))
+            if tries >= self._config.controlled_shutdown_max_retries:
+                break
+            await self._rest(self._config.controlled_shutdown_retry_backoff_ms / 1000)
+        else:
+            return
+        logger.warning("Broker %d stops while it still leads partitions", self._broker_id)
+
+    async def _ask_once(self, controller: Controller) -> ControlledShutdownResponse | None:
+        """What the controller did; None if there is none, or another one in a moment."""
+        request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=controller.broker_epoch)
+        response = await ControllerClient(controller, self.channel, self._config).ask(request)
+        if isinstance(response, ControlledShutdownResponse) and not response.error_code:
+            return response
+        reason = _why_no_help(response)
+        if reason != self._no_help:  # Said once: it is asked again many times a second.
+            logger.info("The controller does not help to leave the cluster: %s; it is asked again", reason)
+        self._no_help = reason
+        return None
+
+    async def _rest(self, seconds: float) -> None:
+        """Until it makes sense to ask again, or nobody is left who could help."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._last.wait()
+        except TimeoutError:
+            pass
+
+    def close(self) -> None:
+        if self._replication is not None:
+            self._replication.stop()
+        self.channel.close()
+
+    def _on_metadata_change(self, change: MetadataChange) -> None:
+        if not self.told.done():
+            self.told.set_result(None)
+        self._watch(self._whom_to_watch(change.after))
+        for broker_id in change.before.brokers.keys() - change.after.brokers.keys():
+            self.channel.give_up(broker_id)
+        if change.after.brokers.keys() - {self._broker_id}:
+            self._last.clear()
+        else:
+            self._last.set()
+
+    def _whom_to_watch(self, image: ClusterImage) -> set[int]:
+        controller_id = image.controller_id if self.controller_link is None else self.controller_link.controller_id
+        if controller_id == self._broker_id and self._controller is not None:
+            return set(self._controller.registered_brokers) - {self._broker_id}
+        return {controller_id} & image.brokers.keys() - {self._broker_id}
+
+    def _watch(self, wanted: set[int]) -> None:
+        for broker_id in sorted(self._watched - wanted):
+            self.channel.unwatch(broker_id)
+        for broker_id in sorted(wanted - self._watched):
+            self.channel.watch(broker_id)
+        self._watched = wanted
+
+    def _address_of(self, broker_id: int) -> Address | None:
+        """Where another broker listens for brokers. The controller is the first to know."""
+        endpoint = None if self._controller is None else self._controller.endpoint_of(broker_id)
+        known = endpoint or self._metadata.image.endpoint(broker_id, self._listener_name)
+        return None if known is None else Address(known.host, known.port)
+
+    # Brokers that cannot be reached
+
+    def _on_unreachable(self, broker_id: int, *, refused: bool) -> None:
+        """A connection to a broker broke, or could not be made: it refuses connections, or is silent."""
+        controller, link = self._controller, self.controller_link
+        if controller is None or link is None:
+            return
+        self._watch(self._whom_to_watch(self._metadata.image))  # Another controller may have been elected.
+        if controller.is_active and refused:
+            controller.report_unreachable(broker_id)
+        elif controller.is_active:
+            self._find_out(broker_id, partial(self._look_around, broker_id))
+        elif broker_id == link.controller_id:
+            self._find_out(broker_id, partial(link.broken, broker_id, refused=refused))
+
+    def _find_out(self, broker_id: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what is to be done about a broker, unless it is being done."""
+
+        async def find_out() -> None:
+            try:
+                await work()
+            finally:
+                self._in_doubt.discard(broker_id)
+
+        if broker_id not in self._in_doubt:
+            self._in_doubt.add(broker_id)
+            self._supervisor.spawn(find_out(), f"broker {broker_id} cannot be reached")
+
+    async def _look_around(self, silent_id: int) -> None:
+        """Find out whether this broker, the controller, still reaches the majority."""
+        everybody = self._metadata.image.brokers.keys()
+        others = sorted(everybody - {self._broker_id, silent_id})
+        reached = await asyncio.gather(*(self.channel.reaches(other, _LOOK_SECONDS) for other in others))
+        is_alone = 2 * (1 + sum(reached)) <= len(everybody)
+        if is_alone and not self._is_alone:
+            logger.warning("Broker %d is silent, but this broker does not reach the majority, either", silent_id)
+        self._is_alone = is_alone
+        # A broker that was cut off, and is no more, finds the majority and the silent one at the same time.
+        if (
+            not is_alone
+            and self._controller is not None
+            and not await self.channel.reaches(silent_id, _LAST_LOOK_SECONDS)
+        ):
+            self._controller.report_unreachable(silent_id)
+
+
+def _why_no_help(response: Message | None) -> str:
+    if isinstance(response, ControlledShutdownResponse):
+        return error_of(response.error_code).name
+    return "it does not answer"

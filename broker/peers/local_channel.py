@@ -1,0 +1,123 @@
+"""Requests from this broker's controller, coordinators and replicas to brokers: to itself, by a plain call.
+
+Some orders take longer than the call. The files of new logs are made off the loop, the metadata of very many partitions
+is taken in the next turn of the loop, and many markers are written in slices.
+
+A broker that is alone has nothing else. Whoever sends to another broker is told that the connection was lost; the
+channel of a cluster's member reaches the others and leaves only this broker to this one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
+
+from oncelog.broker.dispatch.sliced_work import SLICE_UNITS, new_budget
+from oncelog.broker.replication.partition import Spawn
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.ports import OnResponse
+from oncelog.protocol.messages.alter_partition import AlterPartitionRequest
+from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from oncelog.protocol.messages.stop_replica import StopReplicaRequest
+from oncelog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from oncelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from oncelog.protocol.records.record_walk import WorkBudget
+from oncelog.protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+
+_MANY_PARTITIONS: Final = 1_000
+_END: Final = object()
+
+
+class LocalChannel:
+    """Implements ``oncelog.coordinator.ports.BrokerChannel`` for a broker that is alone."""
+
+    def __init__(self, broker_id: int, metadata: MetadataCache) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._replicas: ReplicaManager | None = None
+        self._controller: Controller | None = None
+        self._spawn: Spawn | None = None
+
+    def serve(self, replica_manager: ReplicaManager) -> None:
+        """From now on requests to this broker are answered."""
+        self._replicas = replica_manager
+
+    def serve_controller(self, controller: Controller, spawn: Spawn) -> None:
+        """From now on the controller is asked, too."""
+        self._controller = controller
+        self._spawn = spawn
+
+    def topics_without_log(self, request: LeaderAndIsrRequest) -> set[str]:
+        """The topics of which this broker must create logs to obey the request."""
+        return set() if self._replicas is None else self._replicas.topics_without_log(request)
+
+    def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
+        replicas = self._replicas
+        if broker_id != self._broker_id or replicas is None:
+            logger.warning("Broker %d cannot be reached: %s is not sent", broker_id, type(request).__name__)
+            on_response(None)
+            return
+        match request:
+            case WriteTxnMarkersRequest():
+                self._write_txn_markers(replicas, request, on_response)
+            case UpdateMetadataRequest() if _partition_count(request) > _MANY_PARTITIONS:
+                # To build the request took the controller a part of this turn already.
+                asyncio.get_running_loop().call_soon(self._update_metadata, request, on_response)
+            case UpdateMetadataRequest():
+                self._update_metadata(request, on_response)
+            case LeaderAndIsrRequest() if replicas.topics_without_log(request):
+                replicas.spawn(_answer(replicas.create_and_apply(request), on_response), "create logs")
+            case LeaderAndIsrRequest():
+                on_response(replicas.apply_leader_and_isr(request))
+            case StopReplicaRequest():
+                on_response(replicas.stop_replica(request))
+            case AlterPartitionRequest() if self._controller is not None:
+                self._ask(self._controller.alter_partition(request), on_response)
+            case ControlledShutdownRequest() if self._controller is not None:
+                self._ask(self._controller.controlled_shutdown(request), on_response)
+            case _:
+                raise AssertionError(f"{type(request).__name__} is not a request of a broker to itself")
+
+    def _write_txn_markers(
+        self, replicas: ReplicaManager, request: WriteTxnMarkersRequest, on_response: OnResponse
+    ) -> None:
+        """Append markers; if they are very many, the rest in later turns of the loop."""
+        budget = new_budget()
+        steps = replicas.write_txn_markers(request, on_response, budget)
+        for _ in steps:
+            replicas.spawn(_go_on(steps, budget), "write markers")
+            break
+
+    def _update_metadata(self, request: UpdateMetadataRequest, on_response: OnResponse) -> None:
+        on_response(UpdateMetadataResponse(error_code=self._metadata.apply_update_metadata(request)))
+
+    def _ask(self, question: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
+        """Put a question to the controller, which takes its time. It is asked in a task of the broker's."""
+        assert self._spawn is not None, "the controller is served"
+        self._spawn(_answer(question, on_response), "ask the controller")
+
+
+def _partition_count(request: UpdateMetadataRequest) -> int:
+    return sum(len(topic.partition_states) for topic in request.topic_states)
+
+
+async def _go_on(steps: Iterator[None], budget: WorkBudget) -> None:
+    """Do one slice in each turn of the loop."""
+    while True:
+        await asyncio.sleep(0)
+        budget.left = SLICE_UNITS
+        if next(steps, _END) is _END:
+            return
+
+
+async def _answer(work: Coroutine[Any, Any, Message], on_response: OnResponse) -> None:
+    response = None
+    try:
+        response = await work
+    finally:
+        on_response(response)

@@ -1,0 +1,517 @@
+"""A broker: everything that it consists of, put together by one function that reads top to bottom.
+
+``start_broker`` opens the data directory, joins the cluster, takes the leadership that the controller gives it, and
+serves. On the embedded metadata store the broker is its own controller, by the code that a cluster uses; what a member
+of a cluster has beside that is loaded only there. Nothing here knows which event loop, disk or clock it runs on.
+
+What was started is stopped in the opposite order, also when the start fails half-way, so every part is followed by the
+line that says how it ends.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncelog.broker.config.broker_config import BrokerConfig
+from oncelog.broker.config.dynamic_config import DynamicSettings
+from oncelog.broker.config.listeners import Listeners, parse_http_listener, parse_listeners, parse_per_ip_limits
+from oncelog.broker.config.rules import ConfigRules
+from oncelog.broker.config.topic_config import effective_overrides, log_config
+from oncelog.broker.dispatch.dispatcher import Dispatcher
+from oncelog.broker.handlers import all_handlers
+from oncelog.broker.metadata.identity import Identity, identify
+from oncelog.broker.metadata.session_file import SessionFile
+from oncelog.broker.metadata.store_choice import OpenStore, open_store
+from oncelog.broker.network.heartbeats import Heartbeats
+from oncelog.broker.network.side_loop import SideLoop
+from oncelog.broker.network.socket_server import SocketServer
+from oncelog.broker.part_settings import group_settings, log_manager_config, transaction_config, verification_settings
+from oncelog.broker.parts import Broker
+from oncelog.broker.peers.auto_topics import AutoTopicCreation
+from oncelog.broker.peers.controller_client import ControllerClient
+from oncelog.broker.peers.local_channel import LocalChannel
+from oncelog.broker.process.supervisor import Interval, Supervisor
+from oncelog.broker.replication.fetch_session import FetchSessionCache
+from oncelog.broker.replication.leader_term import LeaderTerm
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.security.authorizer import AllowAll
+from oncelog.broker.security.quotas import Unlimited
+from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetCheckpoint
+from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_manager import LogManager
+from oncelog.broker.transactions.coordinators import TransactionCoordinators
+from oncelog.broker.transactions.markers import longest_wait_ms
+from oncelog.broker.transactions.verification import TransactionVerifier
+from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
+from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
+from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_settings import ControllerSettings
+from oncelog.coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
+from oncelog.coordinator.controller.topic_plan import TopicDefaults
+from oncelog.coordinator.group.coordinator import GroupCoordinator
+from oncelog.coordinator.metadata_store.session_health import SessionHealth
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
+from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
+from oncelog.coordinator.ports import BrokerChannel, WallClock
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
+from oncelog.protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.broker.metrics.monitor import Monitor
+    from oncelog.broker.peers.cluster_member import ClusterMember
+
+logger = logging.getLogger(__name__)
+
+
+async def start_broker(
+    config: BrokerConfig,
+    *,
+    disk: Disk,
+    wall_clock: WallClock,
+    rng: random.Random,
+    open_store: OpenStore = open_store,
+    side_loop: SideLoop | None = None,
+) -> Broker:
+    """Start a broker; it serves when this returns.
+
+    Raises ``ConfigError``, ``AlreadyLocked`` (another broker has the data directory), ``InvalidMetaProperties`` (the
+    directory belongs to another broker or cluster), ``IncompatibleFeatures`` (the cluster uses what this broker does
+    not support), ``StoreUnavailable`` (ZooKeeper cannot be asked), ``BrokerIdTaken`` or ``OSError``. ``side_loop``
+    answers heartbeats while the running loop stands still; the caller closes it.
+    """
+    async with AsyncExitStack() as resources:
+        broker = await _Start(config, disk, wall_clock, rng, resources, side_loop).run(open_store)
+        broker.resources = resources.pop_all()
+    return broker
+
+
+class _Start:
+    """One start. The constructor makes the parts and ties them together; ``run`` brings them to life."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        disk: Disk,
+        wall_clock: WallClock,
+        rng: random.Random,
+        resources: AsyncExitStack,
+        side_loop: SideLoop | None,
+    ) -> None:
+        self._heartbeats = None if side_loop is None else Heartbeats(side_loop)
+        self._config = config
+        self._disk = disk
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._resources = resources
+        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._supervisor = Supervisor()
+        self._metadata = MetadataCache()
+        self._features = FinalizedFeatureCache()
+        self._features.on_incompatible = self._fail
+        self._running: Controller | None = None
+
+    async def run(self, open_store: OpenStore) -> Broker:
+        config, resources, supervisor = self._config, self._resources, self._supervisor
+        listeners = _checked_listeners(config)
+        logs = self._lock_data_dir()
+        store, (broker_id, cluster_id) = await self._identify(logs, open_store)
+        configs = self._open_configs(store)
+        local = LocalChannel(broker_id, self._metadata)
+        member = self._cluster_member(broker_id, local, listeners.inter_broker)
+        if member is not None:  # From here on the directory is ours: what follows writes to it.
+            await member.await_free_id(_session_of(store))
+        channel: BrokerChannel = local if member is None else member.channel
+        producer_ids = ProducerIds(store, broker_id)
+        groups = self._group_coordinator()
+        transactions = self._transaction_coordinator(broker_id, channel, producer_ids)
+        coordinators = _Coordinators(groups, transactions)
+        replicas = self._replica_manager(broker_id, logs, coordinators)
+        local.serve(replicas)
+        self._follow_changes(logs, groups)
+
+        await self._load(store, logs)
+        self._stop_logs_last(logs, replicas)
+        verifier = self._transaction_verifier(broker_id, replicas, transactions, channel)
+        resources.callback(verifier.stop)
+        resources.push_async_callback(supervisor.stop)
+        if member is not None:
+            resources.callback(member.close)
+        server = SocketServer(config, supervisor, self._heartbeats)
+        self._settings.follow(server.reconfigure)
+        resources.push_async_callback(server.stop)
+        resources.callback(coordinators.stop)
+        listeners = listeners.with_ports(await server.bind(listeners.bound, listeners.inter_broker))
+        monitor = await self._open_monitor()
+
+        controller = self._controller(broker_id, store, channel, listeners)
+        logs.space.on_change = partial(self._disk_changed, logs, controller)
+        await self._join(controller, store, member, replicas, partial(logs.claim, broker_id, cluster_id))
+        self._begin_background(logs, replicas, controller, producer_ids, coordinators)
+        broker = Broker(
+            config=config,
+            disk=self._disk,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            listeners=listeners,
+            handlers=all_handlers(clustered=not config.is_embedded),
+            metadata=self._metadata,
+            features=self._features,
+            configs=configs,
+            log_manager=logs,
+            replica_manager=replicas,
+            controller=controller,
+            auto_topics=self._auto_topics(ControllerClient(controller, channel, config)),
+            producer_ids=producer_ids,
+            group_coordinator=groups,
+            transaction_coordinator=transactions,
+            transaction_verifier=verifier,
+            authorizer=AllowAll(),
+            quotas=Unlimited(),
+            response_memory=server.response_memory,
+            supervisor=supervisor,
+            failure=self._failure,
+            told=_knowing() if member is None else member.told,
+            resources=resources,
+            controller_link=None if member is None else member.controller_link,
+            session_health=SessionHealth(store),
+        )
+        await self._serve(broker, server, monitor, member)
+        return broker
+
+    async def _serve(
+        self, broker: Broker, server: SocketServer, monitor: "Monitor | None", member: "ClusterMember | None"
+    ) -> None:
+        self._resources.callback(server.stop_listening)
+        dispatcher = Dispatcher(broker, broker.handlers, max_elements=self._config.oncelog_request_max_elements)
+        if monitor is not None:
+            monitor.show(broker, dispatcher, server)
+        await server.serve(dispatcher)
+        if member is not None:
+            self._resources.push_async_callback(member.leave)
+            await member.until_told()
+
+    # The data directory
+
+    async def _identify(self, logs: LogManager, open_store: OpenStore) -> tuple[MetadataStore, Identity]:
+        """Open the store, and find out which broker this is; the data directory must be that one's."""
+        config = self._config
+        if config.broker_id >= 0:
+            logs.check_owner(config.broker_id, None)
+        store = await open_store(config, self._disk, self._resources, self._fail)
+        identity = await identify(config, self._disk, _session_of(store), self._rng)
+        logs.check_owner(*identity)
+        self._broker_id = identity.broker_id
+        return store, identity
+
+    def _lock_data_dir(self) -> LogManager:
+        logs = LogManager(
+            self._disk,
+            self._config.data_dir,
+            log_config=self._log_config,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+            config=log_manager_config(self._config),
+        )
+        logs.on_directory_failure = lambda error: self._fail(f"the data directory failed: {error}")
+        logs.lock()
+        self._resources.callback(logs.release)
+        return logs
+
+    def _new_log_config(self, topic: str) -> LogConfig | None:
+        """What a log that is created is run by; None if the topic's configuration cannot be read."""
+        return None if self._configs.is_unreadable(topic) else self._log_config(topic)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        """What an existing log is run by. Nothing is removed while the topic's configuration cannot be read."""
+        overrides = effective_overrides(topic, self._configs.topic_overrides(topic))
+        config = log_config(self._settings.current, overrides)
+        if self._configs.is_unreadable(topic):
+            return replace(config, cleanup_policy=frozenset())
+        return config
+
+    def _open_configs(self, store: MetadataStore) -> ConfigRepository:
+        rules = ConfigRules(self._config)
+        self._configs = ConfigRepository(store, rules)
+        self._settings = rules.settings = DynamicSettings(self._config, self._broker_id, self._configs)
+        return self._configs
+
+    def _follow_changes(self, logs: LogManager, groups: GroupCoordinator) -> None:
+        self._settings.follow(partial(_reconfigure_logs, logs))
+        self._configs.add_listener(partial(_update_logs, logs))
+        self._metadata.add_listener(groups.on_metadata_change)
+        self._metadata.add_listener(self._configs.doubt_new_topics)
+
+    async def _load(self, store: MetadataStore, logs: LogManager) -> None:
+        """Read what the cluster uses and the topics' settings, and then the logs."""
+        await self._features.load(_session_of(store))  # The controller reads all of this again, and then listens.
+        await self._configs.load(_session_of(store), _nobody)
+        logs.load()
+
+    def _stop_logs_last(self, logs: LogManager, replicas: ReplicaManager) -> None:
+        self._resources.callback(self._close_logs, logs)
+        self._resources.push_async_callback(logs.settle)
+        self._resources.push_async_callback(replicas.stop)
+
+    def _close_logs(self, logs: LogManager) -> None:
+        logs.close(NO_BROKER_EPOCH if self._running is None else self._running.broker_epoch)
+
+    # Other brokers
+
+    def _cluster_member(self, broker_id: int, local: LocalChannel, listener_name: str) -> "ClusterMember | None":
+        """None if the broker is alone: what members of a cluster have is not even loaded then."""
+        if self._config.is_embedded:
+            return None
+        from oncelog.broker.peers.cluster_member import ClusterMember
+
+        return ClusterMember(
+            self._config,
+            broker_id,
+            local=local,
+            metadata=self._metadata,
+            configs=self._configs,
+            listener_name=listener_name,
+            supervisor=self._supervisor,
+        )
+
+    async def _join(
+        self,
+        controller: Controller,
+        store: MetadataStore,
+        member: "ClusterMember | None",
+        replicas: ReplicaManager,
+        claim_directory: Callable[[], None],
+    ) -> None:
+        self._running = controller
+        if member is not None:  # Another broker may have taken the id while the logs were loaded.
+            await member.await_free_id(_session_of(store))
+        claim_directory()  # A broker that is refused its id leaves the directory free for another id.
+        SessionFile(self._disk, self._config.data_dir).keep(store)
+        if member is not None:
+            member.follow(controller, replicas, store)
+        await controller.start()
+
+    # The parts
+
+    async def _open_monitor(self) -> "Monitor | None":
+        """None unless it is wanted: its library is not even loaded then."""
+        address = self._config.oncelog_http_listener
+        if address is None:
+            return None
+        from oncelog.broker.metrics.monitor import Monitor
+
+        monitor = Monitor(self._supervisor)
+        self._resources.callback(monitor.stop)
+        await monitor.listen(address)
+        return monitor
+
+    def _group_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            settings=group_settings(self._config),
+            metadata=self._metadata,
+            tasks=self._supervisor,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+        )
+
+    def _transaction_coordinator(
+        self, broker_id: int, channel: BrokerChannel, producer_ids: ProducerIds
+    ) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            broker_id=broker_id,
+            config=transaction_config(self._config),
+            metadata=self._metadata,
+            channel=channel,
+            producer_ids=producer_ids,
+            tasks=self._supervisor,
+            wall_clock=self._wall_clock,
+            transaction_version=lambda: self._features.transaction_version,
+        )
+
+    def _transaction_verifier(
+        self, broker_id: int, replicas: ReplicaManager, transactions: TransactionCoordinator, channel: BrokerChannel
+    ) -> TransactionVerifier:
+        coordinators = TransactionCoordinators(
+            transactions,
+            broker_id=broker_id,
+            metadata=self._metadata,
+            channel=channel,
+            request_timeout_ms=self._config.request_timeout_ms,
+        )
+        verifier = TransactionVerifier(replicas, coordinators, verification_settings(self._config))
+        self._settings.follow(partial(_reconfigure_verifier, verifier))
+        return verifier
+
+    def _replica_manager(self, broker_id: int, logs: LogManager, coordinators: "_Coordinators") -> ReplicaManager:
+        return ReplicaManager(
+            broker_id=broker_id,
+            log_manager=logs,
+            high_watermarks=OffsetCheckpoint(self._disk, self._config.data_dir, REPLICATION_CHECKPOINT),
+            metadata=self._metadata,
+            log_config=self._new_log_config,
+            fetch_sessions=FetchSessionCache(
+                slots=self._config.max_incremental_fetch_session_cache_slots, rng=self._rng
+            ),
+            spawn=self._supervisor.spawn,
+            wall_clock=self._wall_clock,
+            on_elected=coordinators.on_elected,
+            on_resigned=coordinators.on_resigned,
+            on_offsets_marker=coordinators.groups.on_txn_marker,
+            on_storage_failure=lambda partition: self._fail(f"the log of {partition} failed"),
+            marker_wait_ms=longest_wait_ms(self._config.request_timeout_ms),
+        )
+
+    def _controller(
+        self, broker_id: int, store: MetadataStore, channel: BrokerChannel, listeners: Listeners
+    ) -> Controller:
+        config = self._config
+        settings = ControllerSettings(
+            registration=BrokerRegistration(
+                broker_id=broker_id,
+                endpoints=tuple(
+                    RegisteredEndpoint(
+                        listener=listener.name,
+                        host=listener.host,
+                        port=listener.port,
+                        security_protocol=SecurityProtocol[listener.security_protocol],
+                    )
+                    for listener in listeners.advertised.values()
+                ),
+                rack=config.broker_rack,
+                features=self._features.supported,
+            ),
+            listener_name=listeners.inter_broker,
+            defaults=TopicDefaults(
+                partition_count=config.num_partitions, replication_factor=config.default_replication_factor
+            ),
+            unclean_leader_election=config.unclean_leader_election_enable,
+            features={TRANSACTION_VERSION: config.oncelog_transaction_version},
+            balance_seconds=config.leader_imbalance_check_interval_seconds
+            if config.auto_leader_rebalance_enable
+            else None,
+            tolerated_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+        )
+        return Controller(
+            settings,
+            store=store,
+            configs=self._configs,
+            features=self._features,
+            validator=ConfigRules(config),
+            channel=channel,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+        )
+
+    def _auto_topics(self, controller: ControllerClient) -> AutoTopicCreation:
+        return AutoTopicCreation(self._config, controller, self._metadata, self._supervisor)
+
+    def _begin_background(
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        controller: Controller,
+        producer_ids: ProducerIds,
+        coordinators: "_Coordinators",
+    ) -> None:
+        """Start what goes on beside requests as long as the broker."""
+        supervisor, interval_ms = self._supervisor, self._config.replica_high_watermark_checkpoint_interval_ms
+        supervisor.supervise(controller.run, "controller")
+        supervisor.supervise(producer_ids.run, "producer ids")
+        supervisor.repeat(replicas.checkpoint_high_watermarks, "high watermark checkpoint", interval_ms / 1000)
+        intervals = {name: supervisor.repeat(act, name, every_ms / 1000) for name, every_ms, act in logs.background()}
+        self._settings.follow(lambda config: _change_intervals(logs, intervals))
+        coordinators.start()
+
+    def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
+        """Have the controller ask. A broker that is alone has nobody to lead in its place, nor room to write so."""
+        if not (self._config.is_embedded and logs.space.is_full):
+            controller.disk_report.send()
+
+    def _fail(self, reason: str) -> None:
+        """End the broker: the only data directory has an I/O error, say, or the cluster uses what is not served."""
+        if not self._failure.done():
+            logger.error("The broker cannot go on: %s", reason)
+            self._failure.set_result(reason)
+
+
+class _Coordinators:
+    """Tells each coordinator of the internal partitions that it is elected for."""
+
+    def __init__(self, groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:
+        self.groups = groups
+        self.transactions = transactions
+
+    def on_elected(self, partition: TopicPartition, term: LeaderTerm) -> None:
+        self._coordinator(partition).on_elected(partition.partition, term)
+
+    def on_resigned(self, partition: TopicPartition) -> None:
+        self._coordinator(partition).on_resigned(partition.partition)
+
+    def _coordinator(self, partition: TopicPartition) -> GroupCoordinator | TransactionCoordinator:
+        return self.groups if partition.topic == GROUP_METADATA_TOPIC_NAME else self.transactions
+
+    def start(self) -> None:
+        self.groups.start()
+        self.transactions.start()
+
+    def stop(self) -> None:
+        self.transactions.stop()
+        self.groups.stop()
+
+
+def _knowing() -> "asyncio.Future[None]":
+    """That of a broker that has nobody to hear from."""
+    told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    told.set_result(None)
+    return told
+
+
+def _checked_listeners(config: BrokerConfig) -> Listeners:
+    """Parse the listeners, and what else would be refused only when the data directory has been written to."""
+    parse_per_ip_limits(config.max_connections_per_ip_overrides)
+    if config.oncelog_http_listener is not None:
+        parse_http_listener(config.oncelog_http_listener)
+    return parse_listeners(config)
+
+
+def _session_of(store: MetadataStore) -> Session:
+    session = store.session
+    if session is None:
+        raise StoreUnavailable("the session with the metadata store ended while the broker started")
+    return session
+
+
+def _reconfigure_logs(logs: LogManager, config: BrokerConfig) -> None:
+    logs.reconfigure(log_manager_config(config))
+
+
+def _reconfigure_verifier(verifier: TransactionVerifier, config: BrokerConfig) -> None:
+    verifier.settings = verification_settings(config)
+
+
+def _change_intervals(logs: LogManager, intervals: Mapping[str, Interval]) -> None:
+    for name, every_ms, _ in logs.background():
+        intervals[name].change(every_ms / 1000)
+
+
+def _update_logs(logs: LogManager, resource: ConfigResource, overrides: Overrides) -> None:
+    if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER):
+        return
+    is_topic = resource.type is ResourceType.TOPIC
+    for topic in [resource.name] if is_topic else dict.fromkeys(log.topic_partition.topic for log in logs):
+        logs.update_config(topic)
+
+
+def _nobody() -> None:
+    """A watch that nobody waits for."""

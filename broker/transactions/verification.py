@@ -1,0 +1,317 @@
+"""Before the first batch of a transaction enters a partition: does the coordinator know that it belongs there?
+
+A batch that arrives late, after its transaction has ended, would open a transaction that nobody ever ends (KIP-890). So
+the leader asks the coordinator of the transactional id, before the first batch only: the later ones find the
+transaction open in the producer's state, and a batch of an older epoch than the log has seen is refused without any
+question. What is asked depends on the client:
+
+* version 1 of the transaction protocol adds partitions beforehand, so the question is whether this one was added;
+* version 2 does not, so the coordinator is told to add it. Every transaction has an epoch of its own there, and a batch
+  of the next one may arrive while the coordinator still completes the one before.
+
+Offsets of a group are verified in the same way; their partition is the group's.
+
+The coordinator may be this broker. Then it is asked by a plain call, and where it can answer at once the append happens
+in the same step: no marker can come between. Otherwise the handler becomes a coroutine, nothing of its connection
+overtakes it, and a guard in the producer state tells in the end whether the answer still holds (``start_verification``
+and ``check_verified`` of ``ProducerStateManager``). The last look at the guard and the append are one step again.
+
+Waiting. While nobody can say anything (the coordinator is loading, or out of reach) a batch waits for some seconds,
+and is then refused with an error that every producer takes for "again"; what it sent behind that batch is refused too.
+While the transaction before completes, version 2 waits ``add.partitions.to.txn.retry.backoff.max.ms``. A coordinator in
+this broker wakes us when it has completed; another one answers at once, and is asked again, first after 1 ms, and then
+twice as late each time, up to ``add.partitions.to.txn.retry.backoff.ms``.
+
+(Kafka: ReplicaManager.maybeSendPartitionsToTransactionCoordinator and handleProduceAppend, AddPartitionsToTxnManager.)
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from oncelog.broker.replication.replica_manager import ReplicaManager
+from oncelog.broker.storage.producer_state import ProducerStateManager
+from oncelog.broker.storage.verification_state import VerificationStateEntry
+from oncelog.broker.transactions.add_partitions_to_txn_sender import PartitionErrors, Question
+from oncelog.broker.transactions.coordinators import Asked, TransactionCoordinators
+from oncelog.broker.transactions.verification_errors import (
+    UNDECIDED,
+    TransactionSupportedOperation,
+    offset_commit_error,
+    operation_of_produce,
+    operation_of_txn_offset_commit,
+    produce_error,
+)
+from oncelog.broker.transactions.verification_metrics import VerificationMetrics
+from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.messages.produce import ProduceRequest
+from oncelog.protocol.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_BIT
+from oncelog.protocol.topic_partition import TopicPartition
+
+_LONGEST_WAIT_SECONDS: Final = 5.0
+_FIRST_PAUSE_SECONDS: Final = 0.001
+_LONGEST_PAUSE_SECONDS: Final = 0.05
+
+_ATTRIBUTES: Final = ATTRIBUTES_POSITION + 1
+_PRODUCER: Final = Struct(">qhi")
+_PRODUCER_POSITION: Final = 43
+"""Where a batch has its producer id, epoch and base sequence."""
+
+Errors: TypeAlias = PartitionErrors
+"""Why batches must not be appended."""
+MayWrite: TypeAlias = Callable[[str], bool]
+"""Whether the client may write to a topic."""
+_Written: TypeAlias = tuple[str, int, memoryview]
+"""A topic, the index of its partition, and bytes that may be a batch."""
+Tell: TypeAlias = Callable[[ErrorCode, TransactionSupportedOperation], ErrorCode]
+"""A coordinator's error in the words that the client knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationSettings:
+    """With Kafka's defaults."""
+
+    enabled: bool = True
+    """Whether version 1 is verified; version 2 adds its partitions in any case."""
+    retry_backoff_ms: int = 20
+    retry_backoff_max_ms: int = 100
+    request_timeout_ms: int = 30_000
+
+
+class _Batch(NamedTuple):
+    """What a transactional batch says of its producer. Offsets have no sequence."""
+
+    partition: TopicPartition
+    producer: ProducerIdAndEpoch
+    base_sequence: int
+
+
+class _Request(NamedTuple):
+    """The batches of one request, which are all of one producer."""
+
+    transactional_id: str
+    batches: list[_Batch]
+    operation: TransactionSupportedOperation
+    patience: float
+    """How many seconds it waits for a coordinator that is out of reach."""
+    tell: Tell
+
+    def told(self, errors: Errors) -> Errors:
+        return {partition: self.tell(error, self.operation) for partition, error in errors.items()}
+
+
+class TransactionVerifier:
+    """Asks for one broker's partitions.
+
+    What it returns is either what may not be appended, and the append of the rest has to follow in the same step; or a
+    ``Pending``, while that cannot be said.
+    """
+
+    def __init__(
+        self, replicas: ReplicaManager, coordinators: TransactionCoordinators, settings: VerificationSettings
+    ) -> None:
+        self._replicas = replicas
+        self._coordinators = coordinators
+        self.settings = settings
+        """May be replaced while the broker runs; what is pending goes on with those that it began with."""
+
+    @property
+    def metrics(self) -> VerificationMetrics:
+        return self._coordinators.metrics
+
+    def stop(self) -> None:
+        self._coordinators.stop()
+
+    def verify_produce(
+        self, transactional_id: str, request: ProduceRequest, version: int, may_write: MayWrite
+    ) -> "Errors | Pending":
+        """For a request whose batches are all of one producer. Topics that may not be written to are left out."""
+        operation = operation_of_produce(version)
+        if not self._applies(operation):
+            return {}
+        written = _transactional_records(request)
+        if not self._begins_transaction(written):
+            return {}
+        batches = [_batch(topic, index, records) for topic, index, records in written if may_write(topic)]
+        patience = min(request.timeout_ms / 1000, _LONGEST_WAIT_SECONDS)
+        return self._verify(_Request(transactional_id, batches, operation, patience, produce_error))
+
+    def verify_offsets(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, offsets_partition: TopicPartition, version: int
+    ) -> "Errors | Pending":
+        """For offsets that are committed in a transaction; ``offsets_partition`` is their group's, led here."""
+        operation = operation_of_txn_offset_commit(version)
+        if not self._applies(operation):
+            return {}
+        batch = _Batch(offsets_partition, producer, NO_SEQUENCE)
+        return self._verify(_Request(transactional_id, [batch], operation, 0, offset_commit_error))
+
+    def _applies(self, operation: TransactionSupportedOperation) -> bool:
+        return operation.adds_partitions or self.settings.enabled
+
+    def _begins_transaction(self, written: list[_Written]) -> bool:
+        """Whether there is a batch whose transaction is not open on its partition. Most requests end here."""
+        for topic, index, records in written:
+            partition = self._replicas.led_partition((topic, index))
+            log = None if isinstance(partition, ErrorCode) else partition.led_log
+            if log is not None:  # Else the append says why it is refused.
+                producer_id, epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+                if not log.producer_state.has_ongoing_transaction(producer_id, epoch):
+                    return True
+        return False
+
+    def _verify(self, request: _Request) -> "Errors | Pending":
+        attempt = _Attempt(self._replicas, request)
+        if not attempt.guards:
+            return request.told(attempt.errors)
+        asked = self._coordinators.ask(attempt.question)
+        answers = asked.at_once()
+        if answers is not None and UNDECIDED.isdisjoint(answers.values()):
+            return request.told(attempt.settled(answers))
+        begun = None if asked.withdraw() else (attempt, asked)
+        return Pending(self._replicas, self._coordinators, self.settings, request, begun)
+
+
+class Pending:
+    """A request that waits for its coordinator's decision."""
+
+    __slots__ = ("_begun", "_coordinators", "_longest_retry", "_next_pause", "_replicas", "_request", "_settings")
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        coordinators: TransactionCoordinators,
+        settings: VerificationSettings,
+        request: _Request,
+        begun: "tuple[_Attempt, Asked] | None",
+    ) -> None:
+        self._replicas = replicas
+        self._coordinators = coordinators
+        self._settings = settings
+        self._request = request
+        self._begun = begun
+        """The question that is under way."""
+        self._longest_retry = min(settings.retry_backoff_max_ms, settings.request_timeout_ms) / 1000
+        self._next_pause = _FIRST_PAUSE_SECONDS
+
+    async def decided(self) -> Errors:
+        """Ask until there is a decision, or no time is left. Nothing is awaited after the last look at the guards."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        while True:
+            attempt, asked = self._begun or self._begin()
+            if asked is None:
+                return self._request.told(attempt.errors)
+            answers = await asked.answers()
+            pause = self._pause(answers, asked, loop.time() - started)
+            if pause is None:
+                return self._request.told(attempt.settled(answers))
+            await asyncio.sleep(pause)
+            self._begun = None
+
+    def _begin(self) -> "tuple[_Attempt, Asked | None]":
+        """Look again, since much may have happened, and ask if there is still something to ask."""
+        attempt = _Attempt(self._replicas, self._request)
+        return attempt, self._coordinators.ask(attempt.question) if attempt.guards else None
+
+    def _pause(self, answers: PartitionErrors, asked: Asked, waited: float) -> float | None:
+        """Seconds until the next question; None if these answers are the last."""
+        request = self._request
+        if request.operation.adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values():
+            if waited >= self._longest_retry:
+                return None
+            if asked.is_here and asked.seconds >= _FIRST_PAUSE_SECONDS:
+                return 0  # The coordinator has waited itself.
+            pause = min(self._next_pause, self._settings.retry_backoff_ms / 1000)
+            self._next_pause = 2 * pause
+            return pause
+        if UNDECIDED.isdisjoint(answers.values()) or waited >= request.patience:
+            return None
+        pause = self._next_pause
+        self._next_pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return pause
+
+
+class _Attempt:
+    """The batches of a request as the producer state sees them now, and of which of them their coordinator is asked."""
+
+    __slots__ = ("_adds_partitions", "_open", "_replicas", "_transactional_id", "errors", "guards")
+
+    def __init__(self, replicas: ReplicaManager, request: _Request) -> None:
+        self._replicas = replicas
+        self._transactional_id = request.transactional_id
+        self._adds_partitions = request.operation.adds_partitions
+        self.errors: Errors = {}
+        """Of batches that are refused whatever a coordinator says: fenced, or their partition is not led here."""
+        self.guards: dict[_Batch, VerificationStateEntry] = {}
+        self._open: list[_Batch] = []
+        """Batches whose transaction is open on their partition."""
+        for batch in request.batches:
+            self._start(batch)
+
+    def _start(self, batch: _Batch) -> None:
+        state = self._state(batch)
+        if isinstance(state, ErrorCode):
+            self.errors[batch.partition] = state
+            return
+        partition, (producer_id, epoch), base_sequence = batch
+        guard = state.start_verification(producer_id, epoch, base_sequence, adds_partitions=self._adds_partitions)
+        if guard is None:
+            self._open.append(batch)
+        elif isinstance(guard, ErrorCode):
+            self.errors[partition] = guard
+        else:
+            self.guards[batch] = guard
+
+    def _state(self, batch: _Batch) -> ProducerStateManager | ErrorCode:
+        partition = self._replicas.led_partition(batch.partition)
+        if isinstance(partition, ErrorCode):
+            return partition
+        log = partition.led_log
+        return partition.unavailable_error if log is None else log.producer_state
+
+    @property
+    def question(self) -> Question:
+        producer = next(iter(self.guards)).producer
+        partitions = frozenset(batch.partition for batch in self.guards)
+        return Question(self._transactional_id, producer, partitions, self._adds_partitions)
+
+    def settled(self, answers: PartitionErrors) -> Errors:
+        """What must not be appended in this step, by what was answered and by what has happened since the question."""
+        errors = self.errors
+        for batch in self._open:
+            self._check(batch, None)
+        for batch, guard in self.guards.items():
+            error = answers[batch.partition]
+            if error:
+                errors[batch.partition] = error
+            else:
+                self._check(batch, guard)
+        return errors
+
+    def _check(self, batch: _Batch, guard: VerificationStateEntry | None) -> None:
+        state = self._state(batch)
+        error = state if isinstance(state, ErrorCode) else state.check_verified(*batch.producer, guard)
+        if error:
+            self.errors[batch.partition] = error
+
+
+def _transactional_records(request: ProduceRequest) -> list[_Written]:
+    """What says that it belongs to a transaction."""
+    written = []
+    for topic in request.topic_data:
+        name = topic.name
+        for data in topic.partition_data:
+            records = data.records
+            if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
+                if records[_ATTRIBUTES] & TRANSACTIONAL_BIT:
+                    written.append((name, data.index, records))
+    return written
+
+
+def _batch(topic: str, index: int, records: memoryview) -> _Batch:
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+    return _Batch(TopicPartition(topic, index), ProducerIdAndEpoch(producer_id, epoch), sequence)

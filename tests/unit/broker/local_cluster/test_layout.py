@@ -1,0 +1,81 @@
+"""Which brokers and ports a start on a directory has, given those of earlier starts."""
+
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.broker.local_cluster.layout import Layout, LayoutError, free_ports, plan_layout, read_layout, write_layout
+
+KEPT = Layout(zookeeper_port=20_000, broker_ports={1: 20_001, 2: 20_002, 3: 20_003})
+
+
+def free() -> Iterator[int]:
+    return iter(range(20_000, 20_100))
+
+
+def planned(kept: Layout | None = None, *, brokers: int | None = None, port: int | None = None) -> Layout:
+    return plan_layout(kept, brokers=brokers, port=port, free_ports=free)
+
+
+def test_the_first_start_has_three_brokers_from_port_9092_on() -> None:
+    assert planned() == Layout(zookeeper_port=20_000, broker_ports={1: 9092, 2: 9093, 3: 9094})
+
+
+def test_port_0_takes_free_ports_that_differ() -> None:
+    layout = planned(brokers=2, port=0)
+    assert layout == Layout(zookeeper_port=20_000, broker_ports={1: 20_001, 2: 20_002})
+
+
+def test_zookeeper_never_gets_a_port_of_the_brokers() -> None:
+    assert planned(port=20_000) == Layout(zookeeper_port=20_003, broker_ports={1: 20_000, 2: 20_001, 3: 20_002})
+
+
+@pytest.mark.parametrize("port", [None, 0])
+def test_later_starts_find_the_same_ports(port: int | None) -> None:
+    assert planned(KEPT, port=port) == KEPT
+    assert planned(KEPT, brokers=3, port=port) == KEPT
+
+
+def test_ports_can_be_moved() -> None:
+    assert planned(KEPT, port=9092).broker_ports == {1: 9092, 2: 9093, 3: 9094}
+
+
+def test_brokers_can_be_added_and_get_ports_that_nobody_has() -> None:
+    assert planned(KEPT, brokers=4) == Layout(
+        zookeeper_port=20_000, broker_ports={1: 20_001, 2: 20_002, 3: 20_003, 4: 20_004}
+    )
+
+
+def test_brokers_cannot_be_left_out() -> None:
+    with pytest.raises(LayoutError, match="holds 3 brokers"):
+        planned(KEPT, brokers=2)
+
+
+def test_ports_end_at_65535() -> None:
+    assert planned(port=65_533).broker_ports[3] == 65_535
+    with pytest.raises(LayoutError, match="no room"):
+        planned(port=65_534)
+
+
+def test_it_is_written_down_and_read_again(tmp_path: Path) -> None:
+    assert read_layout(tmp_path) is None
+    write_layout(tmp_path, KEPT)
+    assert read_layout(tmp_path) == KEPT
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"zookeeper_port": 1, "brokers": [1]}', '{"brokers": {"a": 1}}'])
+def test_a_file_that_says_something_else_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cluster.json").write_text(content)
+    with pytest.raises(LayoutError, match=r"cluster\.json"):
+        read_layout(tmp_path)
+
+
+def test_free_ports_are_those_that_nobody_listens_at_and_no_client_gets() -> None:
+    seed = 7
+    first = next(free_ports(random.Random(seed)))
+    assert 10_000 <= first < 32_000
+    with socket.create_server(("127.0.0.1", first)):
+        assert next(free_ports(random.Random(seed))) != first
