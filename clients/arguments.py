@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import index
 from typing import Final
 
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.topic_partition import TopicPartition
 
 MAX_INT32: Final = 2**31 - 1

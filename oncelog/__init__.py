@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from oncelog.clients.consumer.consumer_config import ConsumerConfig
     from oncelog.clients.consumer.consumer_errors import RebalanceInProgress
     from oncelog.clients.consumer.consumer_record import ConsumerRecord, TimestampType
-    from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-    from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
     from oncelog.clients.consumer.rebalance_listener import RebalanceListener
     from oncelog.clients.errors import ClientError, OperationTimedOut
+    from oncelog.clients.group_metadata import ConsumerGroupMetadata
+    from oncelog.clients.offset_and_metadata import OffsetAndMetadata
     from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
     from oncelog.clients.producer.producer import Producer
     from oncelog.clients.producer.producer_config import ProducerConfig
@@ -34,11 +34,11 @@ else:
         "ClientError": "oncelog.clients.errors",
         "Consumer": "oncelog.clients.consumer.consumer",
         "ConsumerConfig": "oncelog.clients.consumer.consumer_config",
-        "ConsumerGroupMetadata": "oncelog.clients.consumer.group_metadata",
+        "ConsumerGroupMetadata": "oncelog.clients.group_metadata",
         "ConsumerRecord": "oncelog.clients.consumer.consumer_record",
         "FutureRecordMetadata": "oncelog.clients.producer.future_record_metadata",
         "NewTopic": "oncelog.clients.admin.topics",
-        "OffsetAndMetadata": "oncelog.clients.consumer.offset_and_metadata",
+        "OffsetAndMetadata": "oncelog.clients.offset_and_metadata",
         "OperationTimedOut": "oncelog.clients.errors",
         "Producer": "oncelog.clients.producer.producer",
         "ProducerConfig": "oncelog.clients.producer.producer_config",

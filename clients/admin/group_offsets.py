@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from oncelog.clients.admin.by_topic import by_topic, indexes_by_topic
 from oncelog.clients.admin.coordinators import call_coordinators
 from oncelog.clients.admin.item_requests import settle
+from oncelog.clients.by_topic import by_topic, indexes_by_topic
 from oncelog.clients.cluster import Cluster, Coordinator
 from oncelog.clients.errors import Refusal, error_code, refusal, require_success
 from oncelog.protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.clients.admin.by_topic import indexes_by_topic
+from oncelog.clients.by_topic import indexes_by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, refusal
 from oncelog.protocol.messages.describe_log_dirs import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.clients.admin.by_topic import by_topic
+from oncelog.clients.by_topic import by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.leader_answers import LeaderAnswers
 from oncelog.protocol.messages.list_offsets import (

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.clients.admin.by_topic import indexes_by_topic
 from oncelog.clients.admin.named_brokers import require_broker
+from oncelog.clients.by_topic import indexes_by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, error_code
 from oncelog.clients.leader_answers import LeaderAnswers

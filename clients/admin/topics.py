@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from oncelog.clients.admin.by_topic import by_topic
 from oncelog.clients.admin.item_requests import Settlement, settle
+from oncelog.clients.by_topic import by_topic
 from oncelog.clients.cluster import Cluster, Controller
 from oncelog.clients.errors import Refusal, refusal
 from oncelog.clients.leader_answers import LeaderAnswers

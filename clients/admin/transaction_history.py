@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.admin.transaction_records import HistoryRecord, encoded_key, read_record
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.log_reader import LogReader
 from oncelog.clients.errors import BrokerRefused, Refusal, error_code
+from oncelog.clients.log_reader import LogReader
 from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from oncelog.clients.consumer.aborted_ranges import AbortedRanges
+from oncelog.clients.aborted_ranges import AbortedRanges
 from oncelog.clients.consumer.consumer_errors import UnreadableRecords
 from oncelog.clients.consumer.consumer_record import ConsumerRecord
 from oncelog.clients.consumer.fetched_response import FetchedResponse

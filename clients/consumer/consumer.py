@@ -43,8 +43,6 @@ from oncelog.clients.consumer.consumer_record import ConsumerRecord
 from oncelog.clients.consumer.fetch_buffer import FetchBuffer
 from oncelog.clients.consumer.fetcher import Fetcher
 from oncelog.clients.consumer.group_consumption import GroupConsumption
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.consumer.position_lookup import PositionLookup
 from oncelog.clients.consumer.rebalance_listener import RebalanceListener
 from oncelog.clients.consumer.subscription_state import (
@@ -60,8 +58,10 @@ from oncelog.clients.consumer.subscription_state import (
     SubscriptionState,
 )
 from oncelog.clients.errors import BackgroundTaskFailed, BrokerRefused, IllegalState, OperationTimedOut, Refusal
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.obstacles import Obstacle, no_answer
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.retry import Backoff
 from oncelog.clients.runtime import ClientRuntime, new_cluster
 from oncelog.protocol.messages.metadata import MetadataResponse

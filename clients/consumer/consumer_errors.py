@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import ClientError, Remedy
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.topic_partition import TopicPartition
 
 

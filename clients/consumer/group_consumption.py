@@ -9,15 +9,15 @@ from typing import Final
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.coordinator_link import CoordinatorLink
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.consumer.offset_commits import OffsetCommits
 from oncelog.clients.consumer.rebalance_listener import RebalanceListener
 from oncelog.clients.consumer.rebalances import Rebalances
 from oncelog.clients.consumer.subscription_state import TIMER_SLACK, SubscriptionState
 from oncelog.clients.errors import ClientError
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.obstacles import Obstacle
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.topic_partition import TopicPartition
 

@@ -13,9 +13,8 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from oncelog.clients.admin.by_topic import by_topic
+from oncelog.clients.by_topic import by_topic
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.consumer.subscription_state import (
     NO_OFFSET,
     AssignedPartition,
@@ -26,6 +25,7 @@ from oncelog.clients.consumer.subscription_state import (
     SubscriptionState,
 )
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
 from oncelog.protocol.messages.list_offsets import (

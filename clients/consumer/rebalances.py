@@ -33,11 +33,11 @@ from oncelog.clients.consumer.embedded_protocol import (
     encode_subscription,
 )
 from oncelog.clients.consumer.group_membership import GroupMembership, Joined
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.consumer.offset_commits import OffsetCommits
 from oncelog.clients.consumer.rebalance_listener import RebalanceListener
 from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import require_success
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

@@ -24,8 +24,8 @@ from re import Pattern
 from typing import Final
 
 from oncelog.clients.consumer.consumer_errors import LogTruncated, NoOffsetForPartition
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import IllegalState
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.topic_partition import TopicPartition
 
 NO_EPOCH: Final = -1

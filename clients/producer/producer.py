@@ -46,8 +46,6 @@ from oncelog.clients.arguments import (
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.connection import Address
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.durations import checked_seconds
 from oncelog.clients.errors import (
     BrokerRefused,
@@ -58,8 +56,10 @@ from oncelog.clients.errors import (
     ProducerClosed,
     Refusal,
 )
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.obstacles import Obstacle
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer.batch_delivery import BatchDelivery
 from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
 from oncelog.clients.producer.partitioner import partition_for_key

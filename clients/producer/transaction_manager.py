@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import (
     ClientError,
     FatalProducerError,
@@ -35,7 +33,9 @@ from oncelog.clients.errors import (
     TransactionAborted,
     VersionNotSupported,
 )
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.negotiation import NO_FEATURES, FinalizedFeatures
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
 from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch

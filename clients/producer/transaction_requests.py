@@ -17,8 +17,6 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
@@ -30,6 +28,8 @@ from oncelog.clients.errors import (
     TransactionAbortable,
     error_code,
 )
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
 from oncelog.clients.producer.transactional_result import TransactionalResult
 from oncelog.protocol.errors import RETRIABLE, ErrorCode

@@ -15,10 +15,10 @@ Tasks only look whether their batch was decided since the driver's prelude, and 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from oncelog.clients.aborted_ranges import AbortedRanges
 from oncelog.clients.admin.configs import Resource, ResourceType, describe_config
 from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.aborted_ranges import AbortedRanges
 from oncelog.clients.errors import error_code
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import (

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias
 from oncelog.clients.admin.topics import NewTopic, create_topics
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import ClientError
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.chaos.proxy import Proxy
 from tests.simulation.log_reader import PositionedValue, read_partition

@@ -13,8 +13,8 @@ from enum import Enum
 from random import Random
 from typing import Any, Final
 
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.errors import ClientError, OperationTimedOut
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.producer import FutureRecordMetadata, Producer, ProducerConfig
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition

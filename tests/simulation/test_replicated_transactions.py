@@ -15,8 +15,8 @@ import pytest
 from oncelog.broker.replication.partition import Partition
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.log_reader import LogReader
 from oncelog.clients.errors import ClientError
+from oncelog.clients.log_reader import LogReader
 from oncelog.clients.producer import Producer, ProducerConfig
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_stories import create

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, Self
 from confluent_kafka import Producer as LibrdkafkaProducer
 
 from oncelog.clients.admin.topics import NewTopic
-from oncelog.clients.consumer.log_reader import LogReader
+from oncelog.clients.log_reader import LogReader
 from oncelog.clients.producer import Producer, ProducerConfig
 from oncelog.protocol.records.record_batch import Record
 from oncelog.protocol.topic_partition import TopicPartition

@@ -9,8 +9,8 @@ from oncelog.clients.admin.offsets import EARLIEST, LATEST, list_offsets
 from oncelog.clients.admin.transactions import describe_transaction
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.log_reader import LogReader
 from oncelog.clients.errors import BrokerRefused
+from oncelog.clients.log_reader import LogReader
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.interop.late_frames.verdict import Observation
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from oncelog.clients.consumer import Consumer, ConsumerConfig
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import IllegalState
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.broker.virtual_time import in_virtual_time

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from oncelog.clients.consumer.consumer_errors import LogTruncated, NoOffsetForPartition
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.consumer.subscription_state import (
     NO_LEADER,
     NO_RESET,
@@ -19,6 +18,7 @@ from oncelog.clients.consumer.subscription_state import (
     SubscriptionState,
 )
 from oncelog.clients.errors import IllegalState
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

@@ -14,7 +14,6 @@ from oncelog.clients.consumer.completed_fetch import CompletedFetch
 from oncelog.clients.consumer.consumer_errors import LogTruncated, OffsetOutOfRange
 from oncelog.clients.consumer.fetch_buffer import FetchBuffer
 from oncelog.clients.consumer.fetched_response import FetchedResponse
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
 from oncelog.clients.consumer.subscription_state import (
     NO_RESET,
@@ -25,6 +24,7 @@ from oncelog.clients.consumer.subscription_state import (
     ResetPolicy,
     SubscriptionState,
 )
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from tests.unit.clients.consumer.fetched import ORDERS

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from oncelog.clients.consumer import ConsumerConfig
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer import ProducerConfig
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.protocol.records.compression import Compression

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import (
     BrokerRefused,
     BufferFull,
@@ -26,6 +24,8 @@ from oncelog.clients.errors import (
     TransactionAbortable,
     TransactionAborted,
 )
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer import FutureRecordMetadata, Producer, RecordMetadata
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.transaction_requests import InitProducerId

@@ -5,8 +5,6 @@ from itertools import product
 
 import pytest
 
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import (
     BrokerRefused,
     ClientError,
@@ -18,7 +16,9 @@ from oncelog.clients.errors import (
     TransactionAborted,
     VersionNotSupported,
 )
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.negotiation import FinalizedFeatures
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig, TransactionProtocol
 from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch

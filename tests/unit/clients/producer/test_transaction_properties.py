@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import ClientError
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.negotiation import FinalizedFeatures
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer.producer_config import ProducerConfig
 from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN, State
 from oncelog.clients.producer.transaction_requests import (

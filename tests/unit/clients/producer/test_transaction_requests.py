@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from oncelog.clients.consumer.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.consumer.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.errors import (
     ClientError,
     CommitFailed,
@@ -20,6 +18,8 @@ from oncelog.clients.errors import (
     Refusal,
     TransactionAbortable,
 )
+from oncelog.clients.group_metadata import ConsumerGroupMetadata
+from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.producer.producer_config import ProducerConfig, TransactionProtocol
 from oncelog.clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
 from oncelog.clients.producer.transaction_manager import State, TransactionManager

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.log_reader import LogReader
 from oncelog.clients.errors import Refusal
+from oncelog.clients.log_reader import LogReader
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import (
     AbortedTransaction,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.clients.aborted_ranges import AbortedRanges
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.consumer.aborted_ranges import AbortedRanges
 from oncelog.clients.errors import Refusal
 from oncelog.protocol.messages.fetch import (
     FetchPartition,
