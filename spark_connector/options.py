@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.tls import TlsSettings
+from oncelog.spark_connector.plain_errors import UserError
 from oncelog.spark_connector.process_client import DEFAULT_REACH_SECONDS, ClientSettings
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ _ABOUT_TLS: Final = (
 )
 
 
-class OptionsInvalid(ValueError):
+class OptionsInvalid(UserError):
     """Options that cannot be: ``problems`` has a line for each."""
 
     def __init__(self, problems: Collection[str]) -> None:

@@ -11,21 +11,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from oncelog.clients.errors import NoBrokerReachable, TlsFailed
-from oncelog.spark_connector.columns import SchemaRefused
-from oncelog.spark_connector.offset_bounds import BoundInvalid
-from oncelog.spark_connector.offset_lookup import NothingToRead
-from oncelog.spark_connector.options import OptionsInvalid
-from oncelog.spark_connector.spark_version import UnsupportedSpark
 
-_PLAIN: Final = (
-    UnsupportedSpark,
-    OptionsInvalid,
-    SchemaRefused,
-    BoundInvalid,
-    NothingToRead,
-    NoBrokerReachable,
-    TlsFailed,
-)
+
+class UserError(ValueError):
+    """What a user has to change before the query can run: options, a schema, a version."""
+
+
+_PLAIN: Final = (UserError, NoBrokerReachable, TlsFailed)
 
 
 @contextmanager

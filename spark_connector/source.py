@@ -30,23 +30,27 @@ class OncelogDataSource(DataSource):
 
     def schema(self) -> "StructType":
         from oncelog.spark_connector.plain_errors import plain_errors
-        from oncelog.spark_connector.read_options import read_columns
-        from oncelog.spark_connector.spark_schema import spark_schema
+        from oncelog.spark_connector.reading.read_options import read_columns
+        from oncelog.spark_connector.reading.spark_schema import spark_schema
 
         with plain_errors():
             require_spark(pyspark.__version__)
             columns = read_columns(self.options)
         if "provider" in self.options:  # Only the catalog says it.
-            from oncelog.spark_connector.catalog_table import table_schema
+            from oncelog.spark_connector.reading.catalog_table import table_schema
 
             return table_schema(columns, self.options)
         return spark_schema(columns)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        from oncelog.spark_connector.catalog_table import table_options
         from oncelog.spark_connector.plain_errors import plain_errors
-        from oncelog.spark_connector.read_options import read_options
-        from oncelog.spark_connector.reader import SPARK_KEEPS_PLANS_APART, OncelogFilteringReader, OncelogReader
+        from oncelog.spark_connector.reading.catalog_table import table_options
+        from oncelog.spark_connector.reading.read_options import read_options
+        from oncelog.spark_connector.reading.reader import (
+            SPARK_KEEPS_PLANS_APART,
+            OncelogFilteringReader,
+            OncelogReader,
+        )
 
         with plain_errors():
             require_spark(pyspark.__version__)
@@ -57,10 +61,10 @@ class OncelogDataSource(DataSource):
         return OncelogFilteringReader(options) if options.push_filters else OncelogReader(options)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
-        from oncelog.spark_connector.catalog_table import table_options
         from oncelog.spark_connector.plain_errors import plain_errors
-        from oncelog.spark_connector.read_options import read_options
-        from oncelog.spark_connector.stream_reader import OncelogStreamReader
+        from oncelog.spark_connector.reading.catalog_table import table_options
+        from oncelog.spark_connector.reading.read_options import read_options
+        from oncelog.spark_connector.reading.stream_reader import OncelogStreamReader
 
         with plain_errors():
             require_spark(pyspark.__version__)
@@ -70,7 +74,7 @@ class OncelogDataSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         from oncelog.spark_connector.plain_errors import plain_errors
-        from oncelog.spark_connector.writer import make_writer
+        from oncelog.spark_connector.sink.writer import make_writer
 
         with plain_errors():
             require_spark(pyspark.__version__)
@@ -80,7 +84,7 @@ class OncelogDataSource(DataSource):
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
         from oncelog.spark_connector.plain_errors import plain_errors
-        from oncelog.spark_connector.stream_writer import make_stream_writer
+        from oncelog.spark_connector.sink.stream_writer import make_stream_writer
 
         with plain_errors():
             require_spark(pyspark.__version__)

@@ -3,11 +3,13 @@
 import re
 from typing import Final
 
+from oncelog.spark_connector.plain_errors import UserError
+
 MINIMUM: Final = (4, 2)
 """The first release whose streams ask for offsets with a limit (``latestOffset(start, limit)``)."""
 
 
-class UnsupportedSpark(Exception):
+class UnsupportedSpark(UserError):
     """This PySpark lacks what the connector needs."""
 
 

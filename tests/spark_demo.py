@@ -31,8 +31,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from oncelog.clients.admin.transactions import ONGOING, list_transactions
 from oncelog.clients.errors import ClientError
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.offset_lookup import latest_offsets
 from oncelog.spark_connector.process_client import ClientSettings, ProcessClient
+from oncelog.spark_connector.reading.offset_lookup import latest_offsets
 from oncelog.spark_connector.target_topics import STATE_TOPIC
 from tests.demo import DemoFailed, Line, Story, messages, print_table
 from tests.processes import REPOSITORY, OncelogProcess

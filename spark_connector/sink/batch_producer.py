@@ -27,10 +27,10 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.metadata import MetadataResponseTopic
 from oncelog.protocol.schema import ZERO_UUID, Buffer
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.offset_lookup import persistently
-from oncelog.spark_connector.sink.sink_broker import TopicIds
-from oncelog.spark_connector.sink.sink_errors import AnswerLost, TopicReplaced
-from oncelog.spark_connector.sink.written_topics import replaced_topics, replacement
+from oncelog.spark_connector.retry import retry_operation
+from oncelog.spark_connector.sink.commit.sink_broker import TopicIds
+from oncelog.spark_connector.sink.commit.sink_errors import AnswerLost, TopicReplaced
+from oncelog.spark_connector.sink.commit.written_topics import replaced_topics, replacement
 
 _ABORT_SECONDS: Final = 10.0
 
@@ -104,7 +104,7 @@ class BatchProducer:
 
         Raises ``AnswerLost``, ``TimeoutError`` and whatever else is in the way, and is stopped then.
         """
-        await persistently(self._cluster, self._patience_seconds, self._cluster.connection_to_any)
+        await retry_operation(self._cluster, self._patience_seconds, self._cluster.connection_to_any)
         self._task = self._loop.create_task(self._sender.run(), name="sink: sender")
         if self._manager.is_transactional:
             try:
@@ -129,7 +129,7 @@ class BatchProducer:
                 await self._cluster.refresh(new, create=True)
             return await self._cluster.topics(topics, create=True)
 
-        answers = await persistently(self._cluster, self._patience_seconds, ask)
+        answers = await retry_operation(self._cluster, self._patience_seconds, ask)
         for topic, answer in answers.items():
             if answer.error_code:
                 raise BrokerRefused(f"topic {topic}", Refusal(error=error_code(answer.error_code)))

@@ -35,19 +35,19 @@ from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.offset_lookup import persistently
-from oncelog.spark_connector.sink.former_names import Former
-from oncelog.spark_connector.sink.sink_broker import Ended, OpenTransaction, RowWriter
-from oncelog.spark_connector.sink.sink_errors import BatchNotDecided, SinkUnavailable, UnsupportedBroker
-from oncelog.spark_connector.sink.sink_transactions import (
+from oncelog.spark_connector.retry import retry_operation
+from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.sink_broker import Ended, OpenTransaction, RowWriter
+from oncelog.spark_connector.sink.commit.sink_errors import BatchNotDecided, SinkUnavailable, UnsupportedBroker
+from oncelog.spark_connector.sink.commit.sink_transactions import (
     NO_SUCH_ID,
     Description,
     Driver,
     TaskTransaction,
     driver_id,
 )
+from oncelog.spark_connector.sink.commit.state_record import StateRecord
 from oncelog.spark_connector.sink.state_log import StateLog, StateMemory
-from oncelog.spark_connector.sink.state_record import StateRecord
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ class ClusterBroker:
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """As ``insist`` does for what has error codes: also while there is no broker at all."""
-        return await persistently(self._cluster, self._settings.patience_seconds, ask)
+        return await retry_operation(self._cluster, self._settings.patience_seconds, ask)
 
     # The state topic
 

@@ -15,10 +15,10 @@ from oncelog.clients.retry import Backoff, Retry
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.offset_lookup import persistently
-from oncelog.spark_connector.sink.former_names import Former
-from oncelog.spark_connector.sink.sink_errors import SinkUnavailable, UnreadableState
-from oncelog.spark_connector.sink.state_record import StateRecord, decode_state
+from oncelog.spark_connector.retry import retry_operation
+from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.sink_errors import SinkUnavailable, UnreadableState
+from oncelog.spark_connector.sink.commit.state_record import StateRecord, decode_state
 from oncelog.spark_connector.sink.state_topic import (
     STATE_TOPIC_CONFIGS,
     RecordOpen,
@@ -163,4 +163,4 @@ class StateLog:
         return values
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        return await persistently(self._cluster, self._patience_seconds, ask)
+        return await retry_operation(self._cluster, self._patience_seconds, ask)

@@ -32,7 +32,7 @@ from oncelog.protocol.records.control_records import parse_end_txn_marker
 from oncelog.protocol.records.record_batch import iter_batches, iter_records
 from oncelog.protocol.schema import Buffer
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.sink.sink_errors import SinkUnavailable, UnsuitableStateTopic
+from oncelog.spark_connector.sink.commit.sink_errors import SinkUnavailable, UnsuitableStateTopic
 
 _NEWEST_WITH_TOPIC_NAMES: Final = 12
 _CONSUMER: Final = -1

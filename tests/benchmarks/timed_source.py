@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from oncelog.spark_connector.sink.stream_writer import OncelogStreamWriter, make_stream_writer
 from oncelog.spark_connector.source import OncelogDataSource
-from oncelog.spark_connector.stream_writer import OncelogStreamWriter, make_stream_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,12 +5,12 @@ The options ``crash.point``, ``crash.action``, ``crash.done`` and ``crash.driver
 
 from typing import TYPE_CHECKING, Final
 
-from oncelog.spark_connector.sink_messages import columns_of
-from oncelog.spark_connector.sink_name import with_sink_name
-from oncelog.spark_connector.sink_session import SinkSession
+from oncelog.spark_connector.sink.sink_messages import columns_of
+from oncelog.spark_connector.sink.sink_name import with_sink_name
+from oncelog.spark_connector.sink.sink_session import SinkSession
+from oncelog.spark_connector.sink.stream_writer import OncelogStreamWriter
+from oncelog.spark_connector.sink.write_options import WriteOptions, stream_write_options
 from oncelog.spark_connector.source import OncelogDataSource
-from oncelog.spark_connector.stream_writer import OncelogStreamWriter
-from oncelog.spark_connector.write_options import WriteOptions, stream_write_options
 from tests.spark.crashing_session import Crash, CrashingSession
 
 if TYPE_CHECKING:

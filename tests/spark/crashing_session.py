@@ -14,14 +14,21 @@ from typing import Any, NoReturn
 
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.sink.former_names import Former
-from oncelog.spark_connector.sink.prelude import Permit
-from oncelog.spark_connector.sink.sink_broker import Ended, OpenTransaction, Patience, RowWriter, SinkBroker, Written
-from oncelog.spark_connector.sink.sink_transactions import Description, Driver, TaskTransaction
-from oncelog.spark_connector.sink.state_record import UNKNOWN_PLAN, Planned, StateRecord
-from oncelog.spark_connector.sink.task import TaskOutcome
-from oncelog.spark_connector.sink_session import SinkSession
-from oncelog.spark_connector.write_options import WriteOptions
+from oncelog.spark_connector.sink.commit.former_names import Former
+from oncelog.spark_connector.sink.commit.prelude import Permit
+from oncelog.spark_connector.sink.commit.sink_broker import (
+    Ended,
+    OpenTransaction,
+    Patience,
+    RowWriter,
+    SinkBroker,
+    Written,
+)
+from oncelog.spark_connector.sink.commit.sink_transactions import Description, Driver, TaskTransaction
+from oncelog.spark_connector.sink.commit.state_record import UNKNOWN_PLAN, Planned, StateRecord
+from oncelog.spark_connector.sink.commit.task import TaskOutcome
+from oncelog.spark_connector.sink.sink_session import SinkSession
+from oncelog.spark_connector.sink.write_options import WriteOptions
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from oncelog.spark_connector.process_client import close_process_clients
-from oncelog.spark_connector.sink.prelude import Permit
-from oncelog.spark_connector.sink.task import TaskOutcome
-from oncelog.spark_connector.sink_name import with_sink_name
-from oncelog.spark_connector.sink_session import SinkSession
-from oncelog.spark_connector.write_options import WriteOptions, stream_write_options
+from oncelog.spark_connector.sink.commit.prelude import Permit
+from oncelog.spark_connector.sink.commit.task import TaskOutcome
+from oncelog.spark_connector.sink.sink_name import with_sink_name
+from oncelog.spark_connector.sink.sink_session import SinkSession
+from oncelog.spark_connector.sink.write_options import WriteOptions, stream_write_options
 from tests.spark.crashing_session import Crash, CrashingSession
 from tests.spark.other_end import OtherEnd
 

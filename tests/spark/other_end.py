@@ -13,8 +13,8 @@ from oncelog.clients.log_reader import LogReader
 from oncelog.clients.producer import Producer, ProducerConfig
 from oncelog.protocol.records.record_batch import Record
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.offset_lookup import earliest_offsets, latest_offsets
 from oncelog.spark_connector.process_client import ClientSettings, ProcessClient
+from oncelog.spark_connector.reading.offset_lookup import earliest_offsets, latest_offsets
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Row = tuple[bytes | None, bytes | None]

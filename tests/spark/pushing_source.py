@@ -7,8 +7,8 @@ was pushed last. One that is used once is not, and shows what becomes of a filte
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
-from oncelog.spark_connector.read_options import read_options
-from oncelog.spark_connector.reader import OncelogFilteringReader
+from oncelog.spark_connector.reading.read_options import read_options
+from oncelog.spark_connector.reading.reader import OncelogFilteringReader
 from oncelog.spark_connector.source import OncelogDataSource
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 
-from oncelog.spark_connector.stream_writer import BATCH_ID
+from oncelog.spark_connector.sink.stream_writer import BATCH_ID
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.spark_connector.reader import SPARK_KEEPS_PLANS_APART
+from oncelog.spark_connector.reading.reader import SPARK_KEEPS_PLANS_APART
 from tests.spark.other_end import Codec, OtherEnd
 
 NewName = Callable[[str], str]

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, StringStartsWith
 
-from oncelog.spark_connector.offset_bounds import BoundInvalid
-from oncelog.spark_connector.read_options import read_options
-from oncelog.spark_connector.reader import OncelogFilteringReader, OncelogReader
+from oncelog.spark_connector.reading.offset_bounds import BoundInvalid
+from oncelog.spark_connector.reading.read_options import read_options
+from oncelog.spark_connector.reading.reader import OncelogFilteringReader, OncelogReader
 from tests.spark.other_end import OtherEnd
 
 NOON = datetime(2023, 11, 14, 12, tzinfo=UTC)

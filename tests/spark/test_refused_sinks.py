@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.spark_connector.sink.sink_errors import BatchNotBegun, BatchNotDecided
-from oncelog.spark_connector.sink_session import SinkSession
-from oncelog.spark_connector.stream_writer import OncelogStreamWriter
-from oncelog.spark_connector.write_options import batch_write_options, stream_write_options
+from oncelog.spark_connector.sink.commit.sink_errors import BatchNotBegun, BatchNotDecided
+from oncelog.spark_connector.sink.sink_session import SinkSession
+from oncelog.spark_connector.sink.stream_writer import OncelogStreamWriter
+from oncelog.spark_connector.sink.write_options import batch_write_options, stream_write_options
 from tests.processes import OncelogProcess
 
 _VALUE = [("value", "binary")]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from oncelog.clients.producer.partitioner import partition_for_key
-from oncelog.spark_connector.sink.task import TaskOutcome
+from oncelog.spark_connector.sink.commit.task import TaskOutcome
 from tests.spark.forked_query import PARTITIONS, ROWS_IN_BATCH, Child, Query, piece_of
 
 MakeQuery = Callable[[str, str, int], Query]
@@ -78,7 +78,7 @@ def test_target_replaced_between_two_rows_of_a_task_gets_all_rows_of_it_or_none(
     make_query: MakeQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that writes by topic id fails, and is tried again; of one that writes by name, the commit notices."""
-    monkeypatch.setattr("oncelog.spark_connector.arrow_row_writer._ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("oncelog.spark_connector.sink.arrow_row_writer._ROWS_AT_ONCE", 1)
     query = make_query("never", "raise", 13)
     permit = Child(lambda: query.session().begin(query.options.sink or "")).result()
     share, rest = one_partition_first()

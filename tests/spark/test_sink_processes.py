@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from oncelog.spark_connector.process_client import close_process_clients
-from oncelog.spark_connector.sink.sink_broker import OpenTransaction, SinkBroker
+from oncelog.spark_connector.sink.commit.sink_broker import OpenTransaction, SinkBroker
 from tests.spark.crashing_session import CrashingSession, process_of
 from tests.spark.forked_query import MOST_TASKS, Child, Query
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from oncelog.spark_connector.process_client import ClientSettings, close_process_clients
-from oncelog.spark_connector.sink_session import SinkSession
-from oncelog.spark_connector.write_options import WriteOptions
+from oncelog.spark_connector.sink.sink_session import SinkSession
+from oncelog.spark_connector.sink.write_options import WriteOptions
 from tests.processes import OncelogProcess
 from tests.spark.other_end import OtherEnd
 

@@ -9,8 +9,8 @@ import pytest
 
 from oncelog.clients.producer.partitioner import partition_for_key
 from oncelog.spark_connector.process_client import close_process_clients
-from oncelog.spark_connector.sink_session import SinkSession
-from oncelog.spark_connector.write_options import WriteOptions, batch_write_options, stream_write_options
+from oncelog.spark_connector.sink.sink_session import SinkSession
+from oncelog.spark_connector.sink.write_options import WriteOptions, batch_write_options, stream_write_options
 from tests.processes import OncelogProcess
 from tests.spark.forked_query import Child, piece_of
 from tests.spark.other_end import OtherEnd

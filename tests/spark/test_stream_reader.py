@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from oncelog.spark_connector.offset_ranges import OffsetRange
-from oncelog.spark_connector.read_options import read_options
-from oncelog.spark_connector.reader import RangePartition
+from oncelog.spark_connector.reading.read_options import read_options
+from oncelog.spark_connector.reading.reader import RangePartition
+from oncelog.spark_connector.reading.stream_reader import OncelogStreamReader
 from oncelog.spark_connector.stream_offset import OffsetUnreadable
-from oncelog.spark_connector.stream_reader import OncelogStreamReader
 from tests.spark.other_end import OtherEnd
 
 ID = bytes(range(16))

@@ -8,10 +8,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.spark_connector.sink.sink_errors import BatchNotBegun
-from oncelog.spark_connector.stream_writer import OncelogStreamWriter
-from oncelog.spark_connector.write_options import stream_write_options
-from oncelog.spark_connector.writer import OncelogWriter
+from oncelog.spark_connector.sink.commit.sink_errors import BatchNotBegun
+from oncelog.spark_connector.sink.stream_writer import OncelogStreamWriter
+from oncelog.spark_connector.sink.write_options import stream_write_options
+from oncelog.spark_connector.sink.writer import OncelogWriter
 from tests.processes import free_port
 from tests.spark.streams import stream_of
 

@@ -124,7 +124,7 @@ def test_nothing_heavy_is_imported() -> None:
     """Every worker of Spark pays for it."""
     program = (
         "import sys\n"
-        "from oncelog.spark_connector import partition_fetcher, range_reader, stream_planner\n"
+        "from oncelog.spark_connector.reading import partition_fetcher, range_reader, stream_planner\n"
         "heavy = {'click', 'oncelog.broker', 'oncelog.coordinator', 'construct', 'kazoo', 'uvloop', 'aiofiles',"
         " 'prometheus_client', 'pandas', 'pyarrow', 'oncelog.clients.admin.admin', 'oncelog.clients.producer',"
         " 'oncelog.clients.consumer.consumer'}\n"

@@ -1,0 +1,1 @@
+"""Reading topics: options, planning of batches and streams on the driver, fetching in tasks."""

@@ -1,0 +1,117 @@
+"""Asking a cluster which partitions there are and where they begin and end: the driver's questions.
+
+Answers that pass, such as those of a broker that has only just started, are not taken for the truth: topics that are
+missing are asked for again for a while before they count as missing.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from oncelog.clients.admin.offsets import list_offsets
+from oncelog.clients.admin.topics import list_topics
+from oncelog.clients.cluster import Cluster
+from oncelog.clients.errors import BrokerRefused, Refusal, error_code
+from oncelog.clients.retry import Backoff
+from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.offset_ranges import listed
+from oncelog.spark_connector.plain_errors import UserError
+from oncelog.spark_connector.reading.offset_bounds import EARLIEST, LATEST, Bound, not_found, questions
+from oncelog.spark_connector.reading.topic_selection import Assign, Subscribe, SubscribePattern, TopicSelection
+
+DOUBT_SECONDS: Final = 5.0
+"""How long what a broker says against expectation (a topic is gone) is doubted."""
+
+
+class NothingToRead(UserError):
+    """Topics or partitions that are named by the options do not exist."""
+
+
+async def find_partitions(cluster: Cluster, selection: TopicSelection) -> dict[TopicPartition, bytes]:
+    """The partitions that are selected and exist now, each with its topic's id (zeros if it has none)."""
+    match selection:
+        case SubscribePattern():
+            topics = await list_topics(cluster)
+            names = [topic.name for topic in topics if not topic.is_internal and selection.matches(topic.name)]
+            return await _partitions(cluster, names)
+        case Subscribe(topics=names):
+            return await _partitions(cluster, names)
+        case Assign(partitions):
+            found = await _partitions(cluster, selection.topics)
+            return {tp: found[tp] for tp in partitions if tp in found}
+
+
+async def must_find_partitions(cluster: Cluster, selection: TopicSelection) -> dict[TopicPartition, bytes]:
+    """The same, for the beginning: ``NothingToRead`` if what is named does not exist."""
+    deadline = asyncio.get_running_loop().time() + DOUBT_SECONDS
+    while True:
+        found = await find_partitions(cluster, selection)
+        missing = _missing(selection, found)
+        if not missing:
+            return found
+        if asyncio.get_running_loop().time() >= deadline:
+            raise NothingToRead(missing)
+        await asyncio.sleep(Backoff(rng=cluster.rng).pause_seconds(2))
+
+
+def _missing(selection: TopicSelection, found: Collection[TopicPartition]) -> str:
+    """What is named and not found; a pattern names nothing."""
+    match selection:
+        case Subscribe(topics):
+            gone = sorted(set(topics) - {each.topic for each in found})
+            return f"subscribe: there is no topic {', '.join(gone)}" if gone else ""
+        case Assign(partitions):
+            without = set(partitions) - set(found)
+            return f"assign: there is no partition {listed(without)}" if without else ""
+        case SubscribePattern():
+            return ""
+
+
+async def _partitions(cluster: Cluster, names: Collection[str]) -> dict[TopicPartition, bytes]:
+    """Of some topics as they are now, not as they were when last asked for. Topics that do not exist are left out."""
+    for name in names:
+        cluster.metadata.forget(name)
+    found: dict[TopicPartition, bytes] = {}
+    for name, topic in (await cluster.topics(names)).items():
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        if topic.error_code != ErrorCode.NONE:
+            raise BrokerRefused(name, Refusal(error=error_code(topic.error_code)))
+        found |= {TopicPartition(name, each.partition_index): topic.topic_id for each in topic.partitions}
+    return found
+
+
+async def find_offsets(
+    cluster: Cluster, asked: Mapping[TopicPartition, int], *, read_committed: bool
+) -> dict[TopicPartition, int | None]:
+    """ListOffsets: the offset for each timestamp, ``EARLIEST`` or ``LATEST``; None where no record is that young."""
+    if not asked:
+        return {}
+    answers = await list_offsets(cluster, asked, read_committed=read_committed)
+    return {tp: found.offset for tp, found in answers.require_all().items()}
+
+
+async def resolve_bound(
+    cluster: Cluster, bound: Bound, partitions: Collection[TopicPartition], *, read_committed: bool
+) -> dict[TopicPartition, int]:
+    """An offset for each partition. Raises ``BoundInvalid`` if the bound does not fit them."""
+    to_ask = questions(bound, partitions)
+    found = await find_offsets(cluster, to_ask.asked, read_committed=read_committed)
+    without = [tp for tp, offset in found.items() if offset is None]
+    not_found(bound, without)
+    found |= await find_offsets(cluster, dict.fromkeys(without, LATEST), read_committed=read_committed)
+    return {**to_ask.known, **{tp: offset or 0 for tp, offset in found.items()}}
+
+
+async def earliest_offsets(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    found = await find_offsets(cluster, dict.fromkeys(partitions, EARLIEST), read_committed=False)
+    return {tp: offset or 0 for tp, offset in found.items()}
+
+
+async def latest_offsets(
+    cluster: Cluster, partitions: Collection[TopicPartition], *, read_committed: bool
+) -> dict[TopicPartition, int]:
+    """The high watermarks; for ``read_committed`` the last stable offsets."""
+    found = await find_offsets(cluster, dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+    return {tp: offset or 0 for tp, offset in found.items()}

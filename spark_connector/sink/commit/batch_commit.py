@@ -1,0 +1,251 @@
+"""What the driver does after a batch's tasks: ``commit_batch`` if all have succeeded, ``abort_batch`` if not.
+
+``commit_batch`` validates, decides, and then carries out. Between the decision and the last commit a reader may see
+some transactions of the batch and not yet others; whoever comes after a crash in there goes on with the same list.
+
+``abort_batch`` is called when a task has failed for good, and also when ``commit_batch`` has raised, even after the
+decision. So it asks first, as a prelude does: nobody can decide any more when it reads what was decided.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.sink.commit.batch_content import Content, content_of_all
+from oncelog.spark_connector.sink.commit.decisions import take_over, write_state
+from oncelog.spark_connector.sink.commit.endings import abort_all, commit_decided, describe_all, find_strays
+from oncelog.spark_connector.sink.commit.prelude import Permit
+from oncelog.spark_connector.sink.commit.sink_broker import SinkBroker, insist
+from oncelog.spark_connector.sink.commit.sink_errors import (
+    OTHER_ROWS,
+    BatchNotDecided,
+    CheckpointRewound,
+    SaveRepeated,
+    SinkError,
+    SinkFenced,
+    TransactionsLost,
+)
+from oncelog.spark_connector.sink.commit.sink_transactions import Driver, TaskTransaction, driver_id, is_open
+from oncelog.spark_connector.sink.commit.state_home import find_state
+from oncelog.spark_connector.sink.commit.state_record import NO_BATCH, UNKNOWN_PLAN, Planned, StateRecord, decision
+from oncelog.spark_connector.sink.commit.task import TaskOutcome
+from oncelog.spark_connector.sink.commit.written_topics import names_of, replaced_topics, replacement
+
+_log = logging.getLogger(__name__)
+
+
+async def commit_batch(
+    broker: SinkBroker,
+    outcomes: Sequence[TaskOutcome],
+    batch: int,
+    planned: Planned = UNKNOWN_PLAN,
+    *,
+    fail_on_loss: bool = True,
+    fail_on_difference: bool = True,
+) -> None:
+    """Make the batch visible, exactly once however often this is begun.
+
+    Without ``fail_on_difference`` a decided batch that comes with other rows is skipped, if its offsets are the same or
+    not known.
+
+    Raises ``BatchNotDecided``, ``SinkFenced``, ``CheckpointRewound`` and ``SaveRepeated`` (nothing is visible), and
+    ``TransactionsLost``.
+    """
+    permit, query = _common(outcomes)
+    run = outcomes[0].run
+    driver = permit.driver
+    transactions = [each.transaction for each in outcomes if each.transaction is not None]
+    state = await broker.read_state(permit.sink, permit.home) or StateRecord(sink=permit.sink)
+    if state.generation < permit.generation:
+        await abort_all(broker, transactions)
+        raise BatchNotDecided(
+            f"batch {batch} was aborted as a whole: the record of sink {permit.sink} is gone from the state topic "
+            f"{permit.home.topic} since the batch began. Was the topic deleted, created again or emptied?"
+        )
+    if state.query not in ("", query):
+        _log.warning("sink %s has written for query %s before: %s begins anew", permit.sink, state.query, query)
+    if state.is_beyond(query, batch):
+        raise SinkFenced(f"another run of the query has gone on to batch {state.batch} of sink {permit.sink}")
+    content = content_of_all(each.content for each in outcomes)
+    if state.decides(query, batch):
+        _note_repetition(state, planned, content, run, fail_on_difference=fail_on_difference)
+        if state.run != run:
+            state, driver = await _note_run(broker, state, driver, permit.home, run)
+    else:
+        if any(each.skipped for each in outcomes):
+            raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
+        await _require_same_topics(broker, outcomes, f"batch {batch}")
+        await _validate(broker, transactions, f"batch {batch}")
+        kept = None if planned.names_rows else content
+        state = decision(state, permit.driver, query, batch, transactions, planned, run, kept)
+        if not transactions:
+            state = state.when_settled(driver, await broker.transaction_version())
+        driver = await write_state(broker, driver, state, permit.home)
+    await _carry_out(broker, state, fail_on_loss)
+    await _clean_up(broker, state, permit, driver)
+
+
+async def abort_batch(
+    broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str, batch: int, *, fail_on_loss: bool = True
+) -> None:
+    """Take the batch back, unless it is decided: then commit it. ``outcomes`` are those that are known, maybe none."""
+    permit = outcomes[0].permit if outcomes else None
+    if permit is None:  # Whose driver this was is not known; but nobody's may decide while strays are aborted.
+        found = (await find_state(broker, sink, await take_over(broker, sink))).state
+    else:  # If that is refused, somebody else has taken over.
+        await insist(broker, lambda: broker.init_producer_id(driver_id(sink), permit.driver))
+        found = await broker.read_state(sink, permit.home)
+    state = found or StateRecord(sink=sink)
+    if outcomes and (state.decides(outcomes[0].query, batch) or state.is_beyond(outcomes[0].query, batch)):
+        await _carry_out(broker, state, fail_on_loss)
+        return
+    await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+    await _abort_leftovers(broker, state, state.generation if permit is None else permit.generation)
+
+
+async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *, fail_on_loss: bool = True) -> None:
+    """Commit a batch that nobody can go on with, so that a decision would be for nobody to read.
+
+    A crash in here may leave some of its transactions committed and the others to time out.
+    """
+    permit, query = _common(outcomes)
+    transactions = [each.transaction for each in outcomes if each.transaction is not None]
+    await _require_same_topics(broker, outcomes, "the batch")
+    await _validate(broker, transactions, "the batch")
+    state = decision(StateRecord(sink=permit.sink), permit.driver, query, NO_BATCH, transactions)
+    await _carry_out(broker, state, fail_on_loss)
+    await _abort_leftovers(broker, state, permit.generation)
+
+
+async def abort_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str) -> None:
+    """Take such a batch back, as far as it is not committed."""
+    await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+    await abort_late_tasks(broker, sink)
+
+
+async def abort_late_tasks(broker: SinkBroker, sink: str) -> None:
+    """Abort what is open of such a batch: its tasks may have begun after it was taken back, and nobody comes later."""
+    await _abort_leftovers(broker, StateRecord(sink=sink), 0)
+
+
+def _note_repetition(
+    state: StateRecord, planned: Planned, content: Content | None, run: str, *, fail_on_difference: bool
+) -> None:
+    """Say that the batch is skipped.
+
+    Raises ``CheckpointRewound`` where these are not the rows that were decided, and ``SaveRepeated`` where the run has
+    done all of this before: it would have ended at a batch that failed, so these are other rows of the same batch.
+    """
+    if run and state.run == run and state.settled:
+        raise SaveRepeated(state.query, state.batch)
+    difference = state.planned.difference(planned)
+    if difference:
+        raise CheckpointRewound(state.sink, state.query, state.batch, f"it is decided {difference}")
+    difference = _difference_of_rows(state, planned, content)
+    if difference:
+        if fail_on_difference:
+            raise CheckpointRewound(state.sink, state.query, state.batch, f"it is decided {difference}", OTHER_ROWS)
+        _log.warning("failOnDifferentRows is false: batch %d is decided %s", state.batch, difference)
+    _log.warning("batch %d of %s is written already: sink %s skips it", state.batch, state.query, state.sink)
+
+
+def _difference_of_rows(state: StateRecord, planned: Planned, content: Content | None) -> str:
+    """In which way the rows are others than those that were decided, where the plan does not say; empty if in none.
+
+    Of a batch that a former release has decided without known offsets, that cannot be told.
+    """
+    decided = state.planned
+    if decided.is_same(planned):
+        return ""
+    if state.content is not None:
+        return "" if content == state.content else f"with {state.content} and not with {content or 'unknown rows'}"
+    if decided.offsets and not planned.offsets:
+        return f"up to {decided.offsets}, and where it ends in this checkpoint cannot be read"
+    return ""
+
+
+async def _note_run(
+    broker: SinkBroker, state: StateRecord, driver: Driver, home: TopicPartition, run: str
+) -> tuple[StateRecord, Driver]:
+    """Record that another run has found the batch saved: a second time it must not."""
+    state = replace(state, run=run)
+    if state.settled:
+        state = state.when_settled(driver, await broker.transaction_version())
+    return state, await write_state(broker, driver, state, home)
+
+
+def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:
+    """What all tasks of a batch were given."""
+    if not outcomes:
+        raise BatchNotDecided("no task has told of the batch")
+    permit, query = outcomes[0].permit, outcomes[0].query
+    if any((each.permit, each.query) != (permit, query) for each in outcomes):
+        raise BatchNotDecided("the tasks of the batch began under different drivers")
+    return permit, query
+
+
+async def _require_same_topics(broker: SinkBroker, outcomes: Sequence[TaskOutcome], what: str) -> None:
+    """Take the batch back if a topic was deleted and created again since its first row: a part of it is gone.
+
+    Ids never come back, so one that is the same before the first row and now is that of every row. A broker may be late
+    to hear of a new topic. Tasks that write by id (Produce from version 13) notice all the same, and there is no part
+    in a topic that is replaced after them; with older brokers, that moment is left.
+    """
+    written = [each.written.topics for each in outcomes]
+    replaced = replaced_topics(written, await broker.topic_ids(names_of(written)))
+    if replaced:
+        await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+        raise BatchNotDecided(f"{what} was aborted as a whole, and can be run again: {replacement(replaced)}")
+
+
+async def _validate(broker: SinkBroker, transactions: Sequence[TaskTransaction], what: str) -> None:
+    """Whether each is as its task has left it: one that has timed out must not be decided to be committed."""
+    described = await describe_all(broker, [each.transactional_id for each in transactions])
+    ended = [each for each in transactions if not is_open(each, described[each.transactional_id])]
+    if not ended:
+        return
+    await abort_all(broker, [each for each in transactions if each not in ended])
+    listed = ", ".join(f"{each.transactional_id} ({described[each.transactional_id].state})" for each in ended)
+    raise BatchNotDecided(
+        f"{what} was aborted as a whole, and can be run again: transactions of it ended too early: {listed}. "
+        "If tasks take long, transactionTimeoutMs must be longer"
+    )
+
+
+async def _carry_out(broker: SinkBroker, state: StateRecord, fail_on_loss: bool) -> None:
+    if state.settled:
+        return
+    try:
+        await commit_decided(broker, state)
+    except TransactionsLost as error:
+        if fail_on_loss:
+            raise
+        _log.warning("failOnDataLoss is false: %s", error)
+
+
+async def _clean_up(broker: SinkBroker, state: StateRecord, permit: Permit, driver: Driver) -> None:
+    """Record that the batch is settled, and abort what attempts have left behind that are not part of it.
+
+    If this fails the batch is visible all the same. The next prelude aborts what is left; without the record, a batch
+    that is run again asks for its transactions' states, which coordinators keep for ``transactional.id.expiration.ms``.
+    """
+    try:
+        opened = await broker.open_transactions(f"{state.sink}.")
+        leftovers = await find_strays(broker, state, permit.generation, opened)
+        settled = state
+        if not state.settled:
+            settled = state.when_settled(driver, await broker.transaction_version())
+        if any(each.version < 2 for each in leftovers):  # Their names must not be used again.
+            settled = settled.when_settled(driver, 1).in_next_generation()
+        if settled != state:
+            await write_state(broker, driver, settled, permit.home)
+        await abort_all(broker, leftovers)
+    except SinkError as error:
+        _log.warning("the end of batch %d of sink %s is not recorded: %s", state.batch, state.sink, error)
+
+
+async def _abort_leftovers(broker: SinkBroker, state: StateRecord, generation: int) -> None:
+    """The same where the names will not be used again anyway."""
+    opened = await broker.open_transactions(f"{state.sink}.")
+    await abort_all(broker, await find_strays(broker, state, generation, opened))

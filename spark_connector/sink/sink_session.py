@@ -1,0 +1,194 @@
+"""One process's part in the sink: the port over this process's connections, and what the process remembers.
+
+Spark uses a process again for later batches, and forks it. So memory is kept by process id, like ``process_client``.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from functools import cached_property, partial
+from random import Random
+from typing import Any, Final
+
+from oncelog.spark_connector.process_client import ClientSettings, ProcessClient, process_client
+from oncelog.spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
+from oncelog.spark_connector.sink.commit.batch_commit import (
+    abort_batch,
+    abort_late_tasks,
+    abort_unnamed,
+    commit_batch,
+    commit_unnamed,
+)
+from oncelog.spark_connector.sink.commit.prelude import Permit, begin_batch
+from oncelog.spark_connector.sink.commit.sink_broker import RowWriter, SinkBroker, Written
+from oncelog.spark_connector.sink.commit.sink_transactions import NO_DRIVER
+from oncelog.spark_connector.sink.commit.slot_pool import SlotPool
+from oncelog.spark_connector.sink.commit.state_record import UNKNOWN_PLAN, Planned
+from oncelog.spark_connector.sink.commit.task import TaskOutcome, write_rows
+from oncelog.spark_connector.sink.pulled_rows import PulledRows
+from oncelog.spark_connector.sink.slot_file import claim_slot_file, new_name
+from oncelog.spark_connector.sink.state_log import StateMemory
+from oncelog.spark_connector.sink.write_options import WriteOptions, digest
+
+_LATE_LOOKS: Final = 12
+_LATE_PAUSE_SECONDS: Final = 0.5
+"""Spark looks every 2 s whether a task has to be killed, and kills its Python ``spark.python.task.killTimeout`` (2 s)
+later. So long a task of a job that has failed may still begin its transaction, which readers would wait for."""
+
+
+def wall_clock() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class ProcessMemory:
+    """What this process remembers between the batches of the sinks of one cluster."""
+
+    def __init__(self, settings: ClientSettings, rng: Random) -> None:
+        self._settings = settings
+        self._rng = rng
+        self.unnamed_slots = SlotPool(new_name(rng))
+        """Of batches that are tried once: the name of their sink is not used again, so nobody needs to remember."""
+        self.states = StateMemory()
+
+    @cached_property
+    def slots(self) -> SlotPool:
+        """Made when wanted, by tasks: the driver's processes have no use for a file."""
+        file = claim_slot_file(digest(self._settings.bootstrap), self._rng)
+        return SlotPool(new_name(self._rng)) if file is None else SlotPool(file.process, file.kept, file.keep)
+
+
+_memories: Final[dict[tuple[int, ClientSettings], ProcessMemory]] = {}
+"""By process id, since the workers of Spark are forked."""
+
+
+def process_memory(client: ProcessClient) -> ProcessMemory:
+    """This process's memory for a cluster."""
+    key = (os.getpid(), client.settings)
+    memory = _memories.get(key)
+    if memory is None:
+        memory = _memories[key] = ProcessMemory(client.settings, client.rng)
+    return memory
+
+
+class SinkSession:
+    """The steps of one writer, as plain calls. Made where they are needed, never pickled."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._client = process_client(options.client)
+        self._client.reach()
+        self._memory = process_memory(self._client)
+        self._broker = self.make_broker()
+
+    def make_broker(self) -> SinkBroker:
+        """The cluster. Tests put one between that crashes."""
+        return self.make_cluster_broker()
+
+    def make_cluster_broker(self) -> ClusterBroker:
+        settings = SinkSettings(
+            state_topic=self._options.state_topic,
+            transaction_timeout_ms=self._options.transaction_timeout_ms,
+            patience_seconds=self._options.client.reach_seconds,
+        )
+        return ClusterBroker(self._client.cluster, settings, self._open_writer, self._memory.states, wall_clock)
+
+    async def _open_writer(self, transactional_id: str | None) -> RowWriter:
+        from oncelog.spark_connector.columnar.arrow_encoder import ArrowEncoder
+        from oncelog.spark_connector.sink.arrow_row_writer import ArrowRowWriter
+        from oncelog.spark_connector.sink.batch_producer import BatchProducer
+
+        options = self._options
+        producer = BatchProducer(self._client.cluster, options.producer_config(transactional_id), wall_clock)
+        await producer.start()
+        encoder = ArrowEncoder(options.topic, options.batch_bytes, self._client.rng, state_topic=options.state_topic)
+        return ArrowRowWriter(producer, encoder, transactional_id or "")
+
+    def begin(self, sink: str, *, plans_name_rows: bool = False) -> Permit:
+        """The prelude of a batch."""
+
+        async def steps() -> Permit:
+            options = self._options
+            await self.make_cluster_broker().require_support()
+            return await begin_batch(
+                self._broker,
+                sink,
+                options.former,
+                plans_name_rows=plans_name_rows,
+                requires_decisions=options.fail_on_missing_decisions and options.application is None,
+            )
+
+        return self._client.run(steps())
+
+    def begin_unnamed(self) -> Permit:
+        """The permit of a batch that is tried once: its sink has a name that nobody else will have."""
+
+        async def steps() -> None:
+            broker = self.make_cluster_broker()
+            await broker.require_support()
+            await broker.require_transaction_timeout()
+
+        self._client.run(steps())
+        return Permit(sink=new_name(self._client.rng), generation=0, driver=NO_DRIVER)
+
+    def write(self, permit: Permit, query: str, batch: int, rows: Iterable[Any]) -> TaskOutcome:
+        """A task in a transaction of its own."""
+        from oncelog.spark_connector.sink.row_digest import digest_of
+
+        async def steps() -> TaskOutcome:
+            slots = self._memory.slots if permit.may_decide else self._memory.unnamed_slots
+            with closing(PulledRows(each for each in rows if each.num_rows)) as pulled:
+                digest = partial(digest_of, topic=self._options.topic)
+                return await write_rows(self._broker, permit, slots, query, batch, pulled, digest)
+
+        return self._client.run(steps())
+
+    def write_plainly(self, rows: Iterable[Any]) -> Written:
+        """A task without a transaction: at least once."""
+
+        async def steps() -> Written:
+            writer = await self._open_writer(None)
+            try:
+                with closing(PulledRows(iter(rows))) as pulled:
+                    async for each in pulled:
+                        await writer.write(each)
+                written = await writer.finish()
+                await writer.leave()
+                return written
+            except BaseException:
+                await writer.abort()
+                raise
+
+        return self._client.run(steps())
+
+    def commit(self, outcomes: Sequence[TaskOutcome], batch: int, planned: Planned = UNKNOWN_PLAN) -> None:
+        options = self._options
+        steps = commit_batch(
+            self._broker,
+            outcomes,
+            batch,
+            planned,
+            fail_on_loss=options.fail_on_loss,
+            fail_on_difference=options.fail_on_difference,
+        )
+        self._client.run(steps)
+
+    def abort(self, outcomes: Sequence[TaskOutcome], sink: str, batch: int) -> None:
+        self._client.run(abort_batch(self._broker, outcomes, sink, batch, fail_on_loss=self._options.fail_on_loss))
+
+    def commit_unnamed(self, outcomes: Sequence[TaskOutcome]) -> None:
+        self._client.run(commit_unnamed(self._broker, outcomes, fail_on_loss=self._options.fail_on_loss))
+
+    def abort_unnamed(self, outcomes: Sequence[TaskOutcome], sink: str, *, untold: int) -> None:
+        """``untold``: of how many tasks nothing is known. One of them has failed, others may be at work."""
+
+        async def steps() -> None:
+            await abort_unnamed(self._broker, outcomes, sink)
+            if untold > 1:
+                for _ in range(_LATE_LOOKS):
+                    await asyncio.sleep(_LATE_PAUSE_SECONDS)
+                    await abort_late_tasks(self._broker, sink)
+
+        self._client.run(steps())

@@ -1,0 +1,239 @@
+"""Options of reading: what they become, and how all that is wrong with them is told at once."""
+
+import pickle
+
+import pytest
+
+from oncelog.clients.tls import TlsSettings
+from oncelog.protocol.topic_partition import TopicPartition
+from oncelog.spark_connector.columnar.columns import NAMES, WITHOUT_HEADERS
+from oncelog.spark_connector.options import OptionsInvalid
+from oncelog.spark_connector.reading.offset_bounds import FROM_EARLIEST, FROM_LATEST, Offsets, Timestamp, Timestamps
+from oncelog.spark_connector.reading.read_options import ReadOptions, read_columns, read_options
+from oncelog.spark_connector.reading.topic_selection import Assign, Subscribe, SubscribePattern
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def parse(*, streaming: bool = False, **options: str) -> ReadOptions:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+    given |= {name.replace("__", "."): value for name, value in options.items()}
+    return read_options(
+        {name.lower(): value for name, value in given.items() if value != "absent"}, streaming=streaming
+    )
+
+
+def problems(*, streaming: bool = False, **options: str) -> tuple[str, ...]:
+    return problems_of(options, streaming)
+
+
+def problems_of(options: dict[str, str], streaming: bool) -> tuple[str, ...]:
+    with pytest.raises(OptionsInvalid) as raised:
+        parse(streaming=streaming, **options)
+    return raised.value.problems
+
+
+def test_defaults() -> None:
+    batch, stream = parse(), parse(streaming=True)
+    assert (batch.start, batch.end) == (FROM_EARLIEST, FROM_LATEST)
+    assert stream.start == FROM_LATEST
+    assert batch.selection == Subscribe(("t",))
+    assert batch.columns.names == WITHOUT_HEADERS
+    assert batch.fetch.read_committed
+    assert batch.fail_on_data_loss
+    assert not batch.push_filters
+    assert stream.max_trigger_delay_seconds == 900
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    told = problems(
+        subscribe="absent",
+        kafka__bootstrap__servers="absent",
+        startingOffsets="newest",
+        failOnDataLoss="maybe",
+        minPartitions="0",
+        includeHeaders="ja",
+        kafka__isolation__level="serializable",
+        kafka__sasl__mechanism="PLAIN",
+        kafka__auto__offset__reset="latest",
+        startingOffset="earliest",
+        groupId="g",
+    )
+    named = [problem.split(":")[0] for problem in told]
+    assert sorted(named) == sorted(
+        [
+            "kafka.bootstrap.servers",
+            "assign, subscribe, subscribePattern",
+            "startingOffsets",
+            "failOnDataLoss",
+            "minPartitions",
+            "includeHeaders",
+            "kafka.isolation.level",
+            "kafka.sasl.mechanism",
+            "kafka.auto.offset.reset",
+            "startingoffset",
+            "groupId",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "valid"),
+    [
+        ("failOnDataLoss", "maybe", "true or false"),
+        ("minPartitions", "-4", "a whole number from 1 to"),
+        ("maxOffsetsPerTrigger", "many", "a whole number of 1 or more"),
+        ("maxTriggerDelay", "soon", "15m"),
+        ("startingOffsets", "newest", '{"topic": {"0": 23, "1": -1}}'),
+        ("startingOffsets", '{"t": [1]}', '{"topic": {"0": 23'),
+        ("startingOffsets", '{"t": {"0": -3}}', "-2 for earliest and -1 for latest"),
+        ("startingOffsetsByTimestamp", '{"t": {"0": -1}}', "ms since the epoch"),
+        ("startingOffsetsByTimestampStrategy", "guess", "error or latest"),
+        ("columns", "key,values", "key,value,topic,partition,offset,timestamp,timestampType,headers"),
+        ("columns", "key,key", "key,value"),
+        ("kafka.isolation.level", "x", "read_committed or read_uncommitted"),
+        ("kafka.bootstrap.servers", "host:port", "host:port,host:port"),
+        ("kafka.security.protocol", "SASL_SSL", "plaintext or ssl"),
+        ("kafka.ssl.truststore.type", "JKS", "pem"),
+        ("kafka.ssl.truststore.certificates", "x", "only with kafka.security.protocol=SSL"),
+        ("kafka.ssl.protocol", "TLSv1.3", "kafka.ssl.truststore.location"),
+        ("kafka.sasl.jaas.config", "x", "no SASL"),
+        ("startingOfsets", "earliest", "did you mean startingOffsets?"),
+        ("kafka.max.partition.fetch.byte", "1", "did you mean kafka.max.partition.fetch.bytes?"),
+        ("entirely.else", "1", "there are"),
+    ],
+)
+def test_a_complaint_names_the_option_and_what_it_may_be(option: str, value: str, valid: str) -> None:
+    problem = problems_of({option.replace(".", "__"): value}, True)[0]
+    assert problem.lower().startswith(option.lower())
+    assert valid in problem
+
+
+@pytest.mark.parametrize("given", [{"assign": '{"t": [0]}'}, {"subscribePattern": "t.*"}])
+def test_one_selection_only(given: dict[str, str]) -> None:
+    (problem,) = problems_of(given, False)
+    assert "one of them is required" in problem
+
+
+def test_selections() -> None:
+    assert parse(subscribe="a, b,a").selection == Subscribe(("a", "b"))
+    assert parse(subscribe="absent", assign='{"t": [1, 0]}').selection == Assign((T0, T1))
+    pattern = parse(subscribe="absent", subscribePattern="t[0-9]").selection
+    assert isinstance(pattern, SubscribePattern)
+    assert pattern.matches("t1")
+    assert not pattern.matches("t11")
+    everything = parse(subscribe="absent", subscribePattern=".*").selection
+    assert isinstance(everything, SubscribePattern)
+    assert not everything.matches("__spark_sink_state")
+    assert everything.matches("decisions")
+    named = parse(subscribe="absent", subscribePattern=".*", stateTopic="decisions").selection
+    assert isinstance(named, SubscribePattern)
+    assert not named.matches("__spark_sink_state")
+    assert not named.matches("decisions")
+    assert "not valid" in problems(subscribe="absent", subscribePattern="t[")[0]
+
+
+def test_timestamps_go_before_offsets_and_one_for_all_before_many() -> None:
+    each = '{"t": {"0": 5}}'
+    offsets = '{"t": {"0": 7}}'
+    assert parse(startingOffsets=offsets).start == Offsets("startingOffsets", {T0: 7})
+    by_each = parse(startingOffsets=offsets, startingOffsetsByTimestamp=each)
+    assert by_each.start == Timestamps("startingOffsetsByTimestamp", {T0: 5}, False)
+    by_one = parse(startingOffsetsByTimestamp=each, startingTimestamp="9", startingOffsetsByTimestampStrategy="latest")
+    assert by_one.start == Timestamp("startingTimestamp", 9, True)
+    assert parse(endingTimestamp="9", endingOffsets=offsets).end == Timestamp("endingTimestamp", 9, True)
+
+
+def test_a_partition_whose_start_time_is_after_its_end_time_is_refused() -> None:
+    """Also where it has no records, so that the offsets of both times are the same."""
+    starts, ends = '{"t": {"0": 5, "1": 9}}', '{"t": {"0": 5, "1": 8}}'
+    assert problems(startingOffsetsByTimestamp=starts, endingOffsetsByTimestamp=ends) == (
+        "startingOffsetsByTimestamp: is after endingOffsetsByTimestamp in t-1",
+    )
+    assert parse(startingOffsetsByTimestamp=ends, endingOffsetsByTimestamp=starts)
+    assert parse(startingOffsetsByTimestamp=starts, endingOffsetsByTimestamp='{"t": {"0": 5}}')
+
+
+def test_what_only_streams_or_only_batches_have() -> None:
+    assert problems(startingOffsets="latest")[0].startswith("startingOffsets")
+    assert problems(startingOffsets='{"t": {"0": -1}}')[0].startswith("startingOffsets")
+    assert parse(streaming=True, startingOffsets='{"t": {"0": -1}}').start == Offsets("startingOffsets", {T0: -1})
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushFilters"):
+        assert problems_of({name: "true"}, True)[0].startswith(name)
+    assert problems(endingOffsets='{"t": {"0": -2}}')[0].startswith("endingOffsets")
+
+
+def test_triggers() -> None:
+    limits = parse(streaming=True, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="10", maxTriggerDelay="90s")
+    assert (limits.max_offsets_per_trigger, limits.min_offsets_per_trigger) == (10, 10)
+    assert limits.max_trigger_delay_seconds == 90
+    told = problems(streaming=True, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="11")
+    assert told == ("minOffsetsPerTrigger: 11 is more than maxOffsetsPerTrigger, 10",)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("500", 0.5), ("15m", 900), ("1h", 3600), ("2 d", 172800)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse(streaming=True, maxTriggerDelay=text).max_trigger_delay_seconds == seconds
+
+
+def test_columns() -> None:
+    assert parse(includeHeaders="true").columns.names == NAMES
+    assert parse(columns="value, timestampTYPE").columns.names == ("value", "timestampType")
+    assert problems(columns="value", includeHeaders="true")[0].startswith("includeHeaders")
+    assert read_columns({"columns": "offset", "any": "thing"}).ddl == "`offset` bigint"
+    with pytest.raises(OptionsInvalid) as raised:
+        read_columns({"columns": "offset,x", "any": "thing"})
+    assert len(raised.value.problems) == 1
+
+
+def test_client_settings() -> None:
+    options = parse(
+        kafka__client__id="me",
+        kafka__request__timeout__ms="1500",
+        kafka__security__protocol="PLAINTEXT",
+        kafka__max__partition__fetch__bytes="1000",
+        kafkaConsumer__pollTimeoutMs="absent",
+    )
+    assert options.client.client_id == "me"
+    assert options.client.request_seconds == 1.5
+    assert options.fetch.max_partition_bytes == 1000
+
+
+def test_tls() -> None:
+    options = parse(
+        kafka__security__protocol="SSL",
+        kafka__ssl__truststore__type="PEM",
+        kafka__ssl__truststore__location="/ca.pem",
+        kafka__ssl__keystore__type="pem",
+        kafka__ssl__keystore__location="/me.pem",
+        kafka__ssl__key__password="secret",
+        kafka__ssl__endpoint__identification__algorithm="",
+    )
+    assert options.client.tls == TlsSettings(
+        trusted_file="/ca.pem", own_file="/me.pem", own_password="secret", checks_host=False
+    )
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert parse(kafka__security__protocol="SSL").client.tls == TlsSettings()
+    told = problems(
+        kafka__security__protocol="SSL",
+        kafka__ssl__truststore__location="/ca.jks",
+        kafka__ssl__truststore__certificates="x",
+    )
+    assert [problem.split(":")[0] for problem in told] == [
+        "kafka.ssl.truststore.type",
+        "kafka.ssl.truststore.certificates",
+    ]
+
+
+def test_what_spark_adds_is_no_mistake() -> None:
+    parse(streaming=True, checkpointLocation="/tmp/x", queryName="q")
+
+
+def test_options_and_their_errors_travel() -> None:
+    options = parse()
+    assert pickle.loads(pickle.dumps(options)) == options
+    error = OptionsInvalid(["a: is wrong"])
+    assert pickle.loads(pickle.dumps(error)).problems == error.problems
+    assert str(error) == "1 option is not valid for format oncelog:\n  - a: is wrong"
