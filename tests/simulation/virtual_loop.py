@@ -171,10 +171,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         raise AssertionError(f"{func} leaves the loop: not simulable")
 
-    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+    async def create_server(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, *, ssl: Any = None, **_: Any
+    ) -> Any:
+        assert ssl is None, "TLS is not simulated"
         return self.network.listen(protocol_factory, host or "127.0.0.1", port or 0)
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, *, ssl: Any = None, **_: Any
+    ) -> Any:
+        assert ssl is None, "TLS is not simulated"
         return await self.network.connect(protocol_factory, host, port)
 
 
@@ -233,7 +239,7 @@ class Network:
             self._next_port += 1
             port = self._next_port
         if port in self._listeners:
-            raise OSError(98, f"port {port} is in use")
+            raise OSError(98, f"error while attempting to bind on address {(host, port)}: address already in use")
         server = SimServer(self, factory, host, port)
         self._listeners[port] = server
         return server
@@ -272,6 +278,7 @@ class Network:
         return sender is not None and receiver is not None and (sender.name, receiver.name) in self._severed
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple["SimTransport", Any]:
+        assert host in ("127.0.0.1", "localhost"), "names of hosts are not simulated"
         await asyncio.sleep(self.delay())
         me = _PROCESS.get()
         while (server := self._listeners.get(port)) is not None and (

@@ -12,6 +12,8 @@ from oncelog.protocol.framing import encode_request
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from tests.faults.conduits import ZOOKEEPER, Conduits
 
+pytestmark = pytest.mark.real_loop
+
 SECONDS = 20.0
 TURN_SECONDS = 0.1
 """For what must not happen to happen."""

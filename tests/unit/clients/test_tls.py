@@ -16,6 +16,8 @@ from oncelog.protocol.messages.metadata import MetadataRequest
 from tests.certificates import Certificate, make_certificate
 from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
 
+pytestmark = pytest.mark.real_loop
+
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:

@@ -70,6 +70,5 @@ async def ask(broker: Broker, handler: ApiHandler[Any], request: Message, respon
 
 
 async def settle() -> None:
-    """Let hints arrive."""
-    for _ in range(50):
-        await asyncio.sleep(0)
+    """Let everything happen that happens within 10 ms."""
+    await asyncio.sleep(0.01)

@@ -33,7 +33,7 @@ from oncelog.protocol.messages.incremental_alter_configs import (
 )
 from oncelog.protocol.schema import SharedList
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
+from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker, settle
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 TOPIC_CONFIG, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT = range(1, 6)
@@ -244,6 +244,7 @@ async def test_a_change_reaches_the_logs_and_survives_a_power_loss() -> None:
         assert log.config.cleanup_policy == {"compact"}
         survivor = after_power_loss(disk)
     async with running_broker(survivor) as broker:
+        await settle()  # It takes its leaderships after it has started.
         log = broker.log_manager.get(TopicPartition("t", 0))
         assert log is not None
         assert log.config.retention_ms == 77

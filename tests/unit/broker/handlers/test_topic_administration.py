@@ -37,7 +37,7 @@ from oncelog.protocol.messages.delete_topics import (
 )
 from oncelog.protocol.schema import ZERO_UUID
 from oncelog.protocol.topic_partition import TopicPartition
-from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker
+from tests.unit.broker.handlers.administration import Denies, after_power_loss, ask, new_disk, running_broker, settle
 
 
 async def create(broker: Broker, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
@@ -225,6 +225,7 @@ async def test_everything_is_there_after_a_power_loss() -> None:
         await delete(broker, DeleteTopicState(name="gone"))
         survivor = after_power_loss(disk)
     async with running_broker(survivor) as broker:
+        await settle()  # It takes its leaderships after it has started.
         image = broker.metadata.image.topic("t")
         assert image is not None
         assert image.topic_id == first.topic_id

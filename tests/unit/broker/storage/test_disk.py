@@ -23,6 +23,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk
         yield disk, "/root"
 
 
+@pytest.mark.real_loop
 async def test_reading_and_writing(place: tuple[Disk, str]) -> None:
     disk, root = place
     with pytest.raises(FileNotFoundError):
@@ -47,6 +48,7 @@ async def test_reading_and_writing(place: tuple[Disk, str]) -> None:
     assert file.read_at(9, 4) == b"!?"
 
 
+@pytest.mark.real_loop
 async def test_a_closed_file_is_of_no_use(place: tuple[Disk, str]) -> None:
     disk, root = place
     file = disk.open(f"{root}/f", create=True)
@@ -59,6 +61,7 @@ async def test_a_closed_file_is_of_no_use(place: tuple[Disk, str]) -> None:
         await file.sync_off_loop()
 
 
+@pytest.mark.real_loop
 async def test_names(place: tuple[Disk, str]) -> None:
     disk, root = place
     disk.make_dirs(f"{root}/a/b")
@@ -86,6 +89,7 @@ async def test_names(place: tuple[Disk, str]) -> None:
     assert 0 < usable <= total
 
 
+@pytest.mark.real_loop
 async def test_replacing_a_file(place: tuple[Disk, str]) -> None:
     disk, root = place
     disk.write_atomic(f"{root}/f", b"one, longer")
@@ -113,6 +117,7 @@ def test_lock_that_is_taken_names_the_process_that_holds_it(tmp_path: Path) -> N
     lock.release()
 
 
+@pytest.mark.real_loop
 async def test_a_file_closed_during_a_call_off_the_loop(tmp_path: Path) -> None:
     file = LocalDisk().open(str(tmp_path / "f"), create=True)
     file.append((b"abc",))

@@ -58,6 +58,7 @@ class LocalEnsembleUnderTest:
         self._ensemble.close_session(session_of(store).session_id)
 
 
+@pytest.mark.real_loop
 class TestOnARealDisk(MetadataStoreContract):
     @pytest.fixture
     async def ensemble(self, tmp_path: Path) -> LocalEnsembleUnderTest:

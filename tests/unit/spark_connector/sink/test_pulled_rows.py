@@ -9,6 +9,8 @@ import pytest
 
 from oncelog.spark_connector.sink.pulled_rows import PulledRows
 
+pytestmark = pytest.mark.real_loop
+
 _SECONDS = 60.0
 
 
