@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 SPARK := $(VENV)/.spark
+DOCS := $(VENV)/.docs
 MAVEN_PEERS := java-client-4 java-client-3 java-client-2 kafka-4 kafka-3.9 platform-4
 # PySpark's wheel has ZooKeeper in it; without PySpark, take the jars that Maven brings.
 ZOOKEEPER_JARS = { [ -n "$$ONCELOG_ZOOKEEPER_JARS" ] || $(BIN)/python -c 'import pyspark' 2>/dev/null || \
@@ -22,7 +23,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALL_EXTRA = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")' \
   > $(VENV)/$(1).txt && $(PIP_INSTALL) --requirement $(VENV)/$(1).txt
 
-.PHONY: help run cluster cluster-test compose-test demo test check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers format clean
+.PHONY: help run cluster cluster-test compose-test demo test check house client-chaos interop interop-cluster interop-smoke interop-cluster-smoke late-frames hostile faults faults-smoke bench bench-broker bench-cluster bench-scale bench-clients bench-failover bench-reload bench-before mutations spark-test spark-comparison spark-kills spark-smoke bench-spark demo-spark spark peers docs docs-pages format clean
 
 help:  ## These texts
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-24s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -132,6 +133,13 @@ demo-spark: $(DEV) $(SPARK)  ## A stream of purchases to invoices, exactly once,
 
 spark: $(SPARK)  ## PySpark and what the connector needs, into .venv
 
+docs: $(DOCS) .peers/mermaid/.installed  ## The documentation as a site, in build/site; fails on dead links and anchors
+	$(BIN)/zensical build --strict --clean
+	cp .peers/mermaid/node_modules/mermaid/dist/mermaid.min.js build/site/assets/
+
+docs-pages: $(DEV)  ## The reference pages that are generated from the code, anew
+	$(BIN)/python -m tests.pages
+
 peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kcat  ## Other clients and Apache Kafka, into .peers
 
 .peers/%/.installed: tests/peers/%/pom.xml
@@ -140,7 +148,7 @@ peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kca
 	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)/lib
 	touch $@
 
-.peers/kafkajs/.installed: tests/peers/kafkajs/package.json
+.peers/kafkajs/.installed .peers/mermaid/.installed: .peers/%/.installed: tests/peers/%/package.json
 	@command -v npm >/dev/null || { echo "npm is missing: apt-get install nodejs npm"; exit 1; }
 	rm -rf $(@D) && mkdir -p $(@D)
 	cp $< $(@D)/ && cd $(@D) && npm install --silent --no-audit --no-fund
@@ -164,6 +172,11 @@ $(RUNTIME): pyproject.toml
 $(DEV): pyproject.toml | $(RUNTIME)
 	@$(call INSTALLING,what the tests of Oncelog need,half a minute)
 	@$(call INSTALL_EXTRA,dev)
+	@touch $@
+
+$(DOCS): pyproject.toml | $(RUNTIME)
+	@$(call INSTALLING,what builds the documentation,ten seconds)
+	@$(call INSTALL_EXTRA,docs)
 	@touch $@
 
 $(SPARK): pyproject.toml | $(RUNTIME)

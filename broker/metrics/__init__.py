@@ -1,4 +1,4 @@
-"""Figures of a running broker for whoever watches it, in Prometheus' text form (``docs/metrics.md``).
+"""Figures of a running broker for whoever watches it, in Prometheus' text form (``docs/reference/metrics.md``).
 
 Parts of the broker count in plain attributes, and know nothing of who reads them. When ``oncelog.http.listener`` is
 set, ``monitor`` opens an endpoint with two pages, and each visit reads what it shows then. Without the setting nothing

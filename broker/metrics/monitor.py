@@ -1,7 +1,7 @@
 """The two pages of a broker: ``/metrics`` for Prometheus, ``/ready`` for whoever must know whether it serves.
 
 The families are Kafka's, by the names under which the JMX exporter shows them in the usual dashboards; what Kafka has
-nothing for is ours. ``docs/metrics.md`` lists them. A page that cannot be shown is 500, and the log says why.
+nothing for is ours. ``docs/reference/metrics.md`` lists them. A page that cannot be shown is 500, and the log says why.
 """
 
 import asyncio

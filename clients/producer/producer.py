@@ -25,8 +25,8 @@ A transactional producer (one with a ``transactional_id``) sends inside of trans
         await producer.abort_transaction()
 
 Every call of a transaction is bounded by ``max_block_ms``; after ``OperationTimedOut`` the same call waits on, and no
-other is allowed. The behaviour is that of Kafka's ``KafkaProducer`` (KIP-98, KIP-447, KIP-890); ``docs/clients.md`` has
-the rest.
+other is allowed. The behaviour is that of Kafka's ``KafkaProducer`` (KIP-98, KIP-447, KIP-890);
+``docs/reference/python-client.md`` has the rest.
 """
 
 import asyncio

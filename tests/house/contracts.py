@@ -1,8 +1,8 @@
 """Imports that go against what ``pyproject.toml`` and the design say of packages.
 
 The contracts of import-linter are read from ``pyproject.toml`` (kinds ``forbidden`` and ``layers``), and the order of
-the top-level packages from ``docs/design.md``, whose picture is ``LAYERS``. Only direct imports count, each file that
-imports a module once.
+the top-level packages from ``docs/explanation/architecture.md``, whose picture is ``LAYERS``. Only direct imports
+count, each file that imports a module once.
 """
 
 import tomllib

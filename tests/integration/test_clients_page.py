@@ -1,4 +1,4 @@
-"""The programs of ``docs/clients.md``, one after the other, as a reader would run them."""
+"""The programs of ``docs/tutorials/python-client.md``, one after the other, as a reader would run them."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.command import SECONDS, Oncelog
 from tests.processes import BrokerProcess, OncelogProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = (REPOSITORY / "docs" / "clients.md").read_text()
+PAGE = (REPOSITORY / "docs" / "tutorials" / "python-client.md").read_text()
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 WRITTEN_IN = "localhost:9092"
 

@@ -44,7 +44,7 @@ class Verdict(Enum):
 def main(rows: list[str]) -> int:
     unknown = sorted(set(rows) - {mutation.row for mutation in MUTATIONS})
     if unknown:
-        print(f"No mutation belongs to a row {', '.join(unknown)}; rows are those of docs/invariants.md.")
+        print(f"No mutation belongs to a row {', '.join(unknown)}; rows are those of docs/internals/invariants.md.")
         return 1
     chosen = [mutation for mutation in MUTATIONS if not rows or mutation.row in rows]
     with tempfile.TemporaryDirectory(prefix="oncelog-mutations-") as directory:

@@ -1,7 +1,7 @@
 """Safeguards, each with the text that makes it, what stands there when it is gone, and the test that must notice.
 
-The rows are those of ``docs/invariants.md``. A text occurs exactly once in its file (``tests/tidy/test_invariants.py``
-holds this), so whoever changes a safeguard changes its line here.
+The rows are those of ``docs/internals/invariants.md``. A text occurs exactly once in its file, which
+``tests/tidy/test_invariants.py`` checks, so a change of a safeguard changes its line here.
 """
 
 from typing import Final

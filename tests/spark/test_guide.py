@@ -1,4 +1,4 @@
-"""The programs of ``docs/spark.md`` as they are written there, but for addresses, names and folders, and its errors."""
+"""The programs of the pages on Spark as written there, but for addresses, names and folders, and the errors."""
 
 import json
 import re
@@ -16,7 +16,8 @@ from tests.spark.other_end import OtherEnd
 from tests.spark.streams import on_a_busy_machine
 from tests.spark.test_stream_write import values
 
-GUIDE = (REPOSITORY / "docs" / "spark.md").read_text()
+PAGES = ("tutorials/spark.md", "how-to/recover-spark-queries.md", "reference/spark.md")
+GUIDE = "".join((REPOSITORY / "docs" / page).read_text() for page in PAGES)
 
 
 def program(name: str) -> str:

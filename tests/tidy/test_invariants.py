@@ -1,4 +1,4 @@
-"""``docs/invariants.md`` names tests that exist, and the table of mutations takes away what is there."""
+"""``docs/internals/invariants.md`` names tests that exist, and the table of mutations takes away what is there."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ import pytest
 from tests.mutations.table import MUTATIONS, Mutation
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
-PAGE: Final = (REPOSITORY / "docs" / "invariants.md").read_text()
+PAGE: Final = (REPOSITORY / "docs" / "internals" / "invariants.md").read_text()
 LAST_ROW: Final = 99
 TRANSACTION_ROWS: Final = frozenset({*(f"B{number:02}" for number in range(1, 36)), "B75"})
 """Hanging transactions, epochs, fencing, and what clients make of an abort."""

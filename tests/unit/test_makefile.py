@@ -85,7 +85,7 @@ def test_clean_removes_what_pip_has_built() -> None:
     assert " build " in shown
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/cluster.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/cluster.md"])
 def test_pages_that_use_makes_environment_install_extras_in_the_form_that_keeps_it(page: str) -> None:
     """An installation that is not editable replaces the checkout by a copy of it."""
     text = (ROOT / page).read_text()

@@ -1,4 +1,4 @@
-"""What can go wrong with the sink, in words for whoever runs the query. ``docs/spark.md`` says what to do."""
+"""What can go wrong with the sink, in words for whoever runs the query. ``docs/reference/spark.md`` says what to do."""
 
 import logging
 from collections.abc import Iterable, Iterator

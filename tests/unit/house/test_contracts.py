@@ -48,7 +48,7 @@ def test_broken_imports_house_returns_arrows_up_and_sideways() -> None:
 
 
 def test_layers_are_those_of_the_picture_in_the_design() -> None:
-    picture = (REPOSITORY / "docs" / "design.md").read_text()
+    picture = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text()
     for layer in LAYERS:
         assert " | ".join(layer) in picture
 

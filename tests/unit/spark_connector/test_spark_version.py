@@ -24,6 +24,6 @@ def test_package_and_documents_name_this_version() -> None:
     needed = ".".join(map(str, MINIMUM))
     extra = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
     assert f"pyspark>={needed},<5" in extra
-    for document in ("README.md", "docs/spark.md"):
+    for document in ("README.md", "docs/tutorials/spark.md"):
         named = re.findall(r"PySpark (\d+\.\d+)\b", (REPOSITORY / document).read_text())
         assert set(named) == {needed}, document

@@ -26,7 +26,7 @@ def test_apis_about_acls_are_served_without_an_authorizer() -> None:
 
 
 def test_page_of_compatibility_names_the_oldest_version_of_each_api() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "compatibility.md").read_text()
     section = page.partition("## Oldest request versions")[2].partition("\n## ")[0]
     named = {
         api: int(row[1])

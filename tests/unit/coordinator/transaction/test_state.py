@@ -451,6 +451,6 @@ def test_the_printed_tables_name_every_state_and_the_results(version: int) -> No
 
 def test_the_page_on_the_states_shows_what_is_printed() -> None:
     """``oncelog txn states`` prints it anew."""
-    page = (Path(__file__).resolve().parents[4] / "docs" / "transaction-states.md").read_text()
+    page = (Path(__file__).resolve().parents[4] / "docs" / "internals" / "transaction-states.md").read_text()
     for table in (format_states(), *map(format_requests, VERSIONS)):
-        assert f"```\n{table}\n```" in page
+        assert f"```text\n{table}\n```" in page

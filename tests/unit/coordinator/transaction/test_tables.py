@@ -1,7 +1,7 @@
 """The transaction coordinator against tables that were derived from Apache Kafka's sources, cell by cell.
 
-The tables are in ``tables``, and on the page ``docs/transaction-tables.md``. Every cell is decided by the pure
-functions; every cell that can be loaded from a log also by a whole coordinator that did so.
+The tables are in ``tables``, and on the page ``docs/internals/transaction-tables.md``. Every cell is decided by the
+pure functions; every cell that can be loaded from a log also by a whole coordinator that did so.
 """
 
 from pathlib import Path
@@ -38,7 +38,7 @@ from tests.unit.coordinator.transaction.tables.relations import (
 from tests.unit.coordinator.transaction.tables.transitions import EFFECTS, ERRORS, NOTHING, next_metadata
 from tests.unit.coordinator.transaction.world import Call, World
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "transaction-tables.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "internals" / "transaction-tables.md"
 CELLS = {
     "EndTxn": 1704,
     "InitProducerId": 1152,
@@ -72,7 +72,7 @@ def test_every_transition_is_in_a_table() -> None:
 
 
 def test_the_page_shows_the_tables() -> None:
-    """``python -m tests.unit.coordinator.transaction.tables.page > docs/transaction-tables.md`` makes it anew."""
+    """``make docs-pages`` writes it."""
     assert PAGE.read_text() == page()
 
 
