@@ -29,13 +29,14 @@ class EpochEntry(NamedTuple):
 class LeaderEpochFileCache:
     """The epochs of one log."""
 
-    __slots__ = ("_disk", "_epochs", "_offsets", "_written", "is_unsaved", "path", "unsynced")
+    __slots__ = ("_disk", "_epochs", "_offsets", "_written", "is_unsaved", "latest_epoch", "path", "unsynced")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{FILE_NAME}"
         self._epochs: list[int] = []
         self._offsets: list[int] = []
+        self.latest_epoch: int | None = None
         self._written = b""
         """What is in the file."""
         self.is_unsaved = False
@@ -60,10 +61,6 @@ class LeaderEpochFileCache:
     @property
     def entries(self) -> list[EpochEntry]:
         return [EpochEntry(*entry) for entry in zip(self._epochs, self._offsets, strict=True)]
-
-    @property
-    def latest_epoch(self) -> int | None:
-        return self._epochs[-1] if self._epochs else None
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
@@ -106,6 +103,7 @@ class LeaderEpochFileCache:
         if kept < len(self._offsets):
             del self._epochs[kept:]
             del self._offsets[kept:]
+            self.latest_epoch = self._epochs[-1] if self._epochs else None
             self.is_unsaved = True
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -122,6 +120,7 @@ class LeaderEpochFileCache:
         if self._epochs:
             self._epochs.clear()
             self._offsets.clear()
+            self.latest_epoch = None
             self.is_unsaved = True
             self.save()
 
@@ -135,6 +134,7 @@ class LeaderEpochFileCache:
             del self._offsets[-1]
         self._epochs.append(entry.epoch)
         self._offsets.append(entry.start_offset)
+        self.latest_epoch = entry.epoch
         return True
 
     def save(self) -> None:

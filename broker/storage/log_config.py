@@ -1,6 +1,6 @@
 """What a topic's settings say about its partitions' logs, with Kafka's defaults. Parsing is the broker's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 NO_LIMIT: Final = 2**63 - 1
@@ -35,16 +35,19 @@ class LogConfig:
     max_compaction_lag_ms: int = NO_LIMIT
     preallocate: bool = False
     """Accepted and ignored: files here are as long as their content."""
+    compacts: bool = field(init=False)
+    """Whether ``cleanup_policy`` has "compact"."""
+    deletes: bool = field(init=False)
+    """Whether ``cleanup_policy`` has "delete"."""
 
-    @property
-    def compacts(self) -> bool:
-        return "compact" in self.cleanup_policy
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compacts", "compact" in self.cleanup_policy)
+        object.__setattr__(self, "deletes", "delete" in self.cleanup_policy)
 
     @property
     def roll_ms(self) -> int:
-        """How long a segment takes appends: its end must be reached before the cleaner can keep the maximum lag."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+        """Return the milliseconds for which a segment takes appends.
 
-    @property
-    def deletes(self) -> bool:
-        return "delete" in self.cleanup_policy
+        With compaction at most ``max_compaction_lag_ms``: the cleaner leaves the active segment alone.
+        """
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms

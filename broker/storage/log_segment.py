@@ -153,15 +153,18 @@ class LogSegment:
     @property
     def file(self) -> File:
         self._touched = True
-        if self._file is None:
-            self._file = self._disk.open(self.path(LOG_SUFFIX))
+        return self._file or self._open_file()
+
+    def _open_file(self) -> File:
+        self._file = self._disk.open(self.path(LOG_SUFFIX))
         return self._file
 
     # Appending
 
     def append(self, buffers: Sequence[Buffer], size: int) -> None:
         """Write at the end. Raises ``OSError``: nothing was written, unless the error is EIO."""
-        file = self.file
+        self._touched = True
+        file = self._file or self._open_file()
         taken = file.append(buffers)
         if taken != size:
             try:
@@ -198,6 +201,15 @@ class LogSegment:
             self.roll_timestamp = _ALWAYS  # Then it is the clock that counts.
         else:
             self.roll_timestamp = timestamp + self._config.roll_ms - self.jitter_ms
+
+    def takes(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Whether a batch fits into the segment beyond doubt; if not, ``should_roll`` decides."""
+        return (
+            max_timestamp <= self.roll_timestamp
+            and self.size + size <= self._config.segment_bytes
+            and not self.index_is_full
+            and last_offset <= self.max_offset
+        )
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether a batch must go to a new segment."""

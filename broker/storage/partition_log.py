@@ -22,7 +22,6 @@ Two offsets say what would survive a power loss:
 from bisect import bisect_right
 from collections.abc import Callable
 from random import Random
-from typing import Final
 
 from oncelog.broker.storage.append_info import AppendInfo as AppendInfo
 from oncelog.broker.storage.append_info import new_append_info
@@ -35,7 +34,12 @@ from oncelog.broker.storage.log_config import NO_LIMIT, LogConfig
 from oncelog.broker.storage.log_files import DELETED_SUFFIX, SWAP_SUFFIX
 from oncelog.broker.storage.log_segment import LogSegment, remove_segments
 from oncelog.broker.storage.partition_metadata import write_topic_id
-from oncelog.broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
+from oncelog.broker.storage.producer_snapshots import ProducerSnapshots
+from oncelog.broker.storage.producer_state import (
+    DEFAULT_PRODUCER_ID_EXPIRATION_MS,
+    Duplicate,
+    ProducerStateManager,
+)
 from oncelog.broker.storage.producer_state import AppendOrigin as AppendOrigin
 from oncelog.broker.storage.readable_log import ColdRead as ColdRead
 from oncelog.broker.storage.readable_log import FetchedRecords as FetchedRecords
@@ -48,6 +52,7 @@ from oncelog.protocol.records.record_batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
+    NO_TIMESTAMP,
     BatchHeader,
     CorruptRecord,
     crc_is_valid,
@@ -56,9 +61,6 @@ from oncelog.protocol.records.record_batch import (
 )
 from oncelog.protocol.schema import Buffer
 from oncelog.protocol.topic_partition import TopicPartition
-
-_NO_TIMESTAMP: Final = -1
-_NO_EPOCH: Final = -1
 
 
 class PartitionLog(ReadableLog):
@@ -79,9 +81,6 @@ class PartitionLog(ReadableLog):
         super().__init__(disk, directory, topic_partition, config, loaded, space)
         self._wall_clock = wall_clock
         self._rng = rng
-        self._latest_epoch = _NO_EPOCH
-        """Of the batches, as far as it is certain; an append in another one assigns that first."""
-        self._epochs_changed()
         self.flush_state = FlushState(disk, directory, loaded.recovery_point)
         self.garbage: list[str] = []
         """Files that are no longer part of the log; who removes them takes them from here."""
@@ -107,15 +106,14 @@ class PartitionLog(ReadableLog):
         space: DiskSpace | None = None,
     ) -> "PartitionLog":
         """Load the log in a directory, recovered if need be; an empty one is an empty log. Raises only ``OSError``."""
-        producers = ProducerStateManager(
-            disk, directory, wall_clock=wall_clock, producer_id_expiration_ms=producer_id_expiration_ms
-        )
+        producers = ProducerStateManager(wall_clock=wall_clock, producer_id_expiration_ms=producer_id_expiration_ms)
         loader = LogLoader(
             disk=disk,
             directory=directory,
             config=config,
             wall_clock=wall_clock,
             producer_state=producers,
+            snapshots=ProducerSnapshots(disk, directory),
             epochs=LeaderEpochFileCache(disk, directory),
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
@@ -138,7 +136,8 @@ class PartitionLog(ReadableLog):
             offset = self.log_start_offset
         assert offset <= self.log_end_offset, (offset, self.log_end_offset)
         self.high_watermark = offset
-        self.producer_state.on_high_watermark(offset)
+        if self._transactions.unreplicated:
+            self._transactions.on_high_watermark(offset)
 
     def assign_epoch(self, epoch: int) -> None:
         """What is appended from now on has this leader epoch."""
@@ -163,58 +162,67 @@ class PartitionLog(ReadableLog):
         marker: EndTxnMarker | None = None,
         transaction_version: int = 0,
     ) -> AppendInfo | ErrorCode:
-        """Append one batch, which has been validated; its offset and epoch are stamped here.
+        """Append one validated batch. Return where it is in the log, or why it was not appended.
 
-        A batch of a producer may be refused, or be the duplicate of one that was appended before. A marker comes with
-        the protocol version of its transaction; whoever has built it need not have it parsed again.
+        Its base offset and leader epoch are stamped into ``batch``. A batch that is in the log already is not appended
+        again. ``marker``: what a control batch says, None to have it parsed; ``transaction_version``: the protocol
+        version of the transaction that it ends.
         """
         if self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        state, attributes = self.producer_state, header.attributes
         if header.producer_id >= 0:
-            if attributes & CONTROL_BIT:
-                checked = state.checked_marker(batch, header, marker, transaction_version)
-                if isinstance(checked, ErrorCode):
-                    return checked
-                marker = checked
-            else:
-                verdict = state.check(header, origin)
-                if verdict is not None:
-                    if isinstance(verdict, ErrorCode):
-                        return verdict
-                    return AppendInfo(
-                        verdict.first_offset, verdict.last_offset, verdict.timestamp, -1, self.log_start_offset, True
-                    )
+            verdict = (
+                self.producer_state.admit_marker(batch, header, marker, transaction_version)
+                if header.attributes & CONTROL_BIT
+                else self.producer_state.admit(header, origin)
+            )
+            if isinstance(verdict, ErrorCode):
+                return verdict
+            if isinstance(verdict, Duplicate):
+                return verdict.append_info(self.log_start_offset)
+            marker = verdict.marker
+        base_offset = self.log_end_offset
+        error = self._write(batch, header, leader_epoch)
+        if error:
+            return error
+        if header.producer_id >= 0:
+            self._apply(header, marker, base_offset, transaction_version)
+        max_timestamp = header.max_timestamp
+        log_append_time = max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else NO_TIMESTAMP
+        return new_append_info(
+            (base_offset, self.log_end_offset - 1, max_timestamp, log_append_time, self.log_start_offset, False)
+        )
+
+    def _write(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int) -> ErrorCode:
+        """Append a batch to the active segment, or to a new one. After an error the log is as it was, or has failed."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         max_timestamp = header.max_timestamp
         size = header.batch_length + LOG_OVERHEAD
         patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
         try:
-            if leader_epoch != self._latest_epoch:
-                self._assign_epoch(leader_epoch, base_offset)
+            if leader_epoch != self.epochs.latest_epoch:
+                self.epochs.assign(leader_epoch, base_offset)
             segment = self.segments.active
-            if (
-                max_timestamp > segment.roll_timestamp
-                or segment.size + size > self.config.segment_bytes
-                or segment.index_is_full
-                or last_offset > segment.max_offset
-            ):
+            if not segment.takes(size, last_offset, max_timestamp):
                 segment = self._segment_for(size, base_offset, last_offset, max_timestamp)
             position = segment.size
             segment.append((batch,), size)
         except OSError as error:
-            state.refuse(header)
+            self.producer_state.refuse(header)
             self.note_error(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         segment.note_batch(position, size, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
-        if marker is not None:
-            self._end_transaction(header, marker, base_offset, transaction_version)
-        elif header.producer_id >= 0:
-            state.update(header, base_offset)
-        log_append_time = max_timestamp if attributes & LOG_APPEND_TIME_BIT else -1
-        return new_append_info((base_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, False))
+        return ErrorCode.NONE
+
+    def _apply(self, header: BatchHeader, marker: EndTxnMarker | None, offset: int, transaction_version: int) -> None:
+        """Account for a batch of a producer that was written at ``offset``."""
+        if marker is None:
+            self.producer_state.update(header, offset)
+        else:
+            index = self.segments.active.transaction_index
+            self.producer_state.end_transaction(header, marker, offset, index, transaction_version)
 
     def append_as_follower(self, batches: Buffer, leader_epoch: int | None = None) -> AppendInfo | ErrorCode:
         """Append what the leader sent: whole batches, of which the last may be cut off and is then left out.
@@ -238,8 +246,14 @@ class PartitionLog(ReadableLog):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.high_watermark < self.log_start_offset:
             self.update_high_watermark(self.log_start_offset)
-        max_timestamp = max([batch.header.max_timestamp for batch in accepted], default=_NO_TIMESTAMP)
-        return AppendInfo(base_offset, self.log_end_offset - 1, max_timestamp, -1, self.log_start_offset, False)
+        return AppendInfo(
+            base_offset=base_offset,
+            last_offset=self.log_end_offset - 1,
+            max_timestamp=max([batch.header.max_timestamp for batch in accepted], default=NO_TIMESTAMP),
+            log_append_time=NO_TIMESTAMP,
+            log_start_offset=self.log_start_offset,
+            duplicate=False,
+        )
 
     def _check_replicated(self, batches: Buffer, leader_epoch: int | None) -> list[ScannedBatch] | ErrorCode:
         accepted: list[ScannedBatch] = []
@@ -278,21 +292,10 @@ class PartitionLog(ReadableLog):
             segment.note_batch(position, length, last_offset, header.max_timestamp)
             position += length
             self.log_end_offset = last_offset + 1
-            if header.partition_leader_epoch > self._latest_epoch:
-                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+            if header.partition_leader_epoch != self.epochs.latest_epoch:
+                self.epochs.learn(header.partition_leader_epoch, header.base_offset)
             self.producer_state.replay(batch, segment.transaction_index)
         return count
-
-    def _end_transaction(self, header: BatchHeader, marker: EndTxnMarker, offset: int, version: int) -> None:
-        state = self.producer_state
-        completed = state.update_marker(header, marker, offset, header.max_timestamp, version)
-        if completed is not None:
-            state.record_aborted(completed, self.segments.active.transaction_index)
-            state.complete(completed)
-
-    def _assign_epoch(self, epoch: int, offset: int) -> None:
-        self.epochs.assign(epoch, offset)
-        self._latest_epoch = epoch
 
     # Segments
 
@@ -334,7 +337,7 @@ class PartitionLog(ReadableLog):
         self.flush_state.names_changed()
 
     def _take_snapshot(self) -> None:
-        path = self.producer_state.take_snapshot(sync=False)
+        path = self.snapshots.take(self.producer_state, sync=False)
         if path is not None:
             self.flush_state.written(path)
 
@@ -348,7 +351,6 @@ class PartitionLog(ReadableLog):
         try:
             if offset >= self.log_end_offset:
                 self.epochs.truncate_from_end(self.log_end_offset)  # An epoch that nothing was appended in.
-                self._epochs_changed()
             elif offset < self.segments.first.base_offset:
                 self._truncate_fully(offset, offset)
             else:
@@ -372,12 +374,14 @@ class PartitionLog(ReadableLog):
             self.segments.active.truncate_at(first, self._wall_clock())
         self.log_end_offset = offset
         self.epochs.truncate_from_end(offset)
-        self._epochs_changed()
+        self.snapshots.truncate(offset)
         if concerns_producers:
-            self.producer_state.reload(self.log_start_offset, offset)
-            advance_producer_state(self.producer_state, list(self.segments), self.log_start_offset, offset)
+            self.snapshots.restore(self.producer_state, self.log_start_offset, offset)
+            advance_producer_state(
+                self.producer_state, self.snapshots, list(self.segments), self.log_start_offset, offset
+            )
         else:
-            self.producer_state.keep_at(offset)
+            self.producer_state.map_end_offset = offset
         self.update_high_watermark(min(self.high_watermark, offset))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -402,8 +406,8 @@ class PartitionLog(ReadableLog):
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
         self.epochs.clear()
-        self._epochs_changed()
-        self.producer_state.truncate_fully(offset)
+        self.producer_state.clear(offset)
+        self.snapshots.clear()
         self.high_watermark = offset
 
     def _lower_checkpoints(self, base_offset: int, log_start_offset: int) -> None:
@@ -420,10 +424,6 @@ class PartitionLog(ReadableLog):
                 self.cleaned_offset, self.log_start_offset = before
                 raise
         self.generation += 1
-
-    def _epochs_changed(self) -> None:
-        latest = self.epochs.latest_epoch
-        self._latest_epoch = _NO_EPOCH if latest is None else latest
 
     def advance_log_start_offset(self, offset: int) -> ErrorCode:
         """Records below are gone: deleted by a client, or by the leader."""
@@ -481,7 +481,7 @@ class PartitionLog(ReadableLog):
         if start > self.log_start_offset:
             self._advance_log_start(start)
         removed = self.segments.remove(0, count)
-        self.producer_state.remove_snapshots(segment.base_offset for segment in removed)
+        self.snapshots.remove(segment.base_offset for segment in removed)
         self.discard(removed)
         return count
 
@@ -503,7 +503,7 @@ class PartitionLog(ReadableLog):
         """
         self.segments.replace(old, new)
         self.discard(old)
-        self.producer_state.remove_snapshots(segment.base_offset for segment in old[1:])
+        self.snapshots.remove(segment.base_offset for segment in old[1:])
         for suffix in suffixes:
             self._disk.rename(new.path(suffix) + SWAP_SUFFIX, new.path(suffix))
         new.open(frozenset(self._disk.list_dir(self.directory)))

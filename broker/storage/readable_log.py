@@ -17,7 +17,7 @@ from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.log_segment import ShortRead
 from oncelog.broker.storage.log_segments import LogSegments
 from oncelog.broker.storage.partition_metadata import read_topic_id
-from oncelog.broker.storage.producer_state_entry import ProducerStateEntry
+from oncelog.broker.storage.producer_state import ProducerStateEntry
 from oncelog.broker.storage.recovery import LoadedLog
 from oncelog.broker.storage.timestamp_search import FoundOffset, Search, find_by_timestamp, find_max_timestamp
 from oncelog.protocol.errors import ErrorCode
@@ -67,6 +67,8 @@ class ReadableLog:
         self.config = config
         self.segments = LogSegments(loaded.segments)
         self.producer_state = loaded.producer_state
+        self.snapshots = loaded.snapshots
+        self._transactions = loaded.producer_state.transactions
         self.epochs = loaded.epochs
         self.log_start_offset = loaded.log_start_offset
         self.high_watermark = loaded.log_start_offset
@@ -87,14 +89,14 @@ class ReadableLog:
     @property
     def last_stable_offset(self) -> int:
         """Below, every transaction is decided and replicated."""
-        unstable = self.producer_state.first_unstable_offset
+        unstable = self._transactions.first_unstable_offset
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
         return max(unstable, self.log_start_offset)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        unstable = self.producer_state.first_unstable_offset
+        unstable = self._transactions.first_unstable_offset
         return None if unstable is None else max(unstable, self.log_start_offset)
 
     @property

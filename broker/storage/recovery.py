@@ -42,6 +42,7 @@ from oncelog.broker.storage.log_files import (
     offsets_with_suffix,
 )
 from oncelog.broker.storage.log_segment import LogSegment
+from oncelog.broker.storage.producer_snapshots import ProducerSnapshots
 from oncelog.broker.storage.producer_state import ProducerStateManager
 from oncelog.protocol.records.record_batch import CorruptRecord, crc_is_valid
 
@@ -61,6 +62,7 @@ class LoadedLog:
     recovery_point: int
     cleaned_offset: int
     producer_state: ProducerStateManager
+    snapshots: ProducerSnapshots
     epochs: LeaderEpochFileCache
 
 
@@ -73,6 +75,7 @@ class LogLoader:
     config: LogConfig
     wall_clock: Callable[[], int]
     producer_state: ProducerStateManager
+    snapshots: ProducerSnapshots
     epochs: LeaderEpochFileCache
     clean_shutdown: bool
     recovery_point: int
@@ -102,10 +105,8 @@ class LogLoader:
             end_offset = self._begin_empty()
         log_start_offset = max(self.log_start_offset, self._segments[0].base_offset)
         self._settle_epochs(log_start_offset, end_offset)
-        self.producer_state.remove_snapshots(
-            offset for offset in self.producer_state.snapshot_offsets if offset > end_offset
-        )
-        self.producer_state.remove_stray_snapshots(segment.base_offset for segment in self._segments)
+        self.snapshots.remove(offset for offset in self.snapshots.offsets if offset > end_offset)
+        self.snapshots.remove_strays(segment.base_offset for segment in self._segments)
         self._advance_producer_state(log_start_offset, end_offset)
         return LoadedLog(
             segments=self._segments,
@@ -114,6 +115,7 @@ class LogLoader:
             recovery_point=end_offset if self.clean_shutdown else min(self.recovery_point, end_offset),
             cleaned_offset=self._cleaned_offset(end_offset),
             producer_state=self.producer_state,
+            snapshots=self.snapshots,
             epochs=self.epochs,
         )
 
@@ -134,12 +136,10 @@ class LogLoader:
             self._segments.append(segment)
 
     def _distrust_snapshots(self) -> None:
-        self.producer_state.open()
+        self.snapshots.open()
         if not self.clean_shutdown:
             trusted = max(self.recovery_point, self._segments[0].base_offset if self._segments else 0)
-            self.producer_state.remove_snapshots(
-                offset for offset in self.producer_state.snapshot_offsets if offset > trusted
-            )
+            self.snapshots.remove(offset for offset in self.snapshots.offsets if offset > trusted)
 
     # Recovery
 
@@ -283,7 +283,8 @@ class LogLoader:
         segment.create()
         self._segments.append(segment)
         self.epochs.clear()
-        self.producer_state.truncate_fully(self.log_start_offset)
+        self.producer_state.clear(self.log_start_offset)
+        self.snapshots.clear()
         return self.log_start_offset
 
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
@@ -304,16 +305,20 @@ class LogLoader:
         return min(max(self.log_start_offset, first), self._segments[slot].base_offset)
 
     def _advance_producer_state(self, log_start_offset: int, end_offset: int) -> None:
-        advance_producer_state(self.producer_state, self._segments, log_start_offset, end_offset)
+        advance_producer_state(self.producer_state, self.snapshots, self._segments, log_start_offset, end_offset)
 
 
 def advance_producer_state(
-    state: ProducerStateManager, segments: list[LogSegment], log_start_offset: int, end_offset: int
+    state: ProducerStateManager,
+    snapshots: ProducerSnapshots,
+    segments: list[LogSegment],
+    log_start_offset: int,
+    end_offset: int,
 ) -> None:
     """Bring the state to ``end_offset``: from the best snapshot, or from where it is if that is closer."""
-    best = max((offset for offset in state.snapshot_offsets if log_start_offset <= offset <= end_offset), default=-1)
+    best = max((offset for offset in snapshots.offsets if log_start_offset <= offset <= end_offset), default=-1)
     if not max(best, log_start_offset) <= state.map_end_offset <= end_offset:
-        state.load_snapshot(log_start_offset, end_offset)
+        snapshots.restore(state, log_start_offset, end_offset)
     for slot, segment in enumerate(segments):
         following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
         if state.map_end_offset >= following or segment.base_offset >= end_offset:

@@ -1,21 +1,29 @@
-"""``VerificationStateEntry``: a producer that is about to begin a transaction here, while its coordinator is asked.
+"""``VerificationStateEntry``: a producer that is about to begin a transaction on a partition (KIP-890).
 
-It lives from the question to the append, and one thing hangs on its identity: whoever began with an entry and does not
-find the same one after the answer must not append, because the transaction that the answer speaks of may have ended
-meanwhile. So the entry is the *guard* of that time. A marker takes it away, and so do a transactional append, a
-question of a newer epoch and the loss of leadership (``ProducerStateManager``).
+Before the first batch of a transaction is appended, the transaction's coordinator verifies, or adds, the partition.
+``ProducerStateManager.start_verification`` makes an entry before that request is sent, and ``check_verified`` compares
+it after the response, in the same step as the append. The entry is a *guard*: a batch whose guard is not the present
+one is refused, because the transaction that the coordinator verified may have ended in between. An end-transaction
+marker removes the entry, and so do a transactional append, a verification of a newer epoch and the loss of leadership.
 
-A question that brought no decision leaves the entry behind, because it has kept the lowest sequence of those that were
-refused: what the producer sent after that batch must not enter before it. (Kafka: VerificationStateEntry.)
+A verification that fails leaves its entry behind, with the lowest sequence of the batches that were refused: a later
+batch of the producer must not be appended before them. (Kafka: VerificationStateEntry.)
 """
 
-from oncelog.broker.storage.producer_state_entry import FIRST_STRICT_VERSION, MAX_EPOCH
+from collections.abc import Callable
+from typing import Final
+
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader
 
+FIRST_STRICT_VERSION: Final = 2
+"""The first transaction protocol in which every transaction has an epoch of its own."""
+MAX_EPOCH: Final = 32_767
+_MOST_VERIFICATIONS: Final = 10_000
+
 
 class VerificationStateEntry:
-    """One producer's, on one partition."""
+    """The verification of one producer on one partition."""
 
     __slots__ = ("adds_partitions", "lowest_sequence", "producer_epoch", "started_ms")
 
@@ -26,16 +34,16 @@ class VerificationStateEntry:
         """Whether this is a transaction of version 2, which adds its partitions by writing to them."""
         self.started_ms = started_ms
 
-    def saw(self, base_sequence: int) -> None:
-        """Another batch of this epoch wants to begin."""
+    def note_sequence(self, base_sequence: int) -> None:
+        """Note another batch of this epoch that is to be verified."""
         if base_sequence < self.lowest_sequence:
             self.lowest_sequence = base_sequence
 
     def check_sequence(self, header: BatchHeader, *, follows_batches: bool) -> ErrorCode | None:
-        """Whether a client's batch may be the first; ``follows_batches``: the partition knows some of its producer.
+        """Return why a client's batch may not be the first of its transaction; None if it may.
 
-        Every transaction of version 2 has an epoch of its own, so it begins at 0. A producer of version 1 may begin
-        anywhere where nothing is known of it.
+        A transaction of version 2 has an epoch of its own, so it begins at sequence 0. A producer of version 1 may
+        begin at any sequence on a partition that has no batch of it (``follows_batches`` is false).
         """
         if self.adds_partitions and header.base_sequence != 0 and not follows_batches:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -46,10 +54,61 @@ class VerificationStateEntry:
     def outlives_marker(self, marker_epoch: int, transaction_version: int) -> bool:
         """Whether a marker belongs to an earlier transaction than the one that is about to begin.
 
-        Version 2 has its markers say the epoch after the transaction's own, which is the next transaction's. A marker
-        of version 1 with this epoch may be meant for this very transaction, however its batches were sent; and so may
-        any with the last epoch that there is.
+        A marker of version 2 has the epoch after its own transaction's, which is the next transaction's. A marker of
+        version 1 with this epoch may end this very transaction, and so may any marker with the last epoch.
         """
         if marker_epoch == self.producer_epoch:
             return transaction_version >= FIRST_STRICT_VERSION and marker_epoch != MAX_EPOCH
         return marker_epoch < self.producer_epoch
+
+
+class PendingVerifications:
+    """The verifications on one partition, by producer id. The oldest is dropped when there are 10,000."""
+
+    __slots__ = ("_wall_clock", "entries")
+
+    def __init__(self, wall_clock: Callable[[], int]) -> None:
+        self._wall_clock = wall_clock
+        self.entries: dict[int, VerificationStateEntry] = {}
+        """By producer id, in the order in which they were started."""
+
+    def start(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, adds_partitions: bool
+    ) -> VerificationStateEntry:
+        """Return the producer's entry. Batches of one epoch share it; a newer epoch replaces it."""
+        entries = self.entries
+        entry = entries.get(producer_id)
+        if entry is None or producer_epoch > entry.producer_epoch:
+            entries.pop(producer_id, None)
+            if len(entries) >= _MOST_VERIFICATIONS:
+                del entries[next(iter(entries))]
+            entries[producer_id] = entry = VerificationStateEntry(
+                producer_epoch, base_sequence, adds_partitions=adds_partitions, started_ms=self._wall_clock()
+            )
+        elif producer_epoch == entry.producer_epoch:
+            entry.note_sequence(base_sequence)
+        return entry
+
+    def check_sequence(self, header: BatchHeader, *, follows_batches: bool) -> ErrorCode | None:
+        """Return why a batch may not be appended before batches that are being verified, or were refused; or None."""
+        entry = self.entries.get(header.producer_id)
+        return None if entry is None else entry.check_sequence(header, follows_batches=follows_batches)
+
+    def check_guard(self, producer_id: int, producer_epoch: int, guard: VerificationStateEntry | None) -> ErrorCode:
+        """Return NONE if the guard is the producer's present entry, else why the batch is refused."""
+        present = self.entries.get(producer_id)
+        if present is None or present is not guard:
+            is_fenced = present is not None and producer_epoch < present.producer_epoch
+            return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def end(self, producer_id: int, marker_epoch: int, transaction_version: int) -> None:
+        """Remove the entry of a producer whose transaction a marker has ended."""
+        entry = self.entries.get(producer_id)
+        if entry is not None and not entry.outlives_marker(marker_epoch, transaction_version):
+            del self.entries[producer_id]
+
+    def expire(self, started_before_ms: int) -> None:
+        """Remove the entries that were started at or before a time of the wall clock."""
+        for producer_id in [key for key, entry in self.entries.items() if entry.started_ms <= started_before_ms]:
+            del self.entries[producer_id]

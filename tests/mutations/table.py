@@ -32,7 +32,7 @@ _REPLICAS: Final = "broker/replication/replica_manager.py"
 _PRODUCE: Final = "broker/handlers/produce.py"
 _LOG: Final = "broker/storage/partition_log.py"
 _PRODUCERS: Final = "broker/storage/producer_state.py"
-_PRODUCER_ENTRY: Final = "broker/storage/producer_state_entry.py"
+_REFUSED_BATCHES: Final = "broker/storage/refused_batches.py"
 _COMPACTION: Final = "broker/storage/compaction.py"
 _CLEANER: Final = "broker/storage/cleaner.py"
 _CONNECTION: Final = "broker/network/connection.py"
@@ -171,12 +171,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B04", _PRODUCERS,
-        "            del self._verifications[producer_id]\n        entry.last_active_ms",
-        "            pass\n        entry.last_active_ms",
+        "            self._verifications.end(producer_id, header.producer_epoch, transaction_version)\n",
+        "            pass\n",
         f"{_TEST_PRODUCERS}::test_a_marker_between_question_and_append_takes_the_guard_away",
     ),
     Mutation(
-        "B04", _PRODUCERS,
+        "B04", _VERIFICATION_STATE,
         "        if present is None or present is not guard:\n",
         "        if present is None:\n",
         f"{_TEST_PRODUCERS}::test_a_guard_is_not_taken_for_that_of_the_next_transaction",
@@ -214,7 +214,7 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_2}::test_the_first_batch_waits_for_the_transaction_before_it",
     ),
     Mutation(
-        "B06", _PRODUCER_ENTRY,
+        "B06", _PRODUCERS,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return True\n",
         f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
@@ -232,7 +232,7 @@ MUTATIONS: Final = (
         f"{_UNIT_2}::test_every_end_bumps_the_epoch_in_the_record_that_decides_it",
     ),
     Mutation(
-        "B06", _PRODUCER_ENTRY,
+        "B06", _PRODUCERS,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return True\n",
         f"{_SCENARIOS_2}::test_a_marker_of_the_transaction_before_does_not_end_the_present_one",
@@ -244,7 +244,7 @@ MUTATIONS: Final = (
         f"{_TEST_MARKER_WRITE}::test_a_marker_that_comes_again_changes_nothing",
     ),
     Mutation(
-        "B07", _PRODUCER_ENTRY,
+        "B07", _PRODUCERS,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return marker_epoch == MAX_EPOCH\n",
         f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_that_comes_again_changes_nothing",
@@ -428,7 +428,7 @@ MUTATIONS: Final = (
         f"{_TEST_TABLES}::test_every_cell_is_decided_as_the_table_says",
     ),
     Mutation(
-        "B24", _PRODUCER_ENTRY,
+        "B24", _PRODUCERS,
         "        return self.txn_first_offset is None or marker_epoch == MAX_EPOCH\n",
         "        return self.txn_first_offset is None\n",
         f"{_TEST_PRODUCERS}::test_a_transaction_of_epoch_32767_can_be_ended",
@@ -516,13 +516,13 @@ MUTATIONS: Final = (
     Mutation(
         "B32", _LOG,
         "        self.producer_state.on_log_start(offset)\n",
-        "        self.producer_state.truncate_fully(offset)\n",
+        "        self.producer_state.clear(offset)\n",
         "tests/unit/broker/handlers/test_delete_records.py::test_a_live_producer_outlives_its_deleted_records",
     ),
     Mutation(
         "B32", _PRODUCERS,
-        "            return self._check_first(header, origin)\n",
-        "            return ErrorCode.UNKNOWN_PRODUCER_ID if header.base_sequence > 0 else None\n",
+        "            return self._admit_first(header, origin)\n",
+        "            return ErrorCode.UNKNOWN_PRODUCER_ID if header.base_sequence > 0 else _ACCEPT\n",
         f"{_TEST_PRODUCERS}::test_a_producer_without_state_may_begin_anywhere",
     ),
     Mutation(
@@ -533,8 +533,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B33", _PRODUCERS,
-        "        return entry.txn_first_offset is None and now_ms",
-        "        return now_ms",
+        "            if entry.txn_first_offset is None and entry.last_active_ms <= limit_ms\n",
+        "            if entry.last_active_ms <= limit_ms\n",
         f"{_TEST_PRODUCERS}::test_a_producer_with_an_open_transaction_does_not_expire",
     ),
     Mutation(
@@ -544,43 +544,43 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_2}::test_a_partition_or_a_position_that_comes_late_opens_nothing",
     ),
     Mutation(
-        "B34", _PRODUCER_ENTRY,
+        "B34", _PRODUCERS,
         "BATCHES_RETAINED: Final = 5",
         "BATCHES_RETAINED: Final = 4",
         f"{_TEST_PRODUCERS}::test_each_of_the_last_five_batches_is_recognised",
     ),
     Mutation(
         "B34", _PRODUCERS,
-        "            if duplicate is not None:\n                return duplicate\n",
+        "            if duplicate is not None:\n                return Duplicate(duplicate)\n",
         "",
         f"{_FAILURES}::test_6_broker_failure",
     ),
     Mutation(
         "B34", _PRODUCERS,
-        "                return self._error_behind_refused(header) or error\n",
+        "                return self._refused.error_behind(header, self.producer_id_expiration_ms) or error\n",
         "                return error\n",
         "tests/unit/broker/storage/test_shortages.py::test_batches_behind_one_that_met_a_shortage_are_refused_like_it",
     ),
     Mutation(
-        "B34", _PRODUCERS,
-        "            self._dropped_refusal_ms = dropped.at_ms\n",
+        "B34", _REFUSED_BATCHES,
+        "            self._dropped_ms = dropped.at_ms\n",
         "",
         "tests/unit/broker/storage/test_shortages.py::TestMoreRefusedProducersThanAreRemembered",
     ),
     Mutation(
-        "B34", _PRODUCERS,
+        "B34", _REFUSED_BATCHES,
         "            first_sequence = min(first_sequence, before.base_sequence)\n",
         "            pass\n",
         "tests/unit/broker/storage/test_shortages.py::test_second_refused_batch_is_not_appended_before_the_first",
     ),
     Mutation(
-        "B34", _PRODUCERS,
+        "B34", _REFUSED_BATCHES,
         "            first_sequence = 0\n",
         "            pass\n",
         "tests/unit/broker/storage/test_shortages.py::TestMoreRefusedProducersThanAreRemembered",
     ),
     Mutation(
-        "B34", _PRODUCERS,
+        "B34", _REFUSED_BATCHES,
         "before.producer_epoch > header.producer_epoch", "False",
         "tests/unit/broker/storage/test_shortages.py::test_refused_batch_of_an_older_epoch_replaces_no_newer_refusal",
     ),
@@ -647,8 +647,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B41", _LOG,
-        '        if self.failed:\n            return ErrorCode.KAFKA_STORAGE_ERROR\n        state, attributes',
-        "        state, attributes",
+        "        if self.failed:\n            return ErrorCode.KAFKA_STORAGE_ERROR\n        if header.producer_id",
+        "        if header.producer_id",
         f"{_TEST_FAILURES}::test_after_an_error_nothing_is_acknowledged",
     ),
     Mutation(
@@ -742,7 +742,7 @@ MUTATIONS: Final = (
         f"{_TEST_FETCH}::test_a_cold_read_of_what_was_deleted_meanwhile_is_out_of_range",
     ),
     Mutation(
-        "B48", _PRODUCERS,
+        "B48", "broker/storage/unstable_transactions.py",
         "            if producer_id != completed.producer_id:\n                return first_offset\n",
         "            pass\n",
         f"{_TEST_LOG}::test_aborted_transactions_of_a_range",
@@ -785,9 +785,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B54", _LOG,
-        "        self.epochs.truncate_from_end(offset)\n        self._epochs_changed()\n"
-        "        if concerns_producers",
-        "        if concerns_producers",
+        "        self.epochs.truncate_from_end(offset)\n        self.snapshots",
+        "        self.snapshots",
         "tests/unit/broker/storage/test_truncation.py::test_the_epochs_of_the_lost_end_are_forgotten",
     ),
     Mutation(
@@ -1077,7 +1076,7 @@ MUTATIONS: Final = (
         "test_cold_first_batch_counts_in_full_while_it_is_read_and_until_it_is_handed_over",
     ),
     Mutation(
-        "B34", "broker/storage/producer_state.py",
+        "B34", _REFUSED_BATCHES,
         "        if refusal is not None and refusal.producer_epoch <= header.producer_epoch:\n",
         "        if refusal is not None:\n",
         "tests/unit/broker/storage/test_shortages.py::"

@@ -237,11 +237,11 @@ async def test_a_snapshot_is_on_the_medium_before_the_recovery_point_passes_it()
         for sequence in range(12):
             must_append(log, idempotent(sequence))
         log.roll()
-        before, snapshots = producers(log), log.producer_state.snapshot_offsets
+        before, snapshots = producers(log), log.snapshots.offsets
         assert log.has_unflushed_segments
         await log.flush_closed_segments_off_loop()
         assert log.recovery_point == log.log_end_offset
         assert not log.has_unflushed_segments
         again = survivors(disk, seed, SMALL, log.recovery_point)
         assert producers(again) == before
-        assert again.producer_state.snapshot_offsets == snapshots, "none was lost, and none was torn"
+        assert again.snapshots.offsets == snapshots, "none was lost, and none was torn"

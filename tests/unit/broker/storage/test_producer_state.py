@@ -2,10 +2,22 @@
 
 import pytest
 
-from oncelog.broker.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from oncelog.broker.storage.producer_state import AppendOrigin, ProducerStateManager
-from oncelog.broker.storage.producer_state_entry import MAX_EPOCH, BatchMetadata, ProducerStateEntry
-from oncelog.broker.storage.verification_state import VerificationStateEntry
+from oncelog.broker.storage.producer_snapshots import (
+    CorruptSnapshot,
+    ProducerSnapshots,
+    decode_snapshot,
+    encode_snapshot,
+)
+from oncelog.broker.storage.producer_state import (
+    Accept,
+    AppendOrigin,
+    BatchMetadata,
+    Duplicate,
+    ProducerStateEntry,
+    ProducerStateManager,
+)
+from oncelog.broker.storage.transaction_index import TransactionIndex
+from oncelog.broker.storage.verification_state import MAX_EPOCH, VerificationStateEntry
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.control_records import EndTxnMarker
 from oncelog.protocol.records.record_batch import BatchHeader, read_header
@@ -26,19 +38,30 @@ class World:
         self.disk = SimDisk()
         self.now_ms = NOW
         self.end = 0
+        self.index = TransactionIndex(self.disk, "/txnindex", 0)
         self.state = self.new_state()
 
     def new_state(self) -> ProducerStateManager:
-        state = ProducerStateManager(self.disk, "", wall_clock=lambda: self.now_ms, producer_id_expiration_ms=1000)
-        state.open()
-        return state
+        self.snapshots = ProducerSnapshots(self.disk, "")
+        self.snapshots.open()
+        return ProducerStateManager(wall_clock=lambda: self.now_ms, producer_id_expiration_ms=1000)
+
+    def snapshot(self) -> str | None:
+        return self.snapshots.take(self.state, sync=True)
+
+    def restart(self) -> None:
+        """Restore the state from the latest snapshot."""
+        self.state = self.new_state()
+        self.snapshots.restore(self.state, 0, self.end)
 
     def header(self, sequence: int, count: int = 1, *, epoch: int = 0, pid: int = 1, txn: bool = False) -> BatchHeader:
         data = batch(*[b"v"] * count, producer_id=pid, epoch=epoch, sequence=sequence, transactional=txn)
         return read_header(data)
 
     def check(self, sequence: int, count: int = 1, *, epoch: int = 0, pid: int = 1, txn: bool = False, origin=CLIENT):
-        return self.state.check(self.header(sequence, count, epoch=epoch, pid=pid, txn=txn), origin)
+        """Return why a batch is not admitted, or the batch that it duplicates; None if it is admitted."""
+        verdict = self.state.admit(self.header(sequence, count, epoch=epoch, pid=pid, txn=txn), origin)
+        return verdict.batch if isinstance(verdict, Duplicate) else None if isinstance(verdict, Accept) else verdict
 
     def append(self, sequence: int, count: int = 1, *, epoch: int = 0, pid: int = 1, txn: bool = False) -> int:
         first = self.end
@@ -51,16 +74,16 @@ class World:
         self, *, commit: bool = True, epoch: int = 0, coordinator_epoch: int = 0, pid: int = 1, version: int = 0
     ):
         marker = EndTxnMarker(commit=commit, coordinator_epoch=coordinator_epoch)
-        completed = self.state.update_marker(self.header(-1, epoch=epoch, pid=pid), marker, self.end, NOW, version)
-        if completed is not None:
-            self.state.complete(completed)
+        header = self.header(-1, epoch=epoch, pid=pid)
+        completed = self.state.end_transaction(header, marker, self.end, self.index, version)
         self.end += 1
         self.state.map_end_offset = self.end
         return completed
 
     def check_marker(self, *, epoch: int, coordinator_epoch: int = 0, version: int = 0) -> ErrorCode | None:
         marker = EndTxnMarker(commit=True, coordinator_epoch=coordinator_epoch)
-        return self.state.check_marker(self.header(-1, epoch=epoch), marker, version)
+        verdict = self.state.admit_marker(b"", self.header(-1, epoch=epoch), marker, version)
+        return None if isinstance(verdict, Accept) else verdict
 
     def start(self, sequence: int = 0, *, epoch: int = 0, pid: int = 1, adds: bool = False):
         return self.state.start_verification(pid, epoch, sequence, adds_partitions=adds)
@@ -191,11 +214,10 @@ def test_epoch_32767_in_a_log_is_recoverable(world: World) -> None:
     """B24: whatever the log has is taken, the largest epoch included."""
     world.append(0, epoch=32_767, txn=True)
     assert world.end_txn(epoch=32_767) is not None
-    world.state.take_snapshot(sync=True)
-    again = world.new_state()
-    again.load_snapshot(0, world.end)
-    assert again.producers[1].producer_epoch == 32_767
-    assert again.check(world.header(1, epoch=32_767), CLIENT) is None
+    world.snapshot()
+    world.restart()
+    assert world.state.producers[1].producer_epoch == 32_767
+    assert world.check(1, epoch=32_767) is None
 
 
 def test_an_empty_transaction_completes_nothing(world: World) -> None:
@@ -204,35 +226,33 @@ def test_an_empty_transaction_completes_nothing(world: World) -> None:
 
 
 def test_the_first_unstable_offset(world: World) -> None:
-    assert world.state.first_unstable_offset is None
+    assert world.state.transactions.first_unstable_offset is None
     world.append(0)
     first = world.append(0, pid=2, txn=True)
     second = world.append(0, pid=3, txn=True)
-    assert world.state.first_unstable_offset == first
+    assert world.state.transactions.first_unstable_offset == first
     world.end_txn(pid=2)
-    assert world.state.first_unstable_offset == first, "the marker is not replicated yet"
-    assert world.state.first_undecided_offset == second
-    world.state.on_high_watermark(world.end - 1)
-    assert world.state.first_unstable_offset == first, "the high watermark is still before the marker"
-    world.state.on_high_watermark(world.end)
-    assert world.state.first_unstable_offset == second
+    assert world.state.transactions.first_unstable_offset == first, "the marker is not replicated yet"
+    assert world.state.transactions.first_undecided_offset == second
+    world.state.transactions.on_high_watermark(world.end - 1)
+    assert world.state.transactions.first_unstable_offset == first, "the high watermark is still before the marker"
+    world.state.transactions.on_high_watermark(world.end)
+    assert world.state.transactions.first_unstable_offset == second
     world.end_txn(pid=3)
-    world.state.on_high_watermark(world.end)
-    assert world.state.first_unstable_offset is None
+    world.state.transactions.on_high_watermark(world.end)
+    assert world.state.transactions.first_unstable_offset is None
 
 
 def test_the_last_stable_offset_of_an_index_entry_is_that_of_the_others(world: World) -> None:
     world.append(0, pid=1, txn=True)
     second = world.append(0, pid=2, txn=True)
-    marker = EndTxnMarker(commit=False, coordinator_epoch=0)
-    completed = world.state.update_marker(world.header(-1, pid=1), marker, world.end, NOW)
+    completed = world.end_txn(pid=1, commit=False)
     assert completed is not None
     assert completed.aborted
-    assert world.state.last_stable_offset_after(completed) == second
-    world.state.complete(completed)
-    completed = world.state.update_marker(world.header(-1, pid=2), marker, world.end + 1, NOW)
+    assert world.index.entries()[0].last_stable_offset == second
+    completed = world.end_txn(pid=2, commit=False)
     assert completed is not None
-    assert world.state.last_stable_offset_after(completed) == world.end + 2
+    assert world.index.entries()[1].last_stable_offset == world.end
 
 
 def test_idle_producers_expire(world: World) -> None:
@@ -452,12 +472,11 @@ def test_a_snapshot_brings_back_epochs_sequences_and_transactions(world: World) 
     world.append(3, 2, pid=1, epoch=2)
     first = world.append(0, pid=2, txn=True)
     world.end_txn(pid=3, epoch=9, coordinator_epoch=4)
-    assert world.state.take_snapshot(sync=True) == f"/{world.end:020}.snapshot"
-    assert world.state.take_snapshot(sync=True) is None, "there is one"
-    world.state = world.new_state()
-    world.state.load_snapshot(0, world.end)
+    assert world.snapshot() == f"/{world.end:020}.snapshot"
+    assert world.snapshot() is None, "there is one"
+    world.restart()
     assert world.state.map_end_offset == world.end
-    assert world.state.first_unstable_offset == first
+    assert world.state.transactions.first_unstable_offset == first
     assert isinstance(world.check(3, 2, epoch=2), BatchMetadata)
     assert world.check(0, 3, epoch=2) is OUT_OF_ORDER, "a snapshot has the last batch only"
     assert world.check(5, epoch=2) is None
@@ -468,25 +487,25 @@ def test_a_snapshot_brings_back_epochs_sequences_and_transactions(world: World) 
 def test_the_best_snapshot_is_the_latest_that_is_whole(world: World) -> None:
     for sequence in range(3):
         world.append(sequence)
-        world.state.take_snapshot(sync=True)
-    assert world.state.snapshot_offsets == (1, 2, 3)
+        world.snapshot()
+    assert world.snapshots.offsets == (1, 2, 3)
     world.disk.write_atomic("/00000000000000000002.snapshot", b"torn")
     state = world.new_state()
-    state.load_snapshot(0, 2)
+    world.snapshots.restore(state, 0, 2)
     assert state.map_end_offset == 1
-    assert state.snapshot_offsets == (1, 3)
-    state.reload(0, 1)
-    assert state.snapshot_offsets == (1,)
-    state.load_snapshot(2, 9)
+    assert world.snapshots.offsets == (1, 3)
+    world.snapshots.truncate(1)
+    assert world.snapshots.offsets == (1,)
+    world.snapshots.restore(state, 2, 9)
     assert (state.map_end_offset, state.producers) == (2, {})
 
 
 def test_stray_snapshots_go_except_the_one_at_the_end(world: World) -> None:
     for sequence in range(5):
         world.append(sequence)
-        world.state.take_snapshot(sync=True)
-    world.state.remove_stray_snapshots([2, 3])
-    assert world.state.snapshot_offsets == (2, 3, 5)
-    world.state.remove_stray_snapshots([2, 5, 6])
-    assert world.state.snapshot_offsets == (2, 5)
+        world.snapshot()
+    world.snapshots.remove_strays([2, 3])
+    assert world.snapshots.offsets == (2, 3, 5)
+    world.snapshots.remove_strays([2, 5, 6])
+    assert world.snapshots.offsets == (2, 5)
     assert world.disk.list_dir("/") == ["00000000000000000002.snapshot", "00000000000000000005.snapshot"]

@@ -173,7 +173,10 @@ def must_equal(log: PartitionLog, expected: PartitionLog) -> None:
     for entry in log.active_producers():
         kept = expected.producer_state.producers[entry.producer_id].batches
         assert entry.batches == kept[len(kept) - len(entry.batches) :]
-    assert log.producer_state.first_undecided_offset == expected.producer_state.first_undecided_offset
+    assert (
+        log.producer_state.transactions.first_undecided_offset
+        == expected.producer_state.transactions.first_undecided_offset
+    )
     aborted = [log.aborted_transactions(offset, log.log_end_offset) for offset in range(log.log_end_offset)]
     assert aborted == [
         expected.aborted_transactions(offset, log.log_end_offset) for offset in range(log.log_end_offset)

@@ -240,5 +240,5 @@ def test_records_of_an_open_transaction_that_are_deleted() -> None:
 def test_snapshots_of_segments_that_are_gone_go() -> None:
     log = aged_log(LogConfig(segment_bytes=800, retention_ms=9_500))
     log.delete_expired_segments(20_000)
-    assert log.producer_state.snapshot_offsets == tuple(segment.base_offset for segment in log.segments)
+    assert log.snapshots.offsets == tuple(segment.base_offset for segment in log.segments)
     assert log.directory == DIRECTORY
