@@ -21,9 +21,10 @@ from oncelog.clients.errors import (
 from oncelog.clients.obstacles import Obstacle
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.producer_state import State
 from oncelog.clients.producer.record_accumulator import RecordAccumulator
 from oncelog.clients.producer.record_metadata import NO_OFFSET
-from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN, State, TransactionManager
+from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN, TransactionManager
 from oncelog.clients.retry import Backoff
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.produce import PartitionProduceResponse
@@ -177,13 +178,13 @@ class BatchDelivery:
         for batch in self._manager.settle():
             unknown = OutcomeUnknown(f"whether the batch for {batch.topic_partition} was written is not known")
             self._fail(batch, ErrorCode.UNKNOWN_SERVER_ERROR, unknown)
-        error = self._manager.current_error()
-        if self._manager.state is State.FATAL_ERROR:
+        error = self._manager.state.error()
+        if self._manager.state.current is State.FATAL_ERROR:
             assert error is not None
             self.fail_all(error)
         elif error is not None:
             self._fail_what_was_not_sent(error)
-        elif self._manager.state is State.ABORTING_TRANSACTION:
+        elif self._manager.state.current is State.ABORTING_TRANSACTION:
             self._fail_what_was_not_sent(TransactionAborted("the transaction was aborted"))
         elif self._manager.refusal is not None:
             self._fail_what_was_not_sent(self._manager.refusal)

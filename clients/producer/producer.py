@@ -65,11 +65,12 @@ from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
 from oncelog.clients.producer.partitioner import partition_for_key
 from oncelog.clients.producer.producer_batch import Headers, ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.producer_state import State
 from oncelog.clients.producer.record_accumulator import PartitionQueue, RecordAccumulator, TopicQueues
 from oncelog.clients.producer.send_turns import SendTurns, WaitingCalls
 from oncelog.clients.producer.sender import Sender
 from oncelog.clients.producer.topic_questions import TopicQuestions
-from oncelog.clients.producer.transaction_manager import State, TransactionManager
+from oncelog.clients.producer.transaction_manager import TransactionManager
 from oncelog.clients.producer.transactional_result import TransactionalResult
 from oncelog.clients.retry import Backoff
 from oncelog.protocol.errors import ErrorCode
@@ -197,10 +198,10 @@ class Producer:
 
     async def _finish(self) -> None:
         await self.flush()
-        pending = self._manager.pending_result
+        pending = self._manager.calls.pending
         if pending is not None:
             await self._wait_for(pending)
-        if self._manager.state in _OPEN:
+        if self._manager.state.current in _OPEN:
             result = self._manager.abort()
             self._sender.wake()
             await self._wait_for(result)
@@ -238,7 +239,7 @@ class Producer:
         timestamp_ms: int | None,
     ) -> FutureRecordMetadata:
         accumulator = self._accumulator
-        if not self._manager.accepts_records or not self._is_open:
+        if not self._manager.state.accepts_records or not self._is_open:
             self._refuse()
         queues = accumulator.topics.get(topic)
         if queues is None or accumulator.used_bytes >= accumulator.buffer_bytes:
@@ -455,7 +456,7 @@ class Producer:
     def _refuse(self) -> None:
         """Raise why no record is accepted."""
         self._require_open()
-        self._manager.require_records_accepted()
+        self._manager.state.require_records_accepted()
 
     def _require_open(self) -> None:
         if self._is_closing:

@@ -20,7 +20,8 @@ from oncelog.clients.errors import RecordTooLarge
 from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
 from oncelog.clients.producer.producer_batch import Headers, ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
-from oncelog.clients.producer.transaction_manager import State, TransactionManager
+from oncelog.clients.producer.producer_state import State
+from oncelog.clients.producer.transaction_manager import TransactionManager
 from oncelog.protocol.records.record_batch import HEADER_SIZE
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -229,7 +230,7 @@ class RecordAccumulator:
         return batch.created_at + self._linger_seconds
 
     def _everything_must_leave(self) -> bool:
-        completing = self._manager.state in (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
+        completing = self._manager.state.current in (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
         return self.flushes > 0 or self.is_closed or self.is_full or completing
 
     def drain(self, queues: Iterable[PartitionQueue], metadata: ClusterMetadata) -> list[ProducerBatch]:

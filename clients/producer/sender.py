@@ -30,16 +30,14 @@ from oncelog.clients.errors import (
 )
 from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.producer.batch_delivery import STALE_METADATA, BatchDelivery
+from oncelog.clients.producer.coordinator_requests import CoordinatorRequests
+from oncelog.clients.producer.pending_requests import PendingRequest
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.producer_config import ACKS, ProducerConfig
 from oncelog.clients.producer.record_accumulator import PartitionQueue, RecordAccumulator
+from oncelog.clients.producer.request_effects import Effect
 from oncelog.clients.producer.transaction_manager import TransactionManager
-from oncelog.clients.producer.transaction_requests import (
-    CoordinatorKey,
-    CoordinatorKind,
-    Effect,
-    TransactionRequest,
-)
+from oncelog.clients.producer.transaction_requests import CoordinatorKey, CoordinatorKind
 from oncelog.clients.retry import Backoff
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -114,6 +112,7 @@ class Sender:
         self._config = config
         self._cluster = cluster
         self._manager = manager
+        self._requests = CoordinatorRequests(manager)
         self._accumulator = accumulator
         self._delivery = delivery
         self._metadata = metadata
@@ -131,7 +130,7 @@ class Sender:
         self._request_due = asyncio.Event()
         self._links: dict[int, BrokerLink] = {}
         self._answers: deque[_Answer] = deque()
-        self._asking: TransactionRequest | None = None
+        self._asking: PendingRequest | None = None
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -383,7 +382,7 @@ class Sender:
         while True:
             self._request_due.clear()
             self._manager.features = self._cluster.features
-            request = self._manager.next_request(has_incomplete=bool(self._accumulator.incomplete))
+            request = self._requests.next_request(has_incomplete=bool(self._accumulator.incomplete))
             if request is None:
                 await self._request_due.wait()
                 continue
@@ -395,47 +394,47 @@ class Sender:
             if effect in (Effect.RETRY, Effect.FIND_COORDINATOR):
                 await asyncio.sleep(self._pause_seconds(request))
 
-    def _pause_seconds(self, request: TransactionRequest) -> float:
+    def _pause_seconds(self, request: PendingRequest) -> float:
         if request.last_error == ErrorCode.CONCURRENT_TRANSACTIONS:
             return _CONCURRENT_TRANSACTIONS_SECONDS
         return self._backoff.pause_seconds(request.attempts - 1)
 
-    async def _ask(self, request: TransactionRequest) -> Effect:
-        route = _route(request.coordinator)
-        sent = False
+    async def _ask(self, pending: PendingRequest) -> Effect:
+        request, route = pending.request, _route(pending.request.coordinator)
+        was_sent = False
         try:
             connection = await route.resolve(self._cluster)
-            self._look_at_coordinator(request, connection)
-            answer = connection.send(
+            self._look_at_coordinator(request.coordinator, connection)
+            future = connection.send(
                 request.message(),
                 request.response_type,
                 at_least=request.versions.first,
                 at_most=request.versions.last,
                 timeout=self._request_seconds,
             )
-            sent = True
-            response = await answer
+            was_sent = True
+            response = await future
         except BrokerRefused as error:
-            return request.coordinator_refused(error.refusal)
+            return self._requests.handle_lookup_error(pending, error.refusal)
         except VersionNotSupported as error:
-            request.unsupported(error)
+            self._requests.handle_unsupported_version(pending, error)
             return Effect.FATAL
         except Exception as error:
             if not isinstance(error, ClientError):
-                _log.exception("%s failed", request.name)
+                _log.exception("%s failed", request.kind.value)
             route.forget(self._cluster)
-            request.lost(maybe_applied=sent)
+            self._requests.handle_loss(pending, was_sent=was_sent)
             return Effect.RETRY
         self._manager.features = self._cluster.features
-        effect = request.take(response)
+        effect = self._requests.handle_response(pending, response)
         if effect is Effect.FIND_COORDINATOR:
             route.forget(self._cluster)
         return effect
 
-    def _look_at_coordinator(self, request: TransactionRequest, connection: Connection) -> None:
+    def _look_at_coordinator(self, coordinator: CoordinatorKey | None, connection: Connection) -> None:
         """Learn whether it can bump epochs: that decides whether an error can be recovered from."""
         bumps = connection.versions.range_of(ApiKey.INIT_PRODUCER_ID)
-        if request.coordinator is not None and request.coordinator.kind is CoordinatorKind.TRANSACTION:
+        if coordinator is not None and coordinator.kind is CoordinatorKind.TRANSACTION:
             self._manager.can_bump_epoch = bumps is not None and bumps.last >= _BUMPS_EPOCHS_FROM
 
 

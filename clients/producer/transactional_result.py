@@ -8,13 +8,15 @@ from oncelog.clients.errors import ClientError
 class TransactionalResult:
     """Done once, with or without an error. ``is_acknowledged`` once its caller has seen that."""
 
-    __slots__ = ("_observers", "error", "is_acknowledged", "is_done", "operation")
+    __slots__ = ("_observers", "error", "is_acknowledged", "is_done", "operation", "response_lost")
 
     def __init__(self, operation: str) -> None:
         self.operation = operation
         self.is_done = False
         self.is_acknowledged = False
         self.error: ClientError | None = None
+        self.response_lost = False
+        """Whether no response came to one of the requests that were made for it."""
         self._observers: list[Callable[[], object]] = []
 
     def succeed(self) -> None:

@@ -20,10 +20,8 @@ from oncelog.clients.producer.producer_config import ProducerConfig
 from oncelog.clients.producer.record_accumulator import RecordAccumulator
 from oncelog.clients.producer.sender import Sender
 from oncelog.clients.producer.transaction_manager import TransactionManager
-from oncelog.clients.producer.transaction_requests import InitProducerId, TransactionRequest
 from oncelog.clients.producer.transactional_result import TransactionalResult
 from oncelog.clients.retry import Backoff
-from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.metadata import MetadataResponseTopic
 from oncelog.protocol.schema import ZERO_UUID, Buffer
 from oncelog.protocol.topic_partition import TopicPartition
@@ -35,17 +33,6 @@ from oncelog.spark_connector.sink.commit.written_topics import replaced_topics, 
 _ABORT_SECONDS: Final = 10.0
 
 
-class _Manager(TransactionManager):
-    """Also knows whether an InitProducerId was sent that nobody has answered."""
-
-    answer_lost = False
-
-    def repeat(self, request: TransactionRequest) -> None:
-        if isinstance(request, InitProducerId) and request.last_error is ErrorCode.NETWORK_EXCEPTION:
-            self.answer_lost = True
-        super().repeat(request)
-
-
 class BatchProducer:
     """One use of a producer: ``start``, ``append`` and ``flush``, then ``stop``; or ``abort``, then ``stop``."""
 
@@ -55,7 +42,7 @@ class BatchProducer:
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
         backoff = Backoff(rng=cluster.rng, first_seconds=config.retry_backoff_ms / 1000)
-        self._manager = _Manager(config)
+        self._manager = TransactionManager(config)
         self._accumulator = RecordAccumulator(
             config, self._manager, rng=cluster.rng, now=self._loop.time, on_batch=self._wake, on_full_batch=self._wake
         )
@@ -109,8 +96,9 @@ class BatchProducer:
         if self._manager.is_transactional:
             try:
                 async with asyncio.timeout(self._patience_seconds):
-                    await self._wait_for(self._manager.initialize())
-                if self._manager.answer_lost:
+                    initialized = self._manager.initialize()
+                    await self._wait_for(initialized)
+                if initialized.response_lost:
                     raise AnswerLost(f"{self._manager.transactional_id} may have been taken twice")
                 self._manager.begin()
             except BaseException:
@@ -164,7 +152,7 @@ class BatchProducer:
         self._progress.set()
 
     def _raise_failure(self) -> None:
-        error = self._failure or self._manager.current_error()
+        error = self._failure or self._manager.state.error()
         if error is not None:
             raise error
 

@@ -8,6 +8,7 @@ _SEQUENCES: Final = "clients/producer/producer_sequences.py"
 _NUMBERING: Final = "clients/producer/partition_sequences.py"
 _BATCH: Final = "clients/producer/producer_batch.py"
 _MANAGER: Final = "clients/producer/transaction_manager.py"
+_REQUESTS: Final = "clients/producer/coordinator_requests.py"
 _DELIVERY: Final = "clients/producer/batch_delivery.py"
 _TESTS: Final = "tests/unit/clients/producer"
 
@@ -74,19 +75,19 @@ CLIENT_MUTATIONS: Final = (
     ),
     Mutation(
         "B88", _MANAGER,
-        "            self._needs_bump = True\n",
+        "            self.transaction.needs_epoch_bump = True\n",
         "",
         f"{_TESTS}/test_transaction_manager.py::test_a_record_that_fails_ends_the_transaction_not_the_producer",
     ),
     Mutation(
         "B89", _MANAGER,
-        "        self.require_no_error()\n        self._move(State.COMMITTING_TRANSACTION, result.operation)\n",
-        "        self._move(State.COMMITTING_TRANSACTION, result.operation)\n",
+        "        self.state.require_no_error()\n        self.state.move(State.COMMITTING_TRANSACTION, ",
+        "        self.state.move(State.COMMITTING_TRANSACTION, ",
         f"{_TESTS}/test_transaction_manager.py::test_every_call_in_every_state",
     ),
     Mutation(
         "B89", _MANAGER,
-        "            self.fail_transaction(error, needs_bump=True)\n        else:\n            self.sequences.re",
+        "            self.fail_transaction(error, needs_epoch_bump=True)\n        else:\n            self.sequences.re",
         "            pass\n        else:\n            self.sequences.re",
         f"{_TESTS}/test_transaction_manager.py::test_a_record_that_fails_while_committing_fails_the_commit",
     ),
@@ -103,8 +104,8 @@ CLIENT_MUTATIONS: Final = (
         f"{_TESTS}/test_transaction_manager.py::test_answers_to_batches_that_end_the_producer",
     ),
     Mutation(
-        "B89", _MANAGER,
-        "            if isinstance(request, EndTxn) and has_incomplete and self.current_error() is None:\n",
+        "B89", _REQUESTS,
+        "            if isinstance(pending.request, EndTxn) and has_incomplete and manager.state.error() is None:\n",
         "            if False:\n",
         f"{_TESTS}/test_transaction_manager.py::test_the_end_waits_for_the_records",
     ),

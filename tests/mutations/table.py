@@ -368,8 +368,8 @@ MUTATIONS: Final = (
         f"{_SCENARIOS_2}::test_a_commit_of_nothing_is_refused_and_does_no_harm",
     ),
     Mutation(
-        "B19", "clients/producer/transaction_manager.py",
-        "        if isinstance(request, EndTxn) and not self._is_started:\n",
+        "B19", "clients/producer/coordinator_requests.py",
+        "        if isinstance(pending.request, EndTxn) and not manager.transaction.is_started:\n",
         "        if False:\n",
         "tests/unit/clients/producer/test_transaction_manager.py"
         "::test_a_transaction_that_nobody_has_heard_of_ends_without_a_word",

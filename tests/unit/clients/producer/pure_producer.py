@@ -8,13 +8,15 @@ from random import Random
 from oncelog.clients.cluster_metadata import ClusterMetadata
 from oncelog.clients.connection import Address
 from oncelog.clients.producer.batch_delivery import BatchDelivery
+from oncelog.clients.producer.coordinator_requests import CoordinatorRequests
 from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
+from oncelog.clients.producer.pending_requests import PendingRequest
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
 from oncelog.clients.producer.producer_id_and_epoch import ProducerIdAndEpoch
 from oncelog.clients.producer.record_accumulator import RecordAccumulator
 from oncelog.clients.producer.transaction_manager import TransactionManager
-from oncelog.clients.producer.transaction_requests import InitProducerId, TransactionRequest
+from oncelog.clients.producer.transaction_requests import InitProducerId
 from oncelog.clients.retry import Backoff
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -62,6 +64,7 @@ class PureProducer:
         self.now = 0.0
         self.metadata = metadata_of(partitions)
         self.manager = TransactionManager(config)
+        self.requests = CoordinatorRequests(self.manager)
         rng = Random(1)
         self.accumulator = RecordAccumulator(
             config, self.manager, rng=rng, now=lambda: self.now, on_batch=lambda: None, on_full_batch=lambda: None
@@ -83,15 +86,15 @@ class PureProducer:
         """What the sender does whenever it is woken, but for sending."""
         self.delivery.expire(self.now)
         self.delivery.settle()
-        request = self.manager.next_request(has_incomplete=bool(self.accumulator.incomplete))
-        if request is not None:
-            self.answer_coordinator(request)
+        pending = self.requests.next_request(has_incomplete=bool(self.accumulator.incomplete))
+        if pending is not None:
+            self.answer_coordinator(pending)
 
-    def answer_coordinator(self, request: TransactionRequest) -> None:
+    def answer_coordinator(self, pending: PendingRequest) -> None:
         """By default, every request for a producer id gets a new one at once."""
-        assert isinstance(request, InitProducerId)
+        assert isinstance(pending.request, InitProducerId)
         producer_id = self.manager.producer.producer_id + 1 if self.manager.producer.is_valid else 7
-        request.take(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+        self.requests.handle_response(pending, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
     def drain(self) -> list[ProducerBatch]:
         """The batches of the next request; empty if nothing is ready."""

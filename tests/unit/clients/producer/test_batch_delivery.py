@@ -13,7 +13,8 @@ from oncelog.clients.errors import (
 )
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
-from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN, State
+from oncelog.clients.producer.producer_state import State
+from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
 from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
 from oncelog.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
@@ -39,9 +40,9 @@ def made(transactional: bool = False) -> PureProducer:
     manager.features = manager.features._replace(epoch=1, levels={"transaction.version": 2})
     if transactional:
         manager.initialize()
-        request = manager.next_request(has_incomplete=False)
+        request = producer.requests.next_request(has_incomplete=False)
         assert request is not None
-        request.take(InitProducerIdResponse(producer_id=7))
+        producer.requests.handle_response(request, InitProducerIdResponse(producer_id=7))
         manager.initialize().acknowledge()
         manager.begin()
     return producer
@@ -100,7 +101,7 @@ def test_other_errors_fail_the_record_and_free_its_space(error: ErrorCode, trans
     assert error.name in str(failure)
     assert producer.accumulator.used_bytes == 0
     if transactional:
-        assert producer.manager.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR)
+        assert producer.manager.state.current in (State.ABORTABLE_ERROR, State.FATAL_ERROR)
 
 
 def test_an_old_duplicate_counts_as_written_at_a_place_that_is_not_known() -> None:
@@ -293,9 +294,10 @@ def test_a_fatal_error_fails_everything() -> None:
 def test_records_that_wait_for_a_producer_id_that_is_refused_fail_and_later_ones_do_not() -> None:
     producer = made()
     first = producer.send(0, b"first")
-    request = producer.manager.next_request(has_incomplete=True)
+    request = producer.requests.next_request(has_incomplete=True)
     assert request is not None
-    request.take(InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    refused = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    producer.requests.handle_response(request, refused)
     producer.delivery.settle()
     assert isinstance(first.future.exception(), ClientError)
     second, batch = sent(producer)

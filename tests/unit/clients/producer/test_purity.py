@@ -9,16 +9,22 @@ import oncelog.clients.producer
 
 PURE = (
     "batch_delivery",
+    "coordinator_requests",
+    "open_transaction",
     "partition_sequences",
     "partitioner",
+    "pending_requests",
     "producer_batch",
     "producer_config",
     "producer_id_and_epoch",
     "producer_sequences",
+    "producer_state",
     "record_accumulator",
     "record_metadata",
+    "request_effects",
     "transaction_manager",
     "transaction_requests",
+    "transactional_calls",
     "transactional_result",
 )
 BANNED = {"asyncio", "socket", "time", "os", "logging"}

@@ -19,17 +19,19 @@ from oncelog.clients.errors import (
 from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.negotiation import FinalizedFeatures
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.producer.coordinator_requests import CoordinatorRequests
+from oncelog.clients.producer.pending_requests import PendingRequest
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig, TransactionProtocol
 from oncelog.clients.producer.producer_id_and_epoch import NO_PRODUCER, ProducerIdAndEpoch
-from oncelog.clients.producer.transaction_manager import FATAL_TO_PRODUCE, NEXT_STATES, State, TransactionManager
+from oncelog.clients.producer.producer_state import NEXT_STATES, State
+from oncelog.clients.producer.request_effects import Effect
+from oncelog.clients.producer.transaction_manager import FATAL_TO_PRODUCE, TransactionManager
 from oncelog.clients.producer.transaction_requests import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
-    Effect,
     EndTxn,
     InitProducerId,
-    TransactionRequest,
     TxnOffsetCommit,
 )
 from oncelog.clients.producer.transactional_result import TransactionalResult
@@ -38,6 +40,7 @@ from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from oncelog.protocol.messages.end_txn import EndTxnResponse
 from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from oncelog.protocol.schema import Message, Versions
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.clients.producer.test_transaction_requests import answer
 
@@ -59,15 +62,16 @@ class Driver:
         self.manager = TransactionManager(config)
         self.manager.features = features
         self.manager.can_bump_epoch = True
+        self.requests = CoordinatorRequests(self.manager)
         self.epoch = 0
 
-    def next(self, *, has_incomplete: bool = False) -> TransactionRequest:
-        request = self.manager.next_request(has_incomplete=has_incomplete)
+    def next(self, *, has_incomplete: bool = False) -> PendingRequest:
+        request = self.requests.next_request(has_incomplete=has_incomplete)
         assert request is not None
         return request
 
     def nothing_to_ask(self, *, has_incomplete: bool = False) -> bool:
-        return self.manager.next_request(has_incomplete=has_incomplete) is None
+        return self.requests.next_request(has_incomplete=has_incomplete) is None
 
     def initialized(self) -> "Driver":
         self.done(self.manager.initialize())
@@ -75,24 +79,33 @@ class Driver:
 
     def done(self, result: TransactionalResult) -> None:
         """Answer everything with success until the result is there, and see it."""
-        while (request := self.manager.next_request(has_incomplete=False)) is not None:
+        while (request := self.requests.next_request(has_incomplete=False)) is not None:
             self.succeed(request)
         assert result.is_done
         result.acknowledge()
 
-    def succeed(self, request: TransactionRequest) -> None:
-        match request:
-            case InitProducerId():
-                self.epoch += 1 if request.bumped.is_valid else 0
-                request.take(InitProducerIdResponse(producer_id=7, producer_epoch=self.epoch))
-            case EndTxn() if request.versions.first == 5:
+    def succeed(self, pending: PendingRequest) -> None:
+        match pending.request:
+            case InitProducerId(bumped=bumped):
+                self.epoch += 1 if bumped.is_valid else 0
+                self.take(pending, InitProducerIdResponse(producer_id=7, producer_epoch=self.epoch))
+            case EndTxn(versions=Versions(first=5)):
                 self.epoch += 1
-                request.take(EndTxnResponse(producer_id=7, producer_epoch=self.epoch))
-            case AddPartitionsToTxn():
-                self.manager.partitions_added(request.partitions)
-                request.result.succeed()
+                self.take(pending, EndTxnResponse(producer_id=7, producer_epoch=self.epoch))
+            case AddPartitionsToTxn(partitions=partitions):
+                self.manager.transaction.add(partitions)
+                pending.result.succeed()
             case _:
-                answer(request, ErrorCode.NONE)
+                self.answer(pending, ErrorCode.NONE)
+
+    def take(self, pending: PendingRequest, response: Message) -> Effect:
+        return self.requests.handle_response(pending, response)
+
+    def answer(self, pending: PendingRequest, error: ErrorCode) -> Effect:
+        return answer(self.manager, pending, error)
+
+    def lose(self, pending: PendingRequest) -> None:
+        self.requests.handle_loss(pending, was_sent=True)
 
     def begun(self, partition: TopicPartition | None = ORDERS) -> "Driver":
         """In a transaction that writes to a partition."""
@@ -118,14 +131,14 @@ class Driver:
 def test_states_lead_where_the_table_says_and_nowhere_else() -> None:
     for source, target in product(State, State):
         manager = TransactionManager(ProducerConfig(bootstrap="x", transactional_id="id"))
-        manager.state = source
+        manager.state.current = source
         if target in NEXT_STATES[source]:
-            manager._move(target, "a test")
-            assert manager.state is target
+            manager.state.move(target, "a test")
+            assert manager.state.current is target
         else:
             with pytest.raises(IllegalState, match=f"{source.name} to {target.name}"):
-                manager._move(target, "a test")
-            assert manager.state is source
+                manager.state.move(target, "a test")
+            assert manager.state.current is source
 
 
 def test_every_state_but_the_fatal_one_leads_to_the_fatal_one() -> None:
@@ -153,7 +166,7 @@ def in_state(state: State) -> Driver:
             driver.manager.fail_transaction(ClientError("a reason"))
         case State.FATAL_ERROR:
             driver.manager.fail_fatally(ProducerFenced("a reason"))
-    assert driver.manager.state is state
+    assert driver.manager.state.current is state
     return driver
 
 
@@ -163,7 +176,7 @@ CALLS: dict[str, Callable[[TransactionManager], object]] = {
     "commit": lambda manager: manager.commit(),
     "abort": lambda manager: manager.abort(),
     "send_offsets": lambda manager: manager.send_offsets(OFFSETS, GROUP),
-    "send": lambda manager: manager.require_records_accepted(),
+    "send": lambda manager: manager.state.require_records_accepted(),
 }
 ALLOWED = {
     State.UNINITIALIZED: {"initialize"},
@@ -190,8 +203,8 @@ def test_every_call_in_every_state(state: State, call: str) -> None:
         CALLS[call](manager)
     if kind is ProducerFenced:
         assert type(raised.value) is ProducerFenced
-    assert manager.state is state
-    assert manager.accepts_records == (state is State.IN_TRANSACTION)
+    assert manager.state.current is state
+    assert manager.state.accepts_records == (state is State.IN_TRANSACTION)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +231,7 @@ def test_transactions_are_for_transactional_producers() -> None:
     for call in ("initialize", "begin", "commit", "abort", "send_offsets"):
         with pytest.raises(IllegalState, match="transactional_id"):
             CALLS[call](manager)
-    assert manager.accepts_records
+    assert manager.state.accepts_records
 
 
 # Version 1
@@ -231,8 +244,8 @@ def test_version_1_asks_before_it_writes() -> None:
     batch = ProducerBatch(ORDERS, 1000, 0, 0.0)
     assert not driver.manager.may_send(batch)
     add = driver.next(has_incomplete=True)
-    assert isinstance(add, AddPartitionsToTxn)
-    assert add.partitions == {ORDERS}
+    assert isinstance(add.request, AddPartitionsToTxn)
+    assert add.request.partitions == {ORDERS}
     assert not driver.manager.may_send(batch)
     driver.succeed(add)
     assert driver.manager.may_send(batch)
@@ -248,8 +261,8 @@ def test_version_1_adds_partitions_once_while_they_are_being_added() -> None:
     driver.manager.add_partition(ORDERS)
     driver.manager.add_partition(OTHERS)
     answer_add = driver.next()
-    assert isinstance(answer_add, AddPartitionsToTxn)
-    assert answer_add.partitions == {OTHERS}
+    assert isinstance(answer_add.request, AddPartitionsToTxn)
+    assert answer_add.request.partitions == {OTHERS}
     driver.succeed(add)
 
 
@@ -259,14 +272,14 @@ def test_version_1_adds_the_group_then_its_offsets_then_ends() -> None:
     offsets = driver.manager.send_offsets(OFFSETS, GROUP)
     commit = driver.manager.commit()
     add = driver.next()
-    assert isinstance(add, AddOffsetsToTxn)
-    add.take(AddOffsetsToTxnResponse())
+    assert isinstance(add.request, AddOffsetsToTxn)
+    driver.take(add, AddOffsetsToTxnResponse())
     assert not offsets.is_done
     committed = driver.next()
-    assert isinstance(committed, TxnOffsetCommit)
-    answer(committed, ErrorCode.NONE)
+    assert isinstance(committed.request, TxnOffsetCommit)
+    driver.answer(committed, ErrorCode.NONE)
     assert offsets.is_done
-    assert isinstance(driver.next(), EndTxn)
+    assert isinstance(driver.next().request, EndTxn)
     assert not commit.is_done
 
 
@@ -294,14 +307,16 @@ def test_version_2_writes_at_once() -> None:
 def test_version_2_commits_offsets_without_adding_the_group() -> None:
     driver = Driver(V2).initialized().begun(None)
     driver.manager.send_offsets(OFFSETS, GROUP)
-    assert isinstance(driver.next(), TxnOffsetCommit)
+    assert isinstance(driver.next().request, TxnOffsetCommit)
 
 
 def test_version_2_takes_id_and_epoch_from_each_end_and_numbers_anew() -> None:
     driver = Driver(V2).initialized().begun()
     driver.manager.sequences.completed(driver.batch(), 0)
     result = driver.manager.commit()
-    driver.next().take(EndTxnResponse(producer_id=8, producer_epoch=0))  # The epochs of the old id were used up.
+    driver.take(
+        driver.next(), EndTxnResponse(producer_id=8, producer_epoch=0)
+    )  # The epochs of the old id were used up.
     result.acknowledge()
     assert driver.manager.producer == ProducerIdAndEpoch(8, 0)
     driver.begun()
@@ -318,7 +333,7 @@ def test_a_transaction_that_nobody_has_heard_of_ends_without_a_word(features: Fi
         result = end()
         assert driver.nothing_to_ask()
         result.acknowledge()
-        assert driver.manager.state is State.READY
+        assert driver.manager.state.current is State.READY
 
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
@@ -326,7 +341,7 @@ def test_the_end_waits_for_the_records(features: FinalizedFeatures) -> None:
     driver = Driver(features).initialized().begun()
     driver.manager.commit()
     assert driver.nothing_to_ask(has_incomplete=True)
-    assert isinstance(driver.next(), EndTxn)
+    assert isinstance(driver.next().request, EndTxn)
 
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
@@ -334,10 +349,10 @@ def test_an_end_whose_answer_is_lost_is_repeated_as_it_was(features: FinalizedFe
     driver = Driver(features).initialized().begun()
     result = driver.manager.commit()
     end = driver.next()
-    message, versions = end.message(), end.versions
-    end.lost()
+    message, versions = end.request.message(), end.request.versions
+    driver.lose(end)
     again = driver.next()
-    assert (again.message(), again.versions) == (message, versions)
+    assert (again.request.message(), again.request.versions) == (message, versions)
     driver.succeed(again)
     result.acknowledge()
 
@@ -351,14 +366,14 @@ def test_an_upgrade_shows_after_the_transaction_and_bumps_the_epoch() -> None:
     assert driver.manager.protocol == 1
     result = driver.manager.commit()
     end = driver.next()
-    assert end.versions.last == 4
-    answer(end, ErrorCode.NONE)
+    assert end.request.versions.last == 4
+    driver.answer(end, ErrorCode.NONE)
     assert not result.is_done
-    assert driver.manager.state is State.INITIALIZING
+    assert driver.manager.state.current is State.INITIALIZING
     bump = driver.next()
-    assert isinstance(bump, InitProducerId)
-    assert bump.bumped == (7, 0)
-    assert bump.versions.first == 3
+    assert isinstance(bump.request, InitProducerId)
+    assert bump.request.bumped == (7, 0)
+    assert bump.request.versions.first == 3
     driver.succeed(bump)
     result.acknowledge()
     assert (driver.manager.protocol, driver.manager.producer) == (2, ProducerIdAndEpoch(7, 1))
@@ -377,13 +392,13 @@ def test_a_downgrade_shows_after_the_transaction() -> None:
     driver.manager.features = FinalizedFeatures(2, {"transaction.version": 0})
     result = driver.manager.commit()
     end = driver.next()
-    assert end.versions.first == 5
+    assert end.request.versions.first == 5
     driver.succeed(end)
     result.acknowledge()
     assert (driver.manager.protocol, driver.manager.producer.epoch) == (1, 1)
     driver.manager.begin()
     driver.manager.add_partition(ORDERS)
-    assert isinstance(driver.next(), AddPartitionsToTxn)
+    assert isinstance(driver.next().request, AddPartitionsToTxn)
 
 
 def test_version_1_can_be_wanted_and_version_2_be_required() -> None:
@@ -416,7 +431,7 @@ def test_a_record_that_fails_ends_the_transaction_not_the_producer(features: Fin
             CALLS[call](driver.manager)
         assert isinstance(raised.value.__cause__, BrokerRefused)
     driver.done(driver.manager.abort())
-    assert driver.manager.state is State.READY
+    assert driver.manager.state.current is State.READY
     assert driver.manager.producer.epoch == 1  # Nobody knows any more which sequences were used.
     driver.begun()
     assert driver.batch().base_sequence == 0
@@ -428,7 +443,7 @@ def test_without_bumps_of_the_epoch_it_is_the_producer_that_ends() -> None:
     driver = Driver(V1).initialized().begun()
     driver.manager.can_bump_epoch = False
     fail_batch(driver)
-    assert driver.manager.state is State.FATAL_ERROR
+    assert driver.manager.state.current is State.FATAL_ERROR
 
 
 @pytest.mark.parametrize("features", [V1, V2], ids=["1", "2"])
@@ -449,7 +464,7 @@ def test_a_record_that_fails_while_aborting_does_no_harm() -> None:
     abort = driver.manager.abort()
     driver.manager.failed(batch, ErrorCode.INVALID_RECORD, ClientError("no"))
     driver.done(abort)
-    assert (driver.manager.state, driver.manager.producer.epoch) == (State.READY, 1)
+    assert (driver.manager.state.current, driver.manager.producer.epoch) == (State.READY, 1)
 
 
 @pytest.mark.parametrize("code", sorted(FATAL_TO_PRODUCE))
@@ -462,7 +477,7 @@ def test_answers_to_batches_that_end_the_producer(code: ErrorCode, transactional
         driver.succeed(driver.next(has_incomplete=True))
     fail_batch(driver, code)
     with pytest.raises(FatalProducerError) as raised:
-        driver.manager.require_records_accepted()
+        driver.manager.state.require_records_accepted()
     assert isinstance(raised.value, ProducerFenced) == (code == ErrorCode.PRODUCER_FENCED)
 
 
@@ -473,12 +488,12 @@ def test_an_idempotent_producer_goes_on_after_a_failure_under_the_next_epoch() -
     fail_batch(driver)
     assert driver.manager.settle() == []
     assert driver.manager.producer == (7, 1)
-    assert driver.manager.accepts_records
+    assert driver.manager.state.accepts_records
 
 
 def test_an_idempotent_producer_that_is_refused_an_id_asks_again_for_later_records() -> None:
     driver = Driver(transactional=False)
-    answer(driver.next(has_incomplete=True), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    driver.answer(driver.next(has_incomplete=True), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     assert driver.manager.refusal is not None
     assert driver.nothing_to_ask()
     driver.succeed(driver.next(has_incomplete=True))
@@ -509,14 +524,14 @@ def test_an_answer_that_comes_after_a_fatal_error_changes_nothing() -> None:
     init = driver.next(has_incomplete=True)
     driver.manager.fail_fatally(FatalProducerError("a bug"))
     driver.succeed(init)
-    assert driver.manager.state is State.FATAL_ERROR
+    assert driver.manager.state.current is State.FATAL_ERROR
     assert driver.manager.producer == NO_PRODUCER
     driver = Driver().initialized().begun()
     commit = driver.manager.commit()
     end = driver.next()
     driver.manager.fail_fatally(FatalProducerError("a bug"))
     driver.succeed(end)
-    assert driver.manager.state is State.FATAL_ERROR
+    assert driver.manager.state.current is State.FATAL_ERROR
     with pytest.raises(FatalProducerError):
         commit.acknowledge()
 
@@ -526,7 +541,7 @@ def test_a_bump_that_is_refused_is_fatal_since_the_transaction_before_it_has_end
     fail_batch(driver)
     abort = driver.manager.abort()
     driver.succeed(driver.next())
-    assert answer(driver.next(), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) is Effect.FATAL
+    assert driver.answer(driver.next(), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) is Effect.FATAL
     with pytest.raises(FatalProducerError):
         abort.acknowledge()
 
@@ -556,7 +571,7 @@ def test_a_call_that_timed_out_is_called_again_and_no_other(end: str) -> None:
 def test_the_error_of_a_call_that_timed_out_is_for_its_repetition() -> None:
     driver = Driver().initialized().begun()
     driver.manager.commit()
-    answer(driver.next(), ErrorCode.TRANSACTION_ABORTABLE)
+    driver.answer(driver.next(), ErrorCode.TRANSACTION_ABORTABLE)
     with pytest.raises(IllegalState, match="timed out"):
         driver.manager.abort()
     with pytest.raises(TransactionAbortable):
@@ -571,11 +586,11 @@ def test_an_abort_is_not_held_up_by_offsets() -> None:
     driver = Driver(V2).initialized().begun()
     offsets = driver.manager.send_offsets(OFFSETS, GROUP)
     request = driver.next()
-    answer(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    driver.answer(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     abort = driver.manager.abort()
     with pytest.raises(TransactionAborted):
         offsets.acknowledge()
-    assert isinstance(driver.next(), EndTxn)
+    assert isinstance(driver.next().request, EndTxn)
     assert not abort.is_done
 
 
@@ -584,10 +599,10 @@ def test_offsets_that_are_under_way_while_aborting_are_not_repeated() -> None:
     offsets = driver.manager.send_offsets(OFFSETS, GROUP)
     request = driver.next()
     driver.manager.abort()
-    answer(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    driver.answer(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with pytest.raises(TransactionAborted):
         offsets.acknowledge()
-    assert isinstance(driver.next(), EndTxn)
+    assert isinstance(driver.next().request, EndTxn)
 
 
 def test_an_abort_waits_to_know_whether_the_coordinator_has_begun_the_transaction() -> None:
@@ -596,11 +611,11 @@ def test_an_abort_waits_to_know_whether_the_coordinator_has_begun_the_transactio
     driver.manager.begin()
     driver.manager.add_partition(ORDERS)
     add = driver.next()
-    add.lost()
+    driver.lose(add)
     driver.manager.abort()
     assert driver.next() is add
     driver.succeed(add)
-    assert isinstance(driver.next(), EndTxn)
+    assert isinstance(driver.next().request, EndTxn)
 
 
 @pytest.mark.parametrize("when", ["aborting", "after an error"])
@@ -615,13 +630,13 @@ def test_abort_with_partition_that_cannot_be_added_does_not_wait_for_it(
     driver.manager.add_partition(ORDERS)
     add = driver.next()
     if lost_before:
-        add.lost()
+        driver.lose(add)
         assert driver.next() is add
     if when == "aborting":
         abort = driver.manager.abort()
-        answer(add, error)
+        driver.answer(add, error)
     else:
-        answer(add, error)
+        driver.answer(add, error)
         driver.manager.fail_transaction(ClientError("a reason"))
         assert driver.nothing_to_ask()
         abort = driver.manager.abort()
@@ -638,10 +653,10 @@ def test_abort_without_epoch_bump_waits_for_lost_partition_also_when_refused_lat
     driver.manager.begin()
     driver.manager.add_partition(ORDERS)
     add = driver.next()
-    add.lost()
+    driver.lose(add)
     driver.manager.abort()
     assert driver.next() is add
-    answer(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    driver.answer(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert driver.next() is add
 
 
@@ -650,9 +665,9 @@ def test_abort_with_partition_that_cannot_be_added_ends_those_that_were() -> Non
     driver.manager.add_partition(OTHERS)
     add = driver.next()
     abort = driver.manager.abort()
-    answer(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    driver.answer(add, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     end = driver.next()
-    assert isinstance(end, EndTxn)
+    assert isinstance(end.request, EndTxn)
     driver.succeed(end)
     driver.done(abort)
 
@@ -669,15 +684,15 @@ def test_overlapping_offset_commits_in_doubt_are_made_in_the_order_of_the_calls(
     other = ConsumerGroupMetadata(group_id="others")
     results.append(driver.manager.send_offsets(OFFSETS, other))
     committed: dict[str, list[int]] = {GROUP.group_id: [], other.group_id: []}
-    while (request := driver.manager.next_request(has_incomplete=False)) is not None:
-        if isinstance(request, TxnOffsetCommit):
-            committed[request.group.group_id].append(request.offsets[ORDERS].offset)
+    while (request := driver.requests.next_request(has_incomplete=False)) is not None:
+        if isinstance(request.request, TxnOffsetCommit):
+            committed[request.request.group.group_id].append(request.request.offsets[ORDERS].offset)
         if request.attempts > 1:
             driver.succeed(request)
         elif len(committed[GROUP.group_id]) % 2:
-            request.lost()
+            driver.lose(request)
         else:
-            answer(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            driver.answer(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert all(result.is_done and result.error is None for result in results)
     assert committed[GROUP.group_id] == [10 * call for call in range(calls) for _ in range(2)]
     assert committed[other.group_id] == [5, 5]
@@ -696,13 +711,13 @@ def test_after_an_error_too_what_was_asked_is_found_out_before_the_abort() -> No
     driver.manager.begin()
     driver.manager.add_partition(ORDERS)
     add = driver.next()
-    add.lost()
+    driver.lose(add)
     driver.manager.fail_transaction(ClientError("a reason"))
     assert driver.next() is add
-    answer(add, ErrorCode.CONCURRENT_TRANSACTIONS)
+    driver.answer(add, ErrorCode.CONCURRENT_TRANSACTIONS)
     abort = driver.manager.abort()
     assert driver.next() is add
-    assert add.take(AddPartitionsToTxnResponse()) is Effect.ABORTABLE
+    assert driver.take(add, AddPartitionsToTxnResponse()) is Effect.ABORTABLE
     driver.done(abort)
 
 

@@ -15,12 +15,14 @@ from oncelog.clients.errors import ClientError
 from oncelog.clients.group_metadata import ConsumerGroupMetadata
 from oncelog.clients.negotiation import FinalizedFeatures
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
+from oncelog.clients.producer.pending_requests import PendingRequest
 from oncelog.clients.producer.producer_config import ProducerConfig
-from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN, State
+from oncelog.clients.producer.producer_state import State
+from oncelog.clients.producer.request_effects import Effect
+from oncelog.clients.producer.transaction_manager import MAYBE_WRITTEN
 from oncelog.clients.producer.transaction_requests import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
-    Effect,
     EndTxn,
     InitProducerId,
     TransactionRequest,
@@ -93,6 +95,7 @@ class World:
         )
         self.producer = PureProducer(config, PARTITIONS)
         self.manager = self.producer.manager
+        self.requests = self.producer.requests
         self.manager.features = FinalizedFeatures(1, {"transaction.version": self.protocol})
         self.manager.can_bump_epoch = True
         self.waiting: TransactionalResult | None = None
@@ -117,7 +120,7 @@ class World:
             if self.waiting.is_done:
                 self._see()
             return
-        match self.manager.state:
+        match self.manager.state.current:
             case State.READY:
                 self.manager.begin()
                 self.values.append({})
@@ -144,7 +147,7 @@ class World:
         except ClientError as error:
             self.errors.append(error)
             if result.operation == "init_transactions":
-                if not error.is_fatal or self.manager.state is State.UNINITIALIZED:
+                if not error.is_fatal or self.manager.state.current is State.UNINITIALIZED:
                     self._await(self.manager.initialize())
                 else:
                     self.new_producer()
@@ -155,7 +158,7 @@ class World:
             self.fates[-1] = Fate.ABORTED
 
     def send(self) -> None:
-        if self.manager.accepts_records and self.waiting is None:
+        if self.manager.state.accepts_records and self.waiting is None:
             self._send_to(self.rng.randrange(PARTITIONS))
 
     def _send_to(self, partition: int) -> None:
@@ -217,23 +220,23 @@ class World:
         return not self.is_healed and self.rng.random() < self.fault
 
     def ask(self) -> None:
-        request = self.manager.next_request(has_incomplete=bool(self.producer.accumulator.incomplete))
-        if request is None:
+        pending = self.requests.next_request(has_incomplete=bool(self.producer.accumulator.incomplete))
+        if pending is None:
             return
         if self._fails():
             kind = self.rng.random()
             if kind < 0.3:
-                request.lost()
+                self.requests.handle_loss(pending, was_sent=True)
             elif kind < 0.95:
-                answer(request, self.rng.choice(COORDINATOR_ERRORS))
+                answer(self.manager, pending, self.rng.choice(COORDINATOR_ERRORS))
             else:
-                answer(request, self.rng.choice(FATAL_ERRORS))
+                answer(self.manager, pending, self.rng.choice(FATAL_ERRORS))
             return
-        error = self._carried_out(request)
+        error = self._carried_out(pending.request)
         if self._fails():
-            request.lost()
+            self.requests.handle_loss(pending, was_sent=True)
         else:
-            self._tell(request, error)
+            self._tell(pending, error)
 
     def _carried_out(self, request: TransactionRequest) -> ErrorCode:
         coordinator, epoch = self.coordinator, self.manager.producer.epoch
@@ -250,20 +253,22 @@ class World:
                 return coordinator.end(epoch, commit=request.commit, protocol=self.protocol)
         raise AssertionError(request)
 
-    def _tell(self, request: TransactionRequest, error: ErrorCode) -> Effect:
+    def _tell(self, pending: PendingRequest, error: ErrorCode) -> Effect:
         epoch = self.coordinator.epoch
-        match request:
+        match pending.request:
             case InitProducerId():
-                return request.take(
-                    InitProducerIdResponse(error_code=error, producer_id=PRODUCER_ID, producer_epoch=epoch)
+                return self.requests.handle_response(
+                    pending, InitProducerIdResponse(error_code=error, producer_id=PRODUCER_ID, producer_epoch=epoch)
                 )
             case EndTxn() if self.protocol == 2 and not error:
-                return request.take(EndTxnResponse(producer_id=PRODUCER_ID, producer_epoch=epoch))
-            case AddPartitionsToTxn() if not error:
-                self.manager.partitions_added(request.partitions)
-                request.result.succeed()
+                return self.requests.handle_response(
+                    pending, EndTxnResponse(producer_id=PRODUCER_ID, producer_epoch=epoch)
+                )
+            case AddPartitionsToTxn(partitions=partitions) if not error:
+                self.manager.transaction.add(partitions)
+                pending.result.succeed()
                 return Effect.DONE
-        return answer(request, error)
+        return answer(self.manager, pending, error)
 
     # The end
 
@@ -279,17 +284,19 @@ class World:
 
     def _until_ready(self) -> None:
         for _ in range(MOST_STEPS_TO_HEAL):
-            if self.waiting is None and self.manager.state is State.READY:
+            if self.waiting is None and self.manager.state.current is State.READY:
                 assert not self.producer.accumulator.incomplete
                 return
-            if self.waiting is None and self.manager.state is State.IN_TRANSACTION:
+            if self.waiting is None and self.manager.state.current is State.IN_TRANSACTION:
                 self._await(self.manager.commit())
             else:
                 self.application()
             for action in (self.request, self.carry_out, self.answer, self.ask, self._settle):
                 action()
             self.producer.now += 0.01
-        raise AssertionError(f"still {self.manager.state.name}, waiting for {self.waiting and self.waiting.operation}")
+        raise AssertionError(
+            f"still {self.manager.state.current.name}, waiting for {self.waiting and self.waiting.operation}"
+        )
 
     def _settle(self) -> None:
         self.producer.delivery.expire(self.producer.now)
