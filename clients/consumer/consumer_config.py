@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 from oncelog.clients.arguments import checked_timeout
 from oncelog.clients.bootstrap import parse_bootstrap
+from oncelog.clients.consumer.assigned_partitions import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 from oncelog.clients.consumer.assignors import ASSIGNORS
-from oncelog.clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 from oncelog.clients.durations import checked_milliseconds
 from oncelog.clients.unknown_settings import naming_unknown
 

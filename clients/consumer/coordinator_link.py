@@ -9,7 +9,6 @@ from typing import TypeVar
 from oncelog.clients.cluster import Cluster, Coordinator
 from oncelog.clients.connection import Connection
 from oncelog.clients.errors import ConnectionLost, RequestTimedOut, Unreachable
-from oncelog.clients.obstacles import Obstacle
 from oncelog.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -54,10 +53,6 @@ class CoordinatorLink:
         except NO_ANSWER:
             self.forget()
             raise
-
-    def obstacles(self) -> list[Obstacle]:
-        """Return what keeps requests from the coordinator."""
-        return self._cluster.obstacles()
 
     def hang_up(self) -> None:
         """End the connection, and with it what waits for an answer. The next request is sent over a new one."""

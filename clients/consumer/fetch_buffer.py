@@ -23,17 +23,12 @@ The rules are those of Kafka's ``FetchCollector.java``.
 from collections import deque
 from collections.abc import Collection
 
+from oncelog.clients.consumer.assigned_partitions import NO_RESET, AssignedPartition, FetchPosition, Phase
 from oncelog.clients.consumer.completed_fetch import CompletedFetch
 from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange
 from oncelog.clients.consumer.consumer_record import ConsumerRecord
 from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
-from oncelog.clients.consumer.subscription_state import (
-    NO_RESET,
-    AssignedPartition,
-    FetchPosition,
-    Phase,
-    SubscriptionState,
-)
+from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import BrokerRefused, Refusal
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -44,6 +39,7 @@ class FetchBuffer:
 
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
+        self._partitions = subscription.partitions
         self._chains: dict[TopicPartition, deque[CompletedFetch]] = {}
         self._turns: deque[TopicPartition] = deque()
         """The partitions that have a chain; the first one has its turn."""
@@ -55,7 +51,7 @@ class FetchBuffer:
 
     def next_offset(self, topic_partition: TopicPartition) -> int | None:
         """Where the next fetch of an assigned partition begins; None if what waits must be polled first."""
-        partition = self._subscription[topic_partition]
+        partition = self._partitions[topic_partition]
         chain = self._chains.get(topic_partition)
         if chain and not _continues(partition, chain[0]):
             self.drop([topic_partition])
@@ -67,7 +63,7 @@ class FetchBuffer:
     def add(self, fetch: CompletedFetch) -> bool:
         """Keep what came of a partition, if that is still at the place that was asked for, under the same leader."""
         topic_partition = fetch.topic_partition
-        partition = self._subscription.get(topic_partition)
+        partition = self._partitions.get(topic_partition)
         if partition is None or partition.phase is not Phase.FETCHING:
             return False
         if fetch.current_leader_epoch != partition.position.leader.epoch:
@@ -103,7 +99,7 @@ class FetchBuffer:
             topic_partition = self._turns[0]
             chain = self._chains[topic_partition]
             fetch = chain[0]
-            partition = self._subscription.get(topic_partition)
+            partition = self._partitions.get(topic_partition)
             if partition is None or _has_no_position(partition) or not _continues(partition, fetch):
                 self._remove_first()
             elif not self._subscription.is_fetchable(topic_partition):
@@ -149,10 +145,10 @@ class FetchBuffer:
             raise BrokerRefused(f"{topic_partition} at position {fetch.fetch_offset}", Refusal(error=error))
         if partition.preferred_replica is not None:  # A follower may lag behind: the leader knows.
             partition.preferred_replica = None
-        elif self._subscription.default_reset == NO_RESET:
+        elif self._partitions.default_reset == NO_RESET:
             raise OffsetOutOfRange(topic_partition, fetch.fetch_offset)
         else:
-            partition.reset(self._subscription.default_reset)
+            partition.reset(self._partitions.default_reset)
 
     def _remove_first(self) -> None:
         """Remove the first response of the partition whose turn it is, and end the turn."""
@@ -187,7 +183,7 @@ class FetchBuffer:
 
     def drop_unassigned(self) -> None:
         """The assignment has changed."""
-        self.drop([topic_partition for topic_partition in self._chains if topic_partition not in self._subscription])
+        self.drop([topic_partition for topic_partition in self._chains if topic_partition not in self._partitions])
 
     def recount(self) -> None:
         """Partitions have been paused or resumed."""

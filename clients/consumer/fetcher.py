@@ -16,20 +16,22 @@ The rules are those of Kafka's ``AbstractFetch.java``.
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from oncelog.clients.connection import Address, Connection
 from oncelog.clients.connection_pool import silence_of
+from oncelog.clients.consumer.assigned_partitions import NO_NODE, TIMER_SLACK
 from oncelog.clients.consumer.completed_fetch import CompletedFetch
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.consumer_metadata import ConsumerMetadata
 from oncelog.clients.consumer.fetch_buffer import FetchBuffer
 from oncelog.clients.consumer.fetch_session import FetchSession, SessionRequest, Wanted
 from oncelog.clients.consumer.fetched_response import FetchedResponse
 from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES, partition_bytes, response_bytes
-from oncelog.clients.consumer.subscription_state import NO_NODE, TIMER_SLACK, SubscriptionState
+from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import BrokerAbsent, ClientError, error_code
 from oncelog.clients.obstacles import Obstacle, at_broker
 from oncelog.clients.runtime import ClientRuntime
@@ -45,8 +47,6 @@ _READ_COMMITTED: Final = 1
 _CLOSE_SECONDS: Final = 1.0
 _PASSING: Final = (RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}) - {ErrorCode.CORRUPT_MESSAGE}
 """What another attempt may mend, most of it with newer metadata."""
-
-Connect = Callable[[Address], Awaitable[Connection]]
 
 
 class _Source:
@@ -101,31 +101,29 @@ class Fetcher:
         runtime: ClientRuntime,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
-        *,
-        request_metadata: Callable[[], None],
-        leaders_changed: Callable[[], None],
+        metadata: ConsumerMetadata,
         wake: Callable[[], None],
     ) -> None:
         """``wake`` is called when something has come."""
         self._config = config
         self._subscription = subscription
+        self._partitions = subscription.partitions
         self._buffer = buffer
         self._cluster = runtime.cluster
         self._tasks = runtime.tasks
         self._backoff = runtime.backoff
-        self._request_metadata = request_metadata
-        self._leaders_changed = leaders_changed
+        self._metadata = metadata
         self._wake = wake
         self._sources: dict[int, _Source] = {}
 
     def find_sources(self) -> None:
         """Positions, leaders or the assignment have changed: see to it that all that can be fetched is."""
         now = asyncio.get_running_loop().time()
-        for topic_partition in self._subscription:
+        for topic_partition in self._partitions:
             if self._subscription.is_fetchable(topic_partition):
                 node_id = self._source_of(topic_partition, now)
                 if node_id == NO_NODE:
-                    self._request_metadata()
+                    self._metadata.refresh.request()
                 elif node_id not in self._sources:
                     source = self._sources[node_id] = _Source(node_id)
                     self._tasks.keep_running(partial(self._fetch_from, source), f"fetches from broker {node_id}")
@@ -140,11 +138,11 @@ class Fetcher:
 
     def _source_of(self, topic_partition: TopicPartition, now: float) -> int:
         """The broker to read a partition from, -1 if that is not known."""
-        node_id = self._subscription.read_replica(topic_partition, now)
+        node_id = self._partitions.read_replica(topic_partition, now)
         if node_id in self._cluster.brokers:
             return node_id
-        self._subscription[topic_partition].preferred_replica = None
-        leader_id = self._subscription.read_replica(topic_partition, now)
+        self._partitions[topic_partition].preferred_replica = None
+        leader_id = self._partitions.read_replica(topic_partition, now)
         return leader_id if leader_id in self._cluster.brokers else NO_NODE
 
     def silences(self) -> list[Obstacle]:
@@ -196,7 +194,7 @@ class Fetcher:
             return {}
         now = asyncio.get_running_loop().time()
         offsets = {}
-        for topic_partition in self._subscription:
+        for topic_partition in self._partitions:
             if not self._subscription.is_fetchable(topic_partition):
                 continue
             if self._source_of(topic_partition, now) != source.node_id:
@@ -209,7 +207,7 @@ class Fetcher:
 
     def _wanted(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> Wanted:
         topic_id = self._cluster.metadata.topic_id(topic_partition.topic)
-        return Wanted(topic_id, offset, self._subscription[topic_partition].position.leader.epoch, max_bytes)
+        return Wanted(topic_id, offset, self._partitions[topic_partition].position.leader.epoch, max_bytes)
 
     def _response_bytes(self) -> int:
         config = self._config
@@ -261,10 +259,10 @@ class Fetcher:
         """The broker does not answer: perhaps others lead its partitions by now."""
         source.session.fail()
         for topic_partition in wanted:
-            partition = self._subscription.get(topic_partition)
+            partition = self._partitions.get(topic_partition)
             if partition is not None:
                 partition.preferred_replica = None
-        self._request_metadata()
+        self._metadata.refresh.request()
 
     # Answers
 
@@ -273,7 +271,7 @@ class Fetcher:
         if answered is None:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 return True
-            self._request_metadata()
+            self._metadata.refresh.request()
             return False
         self._learn_leaders(response, answered)
         fetched = FetchedResponse()
@@ -290,7 +288,7 @@ class Fetcher:
         if not failed and not source.pauses:
             return
         now = asyncio.get_running_loop().time()
-        kept = {tp: pause for tp, pause in source.pauses.items() if tp not in wanted and tp in self._subscription}
+        kept = {tp: pause for tp, pause in source.pauses.items() if tp not in wanted and tp in self._partitions}
         for topic_partition in failed:
             offset, before = wanted[topic_partition].offset, source.pauses.get(topic_partition)
             failures = before.failures if before is not None and before.offset == offset else 0
@@ -301,13 +299,13 @@ class Fetcher:
         self, topic_partition: TopicPartition, asked: Wanted | None, data: PartitionData, fetched: FetchedResponse
     ) -> bool:
         """Keep what came of a partition; False for an error."""
-        partition = self._subscription.get(topic_partition)
+        partition = self._partitions.get(topic_partition)
         error = error_code(data.error_code)
         if partition is None or asked is None:
             return True
         if error in _PASSING:
             if error is not ErrorCode.UNKNOWN_LEADER_EPOCH:
-                self._request_metadata()
+                self._metadata.refresh.request()
             return False
         if error is ErrorCode.NONE:
             partition.high_watermark = data.high_watermark
@@ -342,7 +340,7 @@ class Fetcher:
 
     def _prefer(self, topic_partition: TopicPartition, node_id: int) -> None:
         until = asyncio.get_running_loop().time() + self._config.metadata_max_age_ms / 1000
-        self._subscription.prefer_replica(topic_partition, node_id, until)
+        self._partitions.prefer_replica(topic_partition, node_id, until)
         self.find_sources()
 
     def _learn_leaders(self, response: FetchResponse, answered: Mapping[TopicPartition, PartitionData]) -> None:
@@ -354,8 +352,7 @@ class Fetcher:
         }
         if leaders:
             endpoints = [(node.node_id, Address(node.host, node.port)) for node in response.node_endpoints]
-            if self._cluster.metadata.take_leaders(leaders, endpoints):
-                self._leaders_changed()
+            self._metadata.learn_leaders(leaders, endpoints)
 
     # The end
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from oncelog.clients.cluster import Cluster
+from oncelog.clients.consumer.assigned_partitions import TIMER_SLACK
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.consumer_metadata import ConsumerMetadata
 from oncelog.clients.consumer.coordinator_link import CoordinatorLink
 from oncelog.clients.consumer.offset_commits import OffsetCommits
 from oncelog.clients.consumer.rebalance_listener import RebalanceListener
 from oncelog.clients.consumer.rebalances import Rebalances
-from oncelog.clients.consumer.subscription_state import TIMER_SLACK, SubscriptionState
+from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import ClientError
 from oncelog.clients.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.metadata_refresh import MetadataRefresh
-from oncelog.clients.obstacles import Obstacle
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.topic_partition import TopicPartition
@@ -33,20 +33,21 @@ class GroupConsumption:
     def __init__(
         self,
         config: ConsumerConfig,
-        group_id: str,
         runtime: ClientRuntime,
-        subscription: SubscriptionState,
         group_cluster: Cluster,
-        refresh: MetadataRefresh,
+        subscription: SubscriptionState,
+        metadata: ConsumerMetadata,
         wake: Callable[[], None],
     ) -> None:
         """``group_cluster`` has the connections to the coordinator."""
         self._config = config
         self._subscription = subscription
         self._tasks = runtime.tasks
-        self._link = CoordinatorLink(group_cluster, group_id)
+        assert config.group_id is not None, "a consumer without a group has no part in one"
+        self._link = CoordinatorLink(group_cluster, config.group_id)
         self._commits = OffsetCommits(runtime.cluster, self._link, runtime.backoff, config.group_instance_id)
-        self._rebalances = Rebalances(config, runtime, self._link, subscription, refresh, self._commits, wake)
+        self._rebalances = Rebalances(config, runtime, self._link, subscription, metadata, self._commits, wake)
+        metadata.on_topics_changed(self._topics_changed)
         self._membership = self._rebalances.membership
         self.next_commit_at = math.inf
         """When ``commit_if_due`` has something to do, on the loop's clock."""
@@ -82,7 +83,7 @@ class GroupConsumption:
         finally:
             self.restart_commits()
 
-    def topics_changed(self) -> None:
+    def _topics_changed(self) -> None:
         """There is new metadata."""
         if self._subscription.shares_with_group:
             self._rebalances.topics_changed()
@@ -91,10 +92,6 @@ class GroupConsumption:
         """Give up what the group has given, and leave it."""
         if self._subscription.shares_with_group:
             await self._rebalances.leave(reason)
-
-    def obstacles(self) -> list[Obstacle]:
-        """Return what keeps this consumer from its coordinator."""
-        return self._link.obstacles()
 
     # Committing
 
@@ -127,7 +124,7 @@ class GroupConsumption:
         """
         if not self._config.enable_auto_commit or (self._committing is not None and not self._committing.done()):
             return
-        offsets = self._subscription.consumed()
+        offsets = self._subscription.partitions.consumed()
         if offsets:
             committing = self._commit_automatically(offsets, self._commits.take_place())
             self._committing = self._tasks.spawn(committing, "automatic commit")
@@ -144,6 +141,6 @@ class GroupConsumption:
         """Commit what polls have returned, and wait for it: there is no other opportunity."""
         if self._config.enable_auto_commit:
             try:
-                await self.commit(self._subscription.consumed(), seconds)
+                await self.commit(self._subscription.partitions.consumed(), seconds)
             except ClientError as error:
                 _log.warning("group %s: nothing was committed at the end: %s", self._link.group_id, error)

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from oncelog.clients.consumer.assigned_partitions import TIMER_SLACK
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import InstanceFenced
 from oncelog.clients.consumer.coordinator_link import NO_ANSWER, CoordinatorLink
 from oncelog.clients.consumer.member_reactions import HEARTBEAT, JOIN, SYNC, Reaction, reaction
-from oncelog.clients.consumer.subscription_state import TIMER_SLACK
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.errors import ErrorCode

@@ -9,21 +9,22 @@ The rules are those of Kafka's ``OffsetFetcher.java`` and ``OffsetFetcherUtils.j
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from oncelog.clients.by_topic import by_topic
-from oncelog.clients.consumer.consumer_config import ConsumerConfig
-from oncelog.clients.consumer.subscription_state import (
+from oncelog.clients.consumer.assigned_partitions import (
+    AFTER_METADATA,
     NO_OFFSET,
     AssignedPartition,
+    AssignedPartitions,
     FetchPosition,
     Leader,
     Phase,
     ResetPolicy,
-    SubscriptionState,
 )
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.consumer_metadata import ConsumerMetadata
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.clients.runtime import ClientRuntime
@@ -56,29 +57,24 @@ class PositionLookup:
         self,
         config: ConsumerConfig,
         runtime: ClientRuntime,
-        subscription: SubscriptionState,
-        *,
+        partitions: AssignedPartitions,
+        metadata: ConsumerMetadata,
         committed: Committed | None,
-        leader_of: Callable[[TopicPartition], Leader],
-        request_metadata: Callable[[], None],
-        found: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
-        """``committed`` is None without a group; ``found`` says that positions have changed, or that one failed."""
+        """``committed`` is None without a group; ``wake`` is called when a lookup has ended."""
         self._config = config
-        self._subscription = subscription
+        self._partitions = partitions
         self._cluster = runtime.cluster
         self._tasks = runtime.tasks
         self._backoff = runtime.backoff
         self._wall_clock = runtime.wall_clock
         self._committed = committed
-        self._leader_of = leader_of
-        self._request_metadata = request_metadata
-        self._found = found
+        self._metadata = metadata
+        self._wake = wake
         self._failure: ClientError | None = None
         self._failures = 0
         """In a row: how long to wait before the next question."""
-        self._leaderless: set[TopicPartition] = set()
-        """What cannot be asked about before there is metadata."""
 
     def raise_failure(self) -> None:
         """Raise what the application must hear of, once."""
@@ -89,14 +85,14 @@ class PositionLookup:
     def look_up(self) -> None:
         """Ask whatever can be asked now."""
         now = asyncio.get_running_loop().time()
-        initializing = self._subscription.in_phase(Phase.INITIALIZING, now)
+        initializing = self._partitions.in_phase(Phase.INITIALIZING, now)
         if initializing:
             self._begin(initializing, self._look_up_committed(initializing), "committed offsets")
-        resets = self._subscription.in_phase(Phase.AWAITING_RESET, now)
-        for node_id, partitions in self._by_leader(resets, self._leader_of).items():
+        resets = self._partitions.in_phase(Phase.AWAITING_RESET, now)
+        for node_id, partitions in self._by_leader(resets, self._metadata.leader_of).items():
             policies = {tp: partition.reset_policy for tp, partition in partitions.items()}
             self._begin(partitions, self._look_up_offsets(node_id, policies), "offsets to reset to")
-        unvalidated = self._subscription.in_phase(Phase.AWAITING_VALIDATION, now)
+        unvalidated = self._partitions.in_phase(Phase.AWAITING_VALIDATION, now)
         leaders = {tp: partition.position.leader for tp, partition in unvalidated.items()}
         for node_id, partitions in self._by_leader(unvalidated, leaders.__getitem__).items():
             positions = {tp: partition.position for tp, partition in partitions.items()}
@@ -111,20 +107,14 @@ class PositionLookup:
             if node_id in self._cluster.brokers:
                 by_leader.setdefault(node_id, {})[topic_partition] = partition
             else:
-                self._leaderless.add(topic_partition)
-                partition.retry_at = math.inf
-                self._request_metadata()
+                partition.retry_at = AFTER_METADATA
+                self._metadata.refresh.request()
         return by_leader
-
-    def leaders_changed(self) -> None:
-        """There is new metadata."""
-        leaderless, self._leaderless = self._leaderless, set()
-        self._subscription.retry_later(leaderless, 0.0)
 
     def _begin(self, partitions: Collection[TopicPartition], question: Awaitable[None], name: str) -> None:
         """Not to be asked again before this question must have been answered."""
         now = asyncio.get_running_loop().time()
-        self._subscription.retry_later(partitions, now + self._config.request_timeout_ms / 1000)
+        self._partitions.retry_later(partitions, now + self._config.request_timeout_ms / 1000)
         self._tasks.spawn(self._guard(partitions, question), name)
 
     async def _guard(self, partitions: Collection[TopicPartition], question: Awaitable[None]) -> None:
@@ -139,29 +129,29 @@ class PositionLookup:
         finally:
             if not is_answered:
                 self._ask_later(partitions)
-            self._found()
+            self._wake()
 
     def _ask_later(self, partitions: Collection[TopicPartition]) -> None:
         """Nothing was learned of these. Perhaps there are new leaders."""
         now = asyncio.get_running_loop().time()
-        self._subscription.retry_later(partitions, now + self._backoff.pause_seconds(self._failures))
+        self._partitions.retry_later(partitions, now + self._backoff.pause_seconds(self._failures))
         self._failures += 1
-        self._request_metadata()
+        self._metadata.refresh.request()
 
     # What is committed
 
     async def _look_up_committed(self, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
         committed = {} if self._committed is None else await self._committed(partitions)
         still = {
-            tp: p for tp, p in partitions.items() if self._subscription.get(tp) is p and p.phase is Phase.INITIALIZING
+            tp: p for tp, p in partitions.items() if self._partitions.get(tp) is p and p.phase is Phase.INITIALIZING
         }
         for topic_partition, partition in still.items():
             offset = committed.get(topic_partition)
             if offset is not None:
-                leader = self._leader_of(topic_partition)
+                leader = self._metadata.leader_of(topic_partition)
                 partition.seek(FetchPosition(offset.offset, offset.leader_epoch, leader))
         self._failures = 0
-        self._subscription.reset_initializing(still.keys() - committed.keys())
+        self._partitions.reset_initializing(still.keys() - committed.keys())
 
     # Offsets by time
 
@@ -181,15 +171,15 @@ class PositionLookup:
                 error = ErrorCode.OFFSET_NOT_AVAILABLE
             errors[topic_partition] = error
             if error is ErrorCode.NONE:
-                position = FetchPosition(offset, leader=self._leader_of(topic_partition))
-                self._subscription.complete_reset(topic_partition, policies[topic_partition], position)
+                position = FetchPosition(offset, leader=self._metadata.leader_of(topic_partition))
+                self._partitions.complete_reset(topic_partition, policies[topic_partition], position)
         self._settle(errors)
 
     def _by_time(self, topic_partition: TopicPartition, policy: ResetPolicy) -> ListOffsetsPartition:
         assert policy.timestamp is not None, "a partition waits for a reset without a policy"
         return ListOffsetsPartition(
             partition_index=topic_partition.partition,
-            current_leader_epoch=self._leader_of(topic_partition).epoch,
+            current_leader_epoch=self._metadata.leader_of(topic_partition).epoch,
             timestamp=self._wall_clock() - policy.timestamp if policy.is_age else policy.timestamp,
         )
 
@@ -207,7 +197,7 @@ class PositionLookup:
         if isinstance(answer, Refusal) and answer.error is ErrorCode.UNSUPPORTED_VERSION:
             # A broker before Kafka 2.3 cannot be asked: trust the position.
             for topic_partition, position in positions.items():
-                self._subscription.complete_validation(topic_partition, position, 0, position.offset)
+                self._partitions.complete_validation(topic_partition, position, 0, position.offset)
             return
         errors = dict.fromkeys(positions, ErrorCode.UNKNOWN_SERVER_ERROR)
         truncated: list[ClientError] = []
@@ -216,7 +206,7 @@ class PositionLookup:
             if error is ErrorCode.NONE:
                 try:
                     position = positions[topic_partition]
-                    self._subscription.complete_validation(topic_partition, position, end_epoch, end_offset)
+                    self._partitions.complete_validation(topic_partition, position, end_epoch, end_offset)
                 except ClientError as truncation:
                     truncated.append(truncation)
         self._settle(errors)

@@ -25,6 +25,7 @@ from oncelog.clients.consumer.assignors import ASSIGNORS
 from oncelog.clients.consumer.assignors.assignor import NO_GENERATION
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import AssignmentFailed
+from oncelog.clients.consumer.consumer_metadata import ConsumerMetadata
 from oncelog.clients.consumer.coordinator_link import CoordinatorLink
 from oncelog.clients.consumer.embedded_protocol import (
     decode_assignment,
@@ -38,7 +39,6 @@ from oncelog.clients.consumer.rebalance_listener import RebalanceListener
 from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import require_success
 from oncelog.clients.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
@@ -70,14 +70,13 @@ class Rebalances:
         runtime: ClientRuntime,
         link: CoordinatorLink,
         subscription: SubscriptionState,
-        refresh: MetadataRefresh,
+        metadata: ConsumerMetadata,
         commits: OffsetCommits,
         wake: Callable[[], None],
     ) -> None:
         self._config = config
         self._subscription = subscription
-        self._metadata = runtime.cluster.metadata
-        self._refresh = refresh
+        self._metadata = metadata
         self._commits = commits
         self._tasks = runtime.tasks
         self._wake = wake
@@ -145,7 +144,9 @@ class Rebalances:
 
     def topics_changed(self) -> None:
         """There is new metadata: where this member leads, the assignment may be out of date."""
-        if self._assigned_sizes is not None and self._assigned_sizes != self._sizes(self._subscription.metadata_topics):
+        if self._assigned_sizes is not None and self._assigned_sizes != self._metadata.partition_counts(
+            self._subscription.metadata_topics
+        ):
             self.membership.request_rejoin("topics of the group have changed")
 
     # Joining
@@ -154,7 +155,7 @@ class Rebalances:
         """What this member tells the leader, once for each assignor that it knows."""
         topics = self._subscription.topics
         self._joined_topics = topics
-        owned = list(self._subscription)
+        owned = list(self._subscription.partitions)
         generation_id = self.membership.generation.generation_id
         return [
             JoinGroupRequestProtocol(
@@ -181,8 +182,8 @@ class Rebalances:
             raise AssignmentFailed(f"the group has chosen {answer.protocol_name}, which was not offered")
         topics = frozenset[str]().union(*(member.topics for member in members.values()))
         self._subscription.group_topics = topics
-        await self._refresh.fresh()
-        sizes = self._sizes(topics)
+        await self._metadata.refresh.fresh()
+        sizes = self._metadata.partition_counts(topics)
         if answer.skip_assignment:  # A static leader came back: the others go on with what they have.
             self._assigned_sizes = await self._sizes_as_assigned()
             return {}
@@ -199,10 +200,6 @@ class Rebalances:
         require_success(f"group {self._link.group_id}", answer.groups[0].error_code)
         assigned = [member.member_assignment for member in answer.groups[0].members if member.member_assignment]
         return Counter(partition.topic for each in assigned for partition in decode_assignment(each))
-
-    def _sizes(self, topics: Collection[str]) -> Mapping[str, int]:
-        """How many partitions the topics have that there are."""
-        return {topic: count for topic in topics if (count := self._metadata.partition_count(topic))}
 
     # What becomes of partitions
 
@@ -237,7 +234,7 @@ class Rebalances:
     def _has_matched(self) -> bool:
         """All members look for topics before they join, so that one new topic is one rebalance."""
         if self._matching is None:
-            self._matching = self._tasks.spawn(self._refresh.fresh(), "topics of a pattern")
+            self._matching = self._tasks.spawn(self._metadata.refresh.fresh(), "topics of a pattern")
             self._matching.add_done_callback(lambda _: self._wake())
         return self._matching.done()
 
@@ -256,8 +253,10 @@ class Rebalances:
         if not self._config.enable_auto_commit:
             return True
         if self._commit is None:
-            self._subscription.mark_pending_revocation(given_up)
-            consumed = {tp: offset for tp, offset in self._subscription.consumed().items() if tp in partitions}
+            self._subscription.partitions.mark_pending_revocation(given_up)
+            consumed = {
+                tp: offset for tp, offset in self._subscription.partitions.consumed().items() if tp in partitions
+            }
             committing = self._commits.commit(consumed, self.membership, seconds, self._commits.take_place())
             self._commit = self._tasks.spawn(committing, "commit before partitions are given up", log_failure=False)
             self._commit.add_done_callback(lambda _: self._wake())
@@ -301,7 +300,7 @@ class Rebalances:
         self._drop(partitions)
 
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:
-        self._subscription.assign_from_group([tp for tp in self._subscription if tp not in partitions])
+        self._subscription.assign_from_group([tp for tp in self._subscription.partitions if tp not in partitions])
 
     # A new assignment
 

@@ -298,7 +298,7 @@ async def test_a_leader_that_is_killed_and_comes_back_is_read_on(stage: Stage) -
             await produce(stage, [partition], 1, begin=3 + number)
         assert await values(consumer, 4, within=60) == [2, 3, 4, 5]
         assert await nothing_more(consumer)
-        assert consumer._subscription[partition].position.leader.epoch == 3
+        assert consumer._subscription.partitions[partition].position.leader.epoch == 3
 
 
 @pytest.mark.parametrize("policy", ["none", "latest"])

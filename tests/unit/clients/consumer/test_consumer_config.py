@@ -3,8 +3,8 @@
 import pytest
 
 from oncelog.clients.consumer import ConsumerConfig
+from oncelog.clients.consumer.assigned_partitions import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 from oncelog.clients.consumer.consumer_config import parse_reset_policy
-from oncelog.clients.consumer.subscription_state import NO_RESET, RESET_TO_EARLIEST, RESET_TO_LATEST, ResetPolicy
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,19 @@
 
 import pytest
 
-from oncelog.clients.consumer.completed_fetch import CompletedFetch
-from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
-from oncelog.clients.consumer.fetch_buffer import FetchBuffer
-from oncelog.clients.consumer.fetched_response import FetchedResponse
-from oncelog.clients.consumer.subscription_state import (
+from oncelog.clients.consumer.assigned_partitions import (
     NO_RESET,
     RESET_TO_EARLIEST,
     FetchPosition,
     Leader,
     Phase,
     ResetPolicy,
-    SubscriptionState,
 )
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
+from oncelog.clients.consumer.fetch_buffer import FetchBuffer
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import BrokerRefused
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.compression import Compression
@@ -38,7 +38,7 @@ def reading(default_reset: ResetPolicy = NO_RESET) -> tuple[SubscriptionState, F
     subscription = SubscriptionState(default_reset)
     subscription.assign([ORDERS, CLICKS])
     for partition in (ORDERS, CLICKS):
-        subscription[partition].seek(FetchPosition(0, leader=Leader(1, 3)))
+        subscription.partitions[partition].seek(FetchPosition(0, leader=Leader(1, 3)))
     return subscription, FetchBuffer(subscription)
 
 
@@ -56,7 +56,7 @@ def test_answers_are_a_chain_that_the_positions_follow() -> None:
     assert buffer.next_offset(ORDERS) is None
     assert not buffer.add(completed(4, batch(4)))
     assert seen(buffer, 2) == [("orders", 0), ("orders", 1)]
-    assert subscription[ORDERS].position == FetchPosition(2, 7, Leader(1, 3))
+    assert subscription.partitions[ORDERS].position == FetchPosition(2, 7, Leader(1, 3))
     assert buffer.next_offset(ORDERS) == 4
     assert seen(buffer) == [("clicks", 0), ("clicks", 1), ("orders", 2), ("orders", 3)]
     assert (len(buffer), buffer.size) == (0, 0)
@@ -83,10 +83,10 @@ def test_responses_with_nothing_left_that_can_be_given_out_do_not_count_as_unrea
     buffer.add(first)
     buffer.add(second)
     assert (first.response.unread, second.response.unread) == (1, 1)
-    subscription[ORDERS].paused = True
+    subscription.partitions[ORDERS].paused = True
     assert buffer.take(100) == []
     assert (first.response.unread, second.response.unread, buffer.size) == (0, 0, 0)
-    subscription[ORDERS].paused = False
+    subscription.partitions[ORDERS].paused = False
     buffer.recount()
     assert (first.response.unread, second.response.unread, buffer.size) == (1, 1, first.size + second.size)
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
@@ -113,7 +113,7 @@ def test_what_is_set_aside_does_not_keep_the_response_that_it_came_in() -> None:
         )
         for partition in (ORDERS, CLICKS)
     ]
-    subscription[ORDERS].paused = True
+    subscription.partitions[ORDERS].paused = True
     for fetch in fetches:
         buffer.add(fetch)
     with pytest.raises(BufferError):
@@ -122,7 +122,7 @@ def test_what_is_set_aside_does_not_keep_the_response_that_it_came_in() -> None:
     del fetch
     fetches.clear()
     frame.clear()
-    subscription[ORDERS].paused = False
+    subscription.partitions[ORDERS].paused = False
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
 
 
@@ -131,7 +131,7 @@ def test_an_answer_that_does_not_follow_is_not_kept() -> None:
     assert not buffer.add(completed(2, batch(2)))
     assert buffer.add(completed(0, batch(0)))
     assert not buffer.add(completed(0, batch(0)))
-    subscription[CLICKS].reset(RESET_TO_EARLIEST)
+    subscription.partitions[CLICKS].reset(RESET_TO_EARLIEST)
     assert not buffer.add(completed(0, batch(0), partition=CLICKS))
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
 
@@ -140,7 +140,7 @@ def test_a_seek_makes_what_waits_worthless() -> None:
     subscription, buffer = reading()
     buffer.add(completed(0, batch(0)))
     buffer.add(completed(2, batch(2)))
-    subscription[ORDERS].seek(FetchPosition(9, leader=Leader(1, 3)))
+    subscription.partitions[ORDERS].seek(FetchPosition(9, leader=Leader(1, 3)))
     assert buffer.next_offset(ORDERS) == 9
     assert buffer.add(completed(9, batch(9)))
     assert seen(buffer) == [("orders", 9), ("orders", 10)]
@@ -164,7 +164,7 @@ def test_a_partition_that_comes_back_begins_anew() -> None:
     subscription.assign([])
     subscription.assign([ORDERS])
     assert seen(buffer) == []
-    subscription[ORDERS].seek(FetchPosition(0))
+    subscription.partitions[ORDERS].seek(FetchPosition(0))
     assert buffer.next_offset(ORDERS) == 0
 
 
@@ -173,12 +173,12 @@ def test_what_has_come_of_a_paused_partition_is_kept_and_keeps_nobody_waiting() 
     buffer.add(completed(0, batch(0)))
     buffer.add(completed(2, batch(2)))
     buffer.add(completed(0, batch(0), partition=CLICKS))
-    subscription[ORDERS].paused = True
+    subscription.partitions[ORDERS].paused = True
     buffer.recount()
     assert buffer.size == len(batch(0))
     assert seen(buffer) == [("clicks", 0), ("clicks", 1)]
     assert not buffer.has_any
-    subscription[ORDERS].paused = False
+    subscription.partitions[ORDERS].paused = False
     buffer.recount()
     assert buffer.has_any
     assert buffer.next_offset(ORDERS) is None
@@ -188,7 +188,7 @@ def test_what_has_come_of_a_paused_partition_is_kept_and_keeps_nobody_waiting() 
 
 def test_what_comes_of_a_partition_that_was_paused_meanwhile_keeps_nobody_waiting() -> None:
     subscription, buffer = reading()
-    subscription[ORDERS].paused = True
+    subscription.partitions[ORDERS].paused = True
     assert buffer.add(completed(0, batch(0)))
     assert buffer.size == 0
 
@@ -197,15 +197,15 @@ def test_what_comes_of_a_partition_that_was_paused_meanwhile_keeps_nobody_waitin
 def test_what_waits_of_an_earlier_leader_is_dropped_with_or_without_validation(offset_epoch: int) -> None:
     """The new leader confirms the position, which says nothing of what was fetched beyond it."""
     subscription, buffer = reading()
-    subscription[ORDERS].position = FetchPosition(0, offset_epoch, Leader(1, 3))
+    subscription.partitions[ORDERS].position = FetchPosition(0, offset_epoch, Leader(1, 3))
     first, second = completed(0, batch(0)), completed(2, batch(2))
     assert buffer.add(first)
     assert buffer.add(second)
-    subscription.follow_leaders(lambda _: Leader(2, 4))
+    subscription.partitions.follow_leaders(lambda _: Leader(2, 4))
     assert seen(buffer) == []
     assert (len(buffer), buffer.size, first.response.unread, second.response.unread) == (0, 0, 0, 0)
     if offset_epoch >= 0:
-        subscription.complete_validation(ORDERS, subscription[ORDERS].position, 2, 50)
+        subscription.partitions.complete_validation(ORDERS, subscription.partitions[ORDERS].position, 2, 50)
     assert buffer.next_offset(ORDERS) == 0
     assert buffer.add(completed(0, batch(0), current_leader_epoch=4))
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
@@ -217,8 +217,8 @@ def test_response_of_an_earlier_leader_that_comes_after_the_validation_is_not_ke
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
     late = completed(2, batch(2))
     out_of_range = completed(2, error=ErrorCode.OFFSET_OUT_OF_RANGE)
-    subscription.follow_leaders(lambda _: Leader(2, 4))
-    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 3, 50)
+    subscription.partitions.follow_leaders(lambda _: Leader(2, 4))
+    subscription.partitions.complete_validation(ORDERS, subscription.partitions[ORDERS].position, 3, 50)
     assert not buffer.add(late)
     assert not buffer.add(out_of_range)
     assert seen(buffer) == []
@@ -228,20 +228,20 @@ def test_response_of_an_earlier_leader_that_comes_after_the_validation_is_not_ke
 def test_what_waits_of_a_paused_partition_is_dropped_with_its_leader() -> None:
     subscription, buffer = reading()
     buffer.add(completed(0, batch(0)))
-    subscription[ORDERS].paused = True
+    subscription.partitions[ORDERS].paused = True
     buffer.recount()
-    subscription.follow_leaders(lambda _: Leader(2, 4))
+    subscription.partitions.follow_leaders(lambda _: Leader(2, 4))
     assert seen(buffer) == []
     assert len(buffer) == 0
 
 
 def test_a_truncation_makes_what_waits_worthless() -> None:
     subscription, buffer = reading(RESET_TO_EARLIEST)
-    subscription[ORDERS].seek(FetchPosition(4, 2, Leader(1, 3)))
-    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 2, 50)
+    subscription.partitions[ORDERS].seek(FetchPosition(4, 2, Leader(1, 3)))
+    subscription.partitions.complete_validation(ORDERS, subscription.partitions[ORDERS].position, 2, 50)
     buffer.add(completed(4, batch(4)))
-    subscription.follow_leaders(lambda _: Leader(2, 4))
-    subscription.complete_validation(ORDERS, subscription[ORDERS].position, 1, 2)
+    subscription.partitions.follow_leaders(lambda _: Leader(2, 4))
+    subscription.partitions.complete_validation(ORDERS, subscription.partitions[ORDERS].position, 1, 2)
     assert seen(buffer) == []
     assert buffer.next_offset(ORDERS) == 2
 
@@ -252,9 +252,9 @@ def test_an_offset_out_of_range_waits_for_its_turn_and_then_for_the_policy() -> 
     buffer.add(completed(2, error=ErrorCode.OFFSET_OUT_OF_RANGE))
     assert buffer.next_offset(ORDERS) is None
     assert seen(buffer) == [("orders", 0), ("orders", 1)]
-    assert subscription[ORDERS].phase is Phase.FETCHING
+    assert subscription.partitions[ORDERS].phase is Phase.FETCHING
     assert seen(buffer) == []
-    assert subscription[ORDERS].phase is Phase.AWAITING_RESET
+    assert subscription.partitions[ORDERS].phase is Phase.AWAITING_RESET
 
 
 def test_without_a_policy_an_offset_out_of_range_is_raised_once_nothing_is_lost() -> None:
@@ -271,11 +271,11 @@ def test_without_a_policy_an_offset_out_of_range_is_raised_once_nothing_is_lost(
 
 def test_a_follower_that_lags_behind_is_no_reason_to_reset() -> None:
     subscription, buffer = reading(RESET_TO_EARLIEST)
-    subscription.prefer_replica(ORDERS, 2, until=10.0)
+    subscription.partitions.prefer_replica(ORDERS, 2, until=10.0)
     buffer.add(completed(0, error=ErrorCode.OFFSET_OUT_OF_RANGE))
     assert seen(buffer) == []
-    assert subscription[ORDERS].phase is Phase.FETCHING
-    assert subscription.read_replica(ORDERS, 0.0) == 1
+    assert subscription.partitions[ORDERS].phase is Phase.FETCHING
+    assert subscription.partitions.read_replica(ORDERS, 0.0) == 1
 
 
 def test_what_may_not_be_read_is_the_applications_to_know() -> None:
@@ -294,7 +294,7 @@ def test_records_of_others_are_not_lost_with_a_batch_that_cannot_be_read() -> No
     assert seen(buffer) == [("clicks", 0), ("clicks", 1)]
     with pytest.raises(UnreadableRecords):
         buffer.take(5)
-    subscription[ORDERS].seek(FetchPosition(2))
+    subscription.partitions[ORDERS].seek(FetchPosition(2))
     assert buffer.next_offset(ORDERS) == 2
 
 
@@ -313,7 +313,7 @@ def test_records_before_a_batch_that_finds_no_memory_are_returned(partition: Top
     for _ in range(2):
         with pytest.raises(MemoryError):
             buffer.take(100)
-    assert subscription[ORDERS].position.offset == 2
+    assert subscription.partitions[ORDERS].position.offset == 2
     bound.armed = False
     begin = 2 if partition == ORDERS else 0
     assert seen(buffer) == [(partition.topic, begin), (partition.topic, begin + 1)]

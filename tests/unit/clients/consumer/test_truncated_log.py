@@ -10,20 +10,20 @@ from random import Random
 
 import pytest
 
-from oncelog.clients.consumer.completed_fetch import CompletedFetch
-from oncelog.clients.consumer.consumer_errors import LogTruncated, OffsetOutOfRange
-from oncelog.clients.consumer.fetch_buffer import FetchBuffer
-from oncelog.clients.consumer.fetched_response import FetchedResponse
-from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
-from oncelog.clients.consumer.subscription_state import (
+from oncelog.clients.consumer.assigned_partitions import (
     NO_RESET,
     RESET_TO_EARLIEST,
     FetchPosition,
     Leader,
     Phase,
     ResetPolicy,
-    SubscriptionState,
 )
+from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.consumer_errors import LogTruncated, OffsetOutOfRange
+from oncelog.clients.consumer.fetch_buffer import FetchBuffer
+from oncelog.clients.consumer.fetched_response import FetchedResponse
+from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
+from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
@@ -102,7 +102,7 @@ class _Reader:
         self.seek(OffsetAndMetadata(0))
 
     def seek(self, to: OffsetAndMetadata) -> None:
-        self.subscription[ORDERS].seek(FetchPosition(to.offset, to.leader_epoch, self.log.leader))
+        self.subscription.partitions[ORDERS].seek(FetchPosition(to.offset, to.leader_epoch, self.log.leader))
         self.buffer.drop([ORDERS])
 
     def seek_back(self, count: int) -> None:
@@ -117,7 +117,7 @@ class _Reader:
         self.seen = {at: number for at, number in self.seen.items() if at < offset}
 
     def hear_of_leader(self) -> None:
-        self.subscription.follow_leaders(lambda _: self.log.leader)
+        self.subscription.partitions.follow_leaders(lambda _: self.log.leader)
 
     def send_fetch(self) -> None:
         if self._fetch is not None or not self.subscription.is_fetchable(ORDERS):
@@ -125,7 +125,7 @@ class _Reader:
         offset = self.buffer.next_offset(ORDERS)
         if offset is None:
             return
-        epoch = self.subscription[ORDERS].position.leader.epoch
+        epoch = self.subscription.partitions[ORDERS].position.leader.epoch
         error, records = self.log.fetch(offset, epoch)
         if error is ErrorCode.FENCED_LEADER_EPOCH or not (records or error):
             return
@@ -146,7 +146,7 @@ class _Reader:
             self.fetched += self.buffer.add(fetch)
 
     def send_validation(self) -> None:
-        partition = self.subscription[ORDERS]
+        partition = self.subscription.partitions[ORDERS]
         if partition.phase is Phase.AWAITING_VALIDATION and partition.position.leader == self.log.leader:
             self._end = (partition.position, *self.log.end_of(partition.position.offset_epoch))
 
@@ -156,12 +156,12 @@ class _Reader:
         asked, epoch, end = self._end
         self._end = None
         try:
-            self.subscription.complete_validation(ORDERS, asked, epoch, end)
+            self.subscription.partitions.complete_validation(ORDERS, asked, epoch, end)
         except LogTruncated as truncated:
             self.forget_from(end)
             self.seek(truncated.diverging or OffsetAndMetadata(0))
             return
-        if self.subscription[ORDERS].position != asked:
+        if self.subscription.partitions[ORDERS].position != asked:
             self.forget_from(end)
 
     def poll(self, limit: int) -> None:
@@ -171,10 +171,10 @@ class _Reader:
             self.forget_from(0)
             self.seek(OffsetAndMetadata(0))
             return
-        if self.subscription[ORDERS].phase is Phase.AWAITING_RESET:
+        if self.subscription.partitions[ORDERS].phase is Phase.AWAITING_RESET:
             self.forget_from(0)
-            policy = self.subscription[ORDERS].reset_policy
-            self.subscription.complete_reset(ORDERS, policy, FetchPosition(0, leader=self.log.leader))
+            policy = self.subscription.partitions[ORDERS].reset_policy
+            self.subscription.partitions.complete_reset(ORDERS, policy, FetchPosition(0, leader=self.log.leader))
         for record in records:
             before = int(record.key or b"")
             assert self.seen.get(record.offset - 1, before) == before, f"records before offset {record.offset} skipped"
@@ -191,7 +191,7 @@ class _Reader:
         self.poll(3)
 
     def set_paused(self, paused: bool) -> None:
-        self.subscription[ORDERS].paused = paused
+        self.subscription.partitions[ORDERS].paused = paused
         self.buffer.recount()
 
 
@@ -224,7 +224,7 @@ def _play(seed: int, policy: ResetPolicy) -> int:
     reader.set_paused(False)
     for _ in range(len(log)):
         reader.go_on()
-    assert reader.subscription[ORDERS].position.offset == len(log), f"seed {seed}"
+    assert reader.subscription.partitions[ORDERS].position.offset == len(log), f"seed {seed}"
     return reader.noticed
 
 
