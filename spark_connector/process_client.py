@@ -14,7 +14,8 @@ known to be closed before the next request is sent.
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -28,6 +29,7 @@ from oncelog.spark_connector.reachability import ReachabilityWatch, reach
 if TYPE_CHECKING:
     from oncelog.clients.admin.admin import Admin
 
+C = TypeVar("C")
 T = TypeVar("T")
 
 DEFAULT_REACH_SECONDS: Final = 60.0
@@ -68,6 +70,9 @@ class ProcessClient:
         )
         self._watch = ReachabilityWatch(self.cluster)
         self._has_reached = False
+        self.resources: Final = ExitStack()
+        """What is released when the client is closed."""
+        self._companions: dict[Callable[[ProcessClient], Any], Any] = {}
 
     @cached_property
     def admin(self) -> "Admin":
@@ -81,20 +86,33 @@ class ProcessClient:
         task = self._loop.create_task(_after_news(coroutine))
         self._watch.start(self._loop)
         try:
-            return self._loop.run_until_complete(task)
-        except BaseException:
-            if not task.done():
-                task.cancel()
-                self._loop.run_until_complete(asyncio.wait([task]))
-            raise
+            return self._run_to_its_end(task)
         finally:
             self._watch.stop()
+
+    def _run_to_its_end(self, task: "asyncio.Task[T]") -> T:
+        try:
+            return self._loop.run_until_complete(task)
+        finally:
+            if not task.done():  # A signal interrupted the loop.
+                task.cancel()
+                self._loop.run_until_complete(asyncio.wait([task]))
 
     def reach(self) -> None:
         """Connect to a broker unless that was done before. Raises ``NoBrokerReachable`` after ``reach_seconds``."""
         if not self._has_reached:
             self.run(reach(self.cluster, self.settings.reach_seconds))
             self._has_reached = True
+
+    def companion(self, make: "Callable[[ProcessClient], C]") -> C:
+        """Return the one object that ``make`` made for this client; make it on the first call.
+
+        So what a process remembers of a cluster lives as long as its client does, and needs no other module state.
+        """
+        if make not in self._companions:
+            self._companions[make] = make(self)
+        found: C = self._companions[make]
+        return found
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Have ``coroutine`` go on whenever ``run`` runs. Whoever starts it awaits or cancels it in a later ``run``."""
@@ -104,6 +122,7 @@ class ProcessClient:
         """Close the connections and the loop. Only for those who made the client themselves: processes just end."""
         self.run(self.cluster.close())
         self._loop.close()
+        self.resources.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client stays in its process: pickle its ClientSettings")

@@ -26,6 +26,7 @@ from oncelog.protocol.messages.metadata import MetadataResponseTopic
 from oncelog.protocol.schema import ZERO_UUID, Buffer
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.retry import retry_operation
+from oncelog.spark_connector.sink.commit.on_error import OnError
 from oncelog.spark_connector.sink.commit.sink_broker import TopicIds
 from oncelog.spark_connector.sink.commit.sink_errors import AnswerLost, TopicReplaced
 from oncelog.spark_connector.sink.commit.written_topics import replaced_topics, replacement
@@ -94,16 +95,13 @@ class BatchProducer:
         await retry_operation(self._cluster, self._patience_seconds, self._cluster.connection_to_any)
         self._task = self._loop.create_task(self._sender.run(), name="sink: sender")
         if self._manager.is_transactional:
-            try:
+            async with OnError(self.stop):
                 async with asyncio.timeout(self._patience_seconds):
                     initialized = self._manager.initialize()
                     await self._wait_for(initialized)
                 if initialized.response_lost:
                     raise AnswerLost(f"{self._manager.transactional_id} may have been taken twice")
                 self._manager.begin()
-            except BaseException:
-                await self.stop()
-                raise
 
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         """How many partitions each topic has; brokers may create it now. Raises ``BrokerRefused``.

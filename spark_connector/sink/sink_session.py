@@ -1,18 +1,16 @@
 """One process's part in the sink: the port over this process's connections, and what the process remembers.
 
-Spark uses a process again for later batches, and forks it. So memory is kept by process id, like ``process_client``.
+Spark uses a process again for later batches. So memory is kept with the process's client.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import cached_property, partial
-from random import Random
 from typing import Any, Final
 
-from oncelog.spark_connector.process_client import ClientSettings, ProcessClient, process_client
+from oncelog.spark_connector.process_client import ProcessClient, process_client
 from oncelog.spark_connector.sink.cluster_broker import ClusterBroker, SinkSettings
 from oncelog.spark_connector.sink.commit.batch_commit import (
     abort_batch,
@@ -21,6 +19,7 @@ from oncelog.spark_connector.sink.commit.batch_commit import (
     commit_batch,
     commit_unnamed,
 )
+from oncelog.spark_connector.sink.commit.on_error import OnError
 from oncelog.spark_connector.sink.commit.prelude import Permit, begin_batch
 from oncelog.spark_connector.sink.commit.sink_broker import RowWriter, SinkBroker, Written
 from oncelog.spark_connector.sink.commit.sink_transactions import NO_DRIVER
@@ -46,31 +45,21 @@ def wall_clock() -> int:
 class ProcessMemory:
     """What this process remembers between the batches of the sinks of one cluster."""
 
-    def __init__(self, settings: ClientSettings, rng: Random) -> None:
-        self._settings = settings
-        self._rng = rng
-        self.unnamed_slots = SlotPool(new_name(rng))
+    def __init__(self, client: ProcessClient) -> None:
+        self._client = client
+        self.unnamed_slots = SlotPool(new_name(client.rng))
         """Of batches that are tried once: the name of their sink is not used again, so nobody needs to remember."""
         self.states = StateMemory()
 
     @cached_property
     def slots(self) -> SlotPool:
         """Made when wanted, by tasks: the driver's processes have no use for a file."""
-        file = claim_slot_file(digest(self._settings.bootstrap), self._rng)
-        return SlotPool(new_name(self._rng)) if file is None else SlotPool(file.process, file.kept, file.keep)
-
-
-_memories: Final[dict[tuple[int, ClientSettings], ProcessMemory]] = {}
-"""By process id, since the workers of Spark are forked."""
-
-
-def process_memory(client: ProcessClient) -> ProcessMemory:
-    """This process's memory for a cluster."""
-    key = (os.getpid(), client.settings)
-    memory = _memories.get(key)
-    if memory is None:
-        memory = _memories[key] = ProcessMemory(client.settings, client.rng)
-    return memory
+        client = self._client
+        file = claim_slot_file(digest(client.settings.bootstrap), client.rng)
+        if file is None:
+            return SlotPool(new_name(client.rng))
+        client.resources.callback(file.release)
+        return SlotPool(file.process, file.kept, file.keep)
 
 
 class SinkSession:
@@ -80,7 +69,7 @@ class SinkSession:
         self._options = options
         self._client = process_client(options.client)
         self._client.reach()
-        self._memory = process_memory(self._client)
+        self._memory = self._client.companion(ProcessMemory)
         self._broker = self.make_broker()
 
     def make_broker(self) -> SinkBroker:
@@ -150,16 +139,13 @@ class SinkSession:
 
         async def steps() -> Written:
             writer = await self._open_writer(None)
-            try:
+            async with OnError(writer.abort):
                 with closing(PulledRows(iter(rows))) as pulled:
                     async for each in pulled:
                         await writer.write(each)
                 written = await writer.finish()
                 await writer.leave()
-                return written
-            except BaseException:
-                await writer.abort()
-                raise
+            return written
 
         return self._client.run(steps())
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from oncelog.protocol.topic_partition import TopicPartition
-from oncelog.spark_connector.sink.commit.batch_content import Content, content_of_all
+from oncelog.spark_connector.sink.commit.batch_content import Content
+from oncelog.spark_connector.sink.commit.batch_outcome import BatchOutcome, transactions_of
 from oncelog.spark_connector.sink.commit.decisions import take_over, write_state
 from oncelog.spark_connector.sink.commit.endings import abort_all, commit_decided, describe_all, find_strays
 from oncelog.spark_connector.sink.commit.prelude import Permit
@@ -28,7 +29,7 @@ from oncelog.spark_connector.sink.commit.sink_errors import (
 )
 from oncelog.spark_connector.sink.commit.sink_transactions import Driver, TaskTransaction, driver_id, is_open
 from oncelog.spark_connector.sink.commit.state_home import find_state
-from oncelog.spark_connector.sink.commit.state_record import NO_BATCH, UNKNOWN_PLAN, Planned, StateRecord, decision
+from oncelog.spark_connector.sink.commit.state_record import NO_BATCH, UNKNOWN_PLAN, Planned, StateRecord
 from oncelog.spark_connector.sink.commit.task import TaskOutcome
 from oncelog.spark_connector.sink.commit.written_topics import names_of, replaced_topics, replacement
 
@@ -52,13 +53,11 @@ async def commit_batch(
     Raises ``BatchNotDecided``, ``SinkFenced``, ``CheckpointRewound`` and ``SaveRepeated`` (nothing is visible), and
     ``TransactionsLost``.
     """
-    permit, query = _common(outcomes)
-    run = outcomes[0].run
-    driver = permit.driver
-    transactions = [each.transaction for each in outcomes if each.transaction is not None]
+    outcome = BatchOutcome.of(outcomes)
+    permit, query, driver = outcome.permit, outcome.query, outcome.permit.driver
     state = await broker.read_state(permit.sink, permit.home) or StateRecord(sink=permit.sink)
     if state.generation < permit.generation:
-        await abort_all(broker, transactions)
+        await abort_all(broker, outcome.transactions)
         raise BatchNotDecided(
             f"batch {batch} was aborted as a whole: the record of sink {permit.sink} is gone from the state topic "
             f"{permit.home.topic} since the batch began. Was the topic deleted, created again or emptied?"
@@ -67,19 +66,17 @@ async def commit_batch(
         _log.warning("sink %s has written for query %s before: %s begins anew", permit.sink, state.query, query)
     if state.is_beyond(query, batch):
         raise SinkFenced(f"another run of the query has gone on to batch {state.batch} of sink {permit.sink}")
-    content = content_of_all(each.content for each in outcomes)
     if state.decides(query, batch):
-        _note_repetition(state, planned, content, run, fail_on_difference=fail_on_difference)
-        if state.run != run:
-            state, driver = await _note_run(broker, state, driver, permit.home, run)
+        _note_repetition(state, outcome, planned, fail_on_difference=fail_on_difference)
+        if state.run != outcome.run:
+            state, driver = await _note_run(broker, state, driver, permit.home, outcome.run)
     else:
-        if any(each.skipped for each in outcomes):
+        if outcome.skipped:
             raise BatchNotDecided(f"tasks of batch {batch} have skipped it, and it is not decided")
-        await _require_same_topics(broker, outcomes, f"batch {batch}")
-        await _validate(broker, transactions, f"batch {batch}")
-        kept = None if planned.names_rows else content
-        state = decision(state, permit.driver, query, batch, transactions, planned, run, kept)
-        if not transactions:
+        await _require_same_topics(broker, outcome, f"batch {batch}")
+        await _validate(broker, outcome.transactions, f"batch {batch}")
+        state = outcome.decision(state, batch, planned)
+        if not outcome.transactions:
             state = state.when_settled(driver, await broker.transaction_version())
         driver = await write_state(broker, driver, state, permit.home)
     await _carry_out(broker, state, fail_on_loss)
@@ -100,7 +97,7 @@ async def abort_batch(
     if outcomes and (state.decides(outcomes[0].query, batch) or state.is_beyond(outcomes[0].query, batch)):
         await _carry_out(broker, state, fail_on_loss)
         return
-    await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+    await abort_all(broker, transactions_of(outcomes))
     await _abort_leftovers(broker, state, state.generation if permit is None else permit.generation)
 
 
@@ -109,18 +106,17 @@ async def commit_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], *,
 
     A crash in here may leave some of its transactions committed and the others to time out.
     """
-    permit, query = _common(outcomes)
-    transactions = [each.transaction for each in outcomes if each.transaction is not None]
-    await _require_same_topics(broker, outcomes, "the batch")
-    await _validate(broker, transactions, "the batch")
-    state = decision(StateRecord(sink=permit.sink), permit.driver, query, NO_BATCH, transactions)
+    outcome = BatchOutcome.of(outcomes)
+    await _require_same_topics(broker, outcome, "the batch")
+    await _validate(broker, outcome.transactions, "the batch")
+    state = outcome.decision(StateRecord(sink=outcome.permit.sink), NO_BATCH, UNKNOWN_PLAN)
     await _carry_out(broker, state, fail_on_loss)
-    await _abort_leftovers(broker, state, permit.generation)
+    await _abort_leftovers(broker, state, outcome.permit.generation)
 
 
 async def abort_unnamed(broker: SinkBroker, outcomes: Sequence[TaskOutcome], sink: str) -> None:
     """Take such a batch back, as far as it is not committed."""
-    await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+    await abort_all(broker, transactions_of(outcomes))
     await abort_late_tasks(broker, sink)
 
 
@@ -129,20 +125,18 @@ async def abort_late_tasks(broker: SinkBroker, sink: str) -> None:
     await _abort_leftovers(broker, StateRecord(sink=sink), 0)
 
 
-def _note_repetition(
-    state: StateRecord, planned: Planned, content: Content | None, run: str, *, fail_on_difference: bool
-) -> None:
+def _note_repetition(state: StateRecord, outcome: BatchOutcome, planned: Planned, *, fail_on_difference: bool) -> None:
     """Say that the batch is skipped.
 
     Raises ``CheckpointRewound`` where these are not the rows that were decided, and ``SaveRepeated`` where the run has
     done all of this before: it would have ended at a batch that failed, so these are other rows of the same batch.
     """
-    if run and state.run == run and state.settled:
+    if outcome.run and state.run == outcome.run and state.settled:
         raise SaveRepeated(state.query, state.batch)
     difference = state.planned.difference(planned)
     if difference:
         raise CheckpointRewound(state.sink, state.query, state.batch, f"it is decided {difference}")
-    difference = _difference_of_rows(state, planned, content)
+    difference = _difference_of_rows(state, planned, outcome.content)
     if difference:
         if fail_on_difference:
             raise CheckpointRewound(state.sink, state.query, state.batch, f"it is decided {difference}", OTHER_ROWS)
@@ -175,27 +169,16 @@ async def _note_run(
     return state, await write_state(broker, driver, state, home)
 
 
-def _common(outcomes: Sequence[TaskOutcome]) -> tuple[Permit, str]:
-    """What all tasks of a batch were given."""
-    if not outcomes:
-        raise BatchNotDecided("no task has told of the batch")
-    permit, query = outcomes[0].permit, outcomes[0].query
-    if any((each.permit, each.query) != (permit, query) for each in outcomes):
-        raise BatchNotDecided("the tasks of the batch began under different drivers")
-    return permit, query
-
-
-async def _require_same_topics(broker: SinkBroker, outcomes: Sequence[TaskOutcome], what: str) -> None:
+async def _require_same_topics(broker: SinkBroker, outcome: BatchOutcome, what: str) -> None:
     """Take the batch back if a topic was deleted and created again since its first row: a part of it is gone.
 
     Ids never come back, so one that is the same before the first row and now is that of every row. A broker may be late
     to hear of a new topic. Tasks that write by id (Produce from version 13) notice all the same, and there is no part
     in a topic that is replaced after them; with older brokers, that moment is left.
     """
-    written = [each.written.topics for each in outcomes]
-    replaced = replaced_topics(written, await broker.topic_ids(names_of(written)))
+    replaced = replaced_topics(outcome.written, await broker.topic_ids(names_of(outcome.written)))
     if replaced:
-        await abort_all(broker, [each.transaction for each in outcomes if each.transaction is not None])
+        await abort_all(broker, outcome.transactions)
         raise BatchNotDecided(f"{what} was aborted as a whole, and can be run again: {replacement(replaced)}")
 
 

@@ -175,27 +175,3 @@ def decode_state(sink: str, value: bytes) -> StateRecord:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableState(f"the state of sink {sink} cannot be read: {error}") from error
-
-
-def decision(
-    state: StateRecord,
-    driver: Driver,
-    query: str,
-    batch: int,
-    of: list[TaskTransaction],
-    planned: Planned = UNKNOWN_PLAN,
-    run: str = "",
-    content: Content | None = None,
-) -> StateRecord:
-    """The record that commits a batch."""
-    return replace(
-        state,
-        query=query,
-        batch=batch,
-        decided_by=(driver.producer_id, driver.epoch),
-        transactions=tuple(of),
-        settled_by=None,
-        planned=planned,
-        run=run,
-        content=content,
-    )

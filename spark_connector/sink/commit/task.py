@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelog.spark_connector.sink.commit.batch_content import NO_ROWS, Content
+from oncelog.spark_connector.sink.commit.on_error import OnError
 from oncelog.spark_connector.sink.commit.prelude import Permit
 from oncelog.spark_connector.sink.commit.sink_broker import RowWriter, SinkBroker, Written
 from oncelog.spark_connector.sink.commit.sink_errors import (
@@ -68,7 +69,7 @@ async def write_rows(
     if first is None:
         return TaskOutcome(permit=permit, query=query, batch=batch, content=content)
     writer = await _begin(broker, permit, slots, query, batch)
-    try:
+    async with OnError(writer.abort):
         await writer.write(first)
         content = None if content is None else content.plus(digest(first))
         async for more in rows:
@@ -82,9 +83,6 @@ async def write_rows(
         if state is not None and (state.decides(query, batch) or state.is_beyond(query, batch)):
             raise SupersededTask(f"batch {batch} of query {query} was decided without this attempt")
         await writer.leave()
-    except BaseException:
-        await writer.abort()
-        raise
     return TaskOutcome(
         permit=permit, query=query, batch=batch, transaction=writer.transaction, written=written, content=content
     )

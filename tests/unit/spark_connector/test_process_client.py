@@ -13,7 +13,12 @@ import pytest
 
 from oncelog.clients.connection import Address
 from oncelog.protocol.messages.metadata import MetadataRequest
-from oncelog.spark_connector.process_client import ClientSettings, close_process_clients, process_client
+from oncelog.spark_connector.process_client import (
+    ClientSettings,
+    ProcessClient,
+    close_process_clients,
+    process_client,
+)
 from tests.processes import REPOSITORY
 from tests.unit.clients.scripted_broker import ScriptedBroker, metadata, only_asked
 
@@ -92,6 +97,25 @@ def test_an_interruption_ends_the_work(settings: ClientSettings) -> None:
         client.run(work())
     assert ended == [True]
     assert client.run(client.cluster.topics(["orders"])).keys() == {"orders"}
+
+
+def test_companion_is_made_once_for_each_client(settings: ClientSettings) -> None:
+    client = process_client(settings)
+    made = client.companion(_Companion)
+    assert client.companion(_Companion) is made
+    assert process_client(ClientSettings(bootstrap="other:1")).companion(_Companion) is not made
+
+
+def test_resources_of_a_closed_client_are_released(settings: ClientSettings) -> None:
+    released: list[str] = []
+    process_client(settings).resources.callback(released.append, "a file")
+    close_process_clients()
+    assert released == ["a file"]
+
+
+class _Companion:
+    def __init__(self, client: ProcessClient) -> None:
+        self.client = client
 
 
 def test_errors_come_out(settings: ClientSettings) -> None:

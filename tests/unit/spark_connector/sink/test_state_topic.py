@@ -20,8 +20,8 @@ from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.sink.commit.sink_errors import SinkUnavailable, UnreadableState, UnsuitableStateTopic
-from oncelog.spark_connector.sink.commit.sink_transactions import Driver, TaskTransaction
-from oncelog.spark_connector.sink.commit.state_record import StateRecord, decision, decode_state
+from oncelog.spark_connector.sink.commit.sink_transactions import TaskTransaction
+from oncelog.spark_connector.sink.commit.state_record import StateRecord, decode_state
 from oncelog.spark_connector.sink.state_topic import (
     Committed,
     StatePartition,
@@ -102,8 +102,10 @@ def test_both_ways_of_reading_agree(transactions: list[tuple[int, bool, bool]]) 
 
 
 def test_the_record_survives_its_encoding() -> None:
-    transactions = [TaskTransaction("sink.3.ab.0", 5, 6, 2), TaskTransaction("sink.3.ab.1", 7, 0, 1)]
-    record = decision(StateRecord(sink="sink", generation=3), Driver(1, 2), "query", 41, transactions)
+    transactions = (TaskTransaction("sink.3.ab.0", 5, 6, 2), TaskTransaction("sink.3.ab.1", 7, 0, 1))
+    record = StateRecord(
+        sink="sink", generation=3, query="query", batch=41, decided_by=(1, 2), transactions=transactions
+    )
     assert decode_state("sink", record.encode()) == record
     assert record.decides("query", 41)
     assert not record.decides("query", 40)

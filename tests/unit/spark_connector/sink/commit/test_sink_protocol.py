@@ -195,14 +195,14 @@ SAFEGUARDS: Final = (
     Safeguard(
         "transactions are validated before the decision",
         "batch_commit", "commit_batch",
-        'await _validate(broker, transactions, f"batch {batch}")',
+        'await _validate(broker, outcome.transactions, f"batch {batch}")',
         "pass",
         time_outs=True,
     ),
     Safeguard(
         "a batch of which a part is gone with its topic is not decided",
         "batch_commit", "commit_batch",
-        'await _require_same_topics(broker, outcomes, f"batch {batch}")',
+        'await _require_same_topics(broker, outcome, f"batch {batch}")',
         "pass",
         replaces_topic=True,
     ),

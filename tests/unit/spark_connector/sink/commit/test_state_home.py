@@ -10,7 +10,7 @@ from oncelog.spark_connector.sink.commit.prelude import begin_batch
 from oncelog.spark_connector.sink.commit.sink_errors import BatchNotDecided, DecisionsMissing
 from oncelog.spark_connector.sink.commit.sink_transactions import Driver
 from oncelog.spark_connector.sink.commit.state_home import Found, first_home, newest
-from oncelog.spark_connector.sink.commit.state_record import UNKNOWN_PLAN, Planned, StateRecord, decision
+from oncelog.spark_connector.sink.commit.state_record import Planned, StateRecord
 from tests.unit.spark_connector.sink.commit.model_cluster import STATE_TOPIC, Cluster
 from tests.unit.spark_connector.sink.commit.sink_history import Checkpoint, Run, broker_of, run
 
@@ -101,10 +101,9 @@ def test_a_sink_that_has_been_at_work_and_has_no_record_says_so(caplog: pytest.L
 
 
 def record(query: str, batch: int, epoch: int, *, generation: int = 1, producer_id: int = 7) -> StateRecord:
-    state = StateRecord(sink="s", generation=generation)
-    return decision(state, Driver(producer_id, epoch), query, batch, [], UNKNOWN_PLAN).when_settled(
-        Driver(producer_id, epoch), 1
-    )
+    decided_by = (producer_id, epoch)
+    state = StateRecord(sink="s", generation=generation, query=query, batch=batch, decided_by=decided_by)
+    return state.when_settled(Driver(producer_id, epoch), 1)
 
 
 def found(*states: StateRecord) -> Found | None:
