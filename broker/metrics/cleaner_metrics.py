@@ -11,7 +11,7 @@ from oncelog.broker.storage.log_manager import LogManager
 def cleaner_metrics(logs: LogManager) -> Iterator[Metric]:
     family = GaugeMetricFamily(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
-        "Logs that the cleaner has set aside until the next start.",
+        "Logs that the cleaner skips until the next start: a batch is corrupt, or cleaning failed; see the log.",
         labels=("logDirectory",),
     )
     family.add_metric((logs.log_dir,), logs.uncleanable_count)

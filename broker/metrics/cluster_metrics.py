@@ -24,15 +24,23 @@ def controller_metrics(broker: Broker) -> Iterator[Metric]:
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
     offline = sum(partition.leader not in image.brokers for partition in partitions)
     for name, doc, value in (
-        ("activecontrollercount", "1 on the controller, 0 elsewhere.", int(active)),
-        ("activebrokercount", "Live brokers.", len(image.brokers)),
+        ("activecontrollercount", "1 on the controller, 0 on other brokers.", int(active)),
+        (
+            "activebrokercount",
+            "Live brokers; 0 on brokers that are not the controller, as the next three.",
+            len(image.brokers),
+        ),
         ("globaltopiccount", "Topics of the cluster.", len(image.topics)),
         ("globalpartitioncount", "Partitions of the cluster.", len(partitions)),
         ("offlinepartitionscount", "Partitions of the cluster without a live leader.", offline),
     ):
         yield GaugeMetricFamily(f"{_CONTROLLER}_{name}", doc, value=value)
     malformed = len(broker.controller.malformed_znodes)
-    yield GaugeMetricFamily("oncelog_malformed_znodes", "Znodes that this broker cannot decode.", value=malformed)
+    yield GaugeMetricFamily(
+        "oncelog_malformed_znodes",
+        "Znodes that this broker cannot decode; what they describe is not controlled until they are repaired.",
+        value=malformed,
+    )
 
 
 def session_metrics(broker: Broker) -> Iterator[Metric]:
@@ -42,25 +50,27 @@ def session_metrics(broker: Broker) -> Iterator[Metric]:
     health, state = broker.session_health, broker.session_health.state
     states = GaugeMetricFamily(
         f"{_SESSION}_sessionstate",
-        "1 for the state of the session with ZooKeeper, 0 for the others.",
+        "1 for the current state of the ZooKeeper session: CONNECTED, DISCONNECTED (no response) or EXPIRED.",
         labels=("state",),
     )
     for known in SessionState:
         states.add_metric((known.name,), int(known is state))
     yield states
-    yield CounterMetricFamily(f"{_SESSION}_zookeeperexpires", "Sessions that ended.", value=health.expirations)
+    yield CounterMetricFamily(
+        f"{_SESSION}_zookeeperexpires", "ZooKeeper sessions that expired.", value=health.expirations
+    )
     yield CounterMetricFamily(
         f"{_SESSION}_zookeeperdisconnects", "Lost connections to ZooKeeper.", value=health.disconnections
     )
     yield GaugeMetricFamily(
         "oncelog_zookeeper_last_contact_seconds",
-        "Seconds since the broker sent the last request that ZooKeeper answered.",
+        "Seconds since the last request to which ZooKeeper responded; some seconds are normal.",
         value=health.seconds_since_contact,
     )
 
 
 def feature_metrics(broker: Broker) -> Iterator[Metric]:
-    family = GaugeMetricFamily("oncelog_feature_level", "The finalised level of a feature.", labels=("feature",))
+    family = GaugeMetricFamily("oncelog_feature_level", "Finalised level of a feature.", labels=("feature",))
     for name in broker.features.supported:
         family.add_metric((name,), broker.features.levels.get(name, 0))
     yield family
@@ -72,4 +82,4 @@ def group_metrics(broker: Broker) -> Iterator[Metric]:
     yield GaugeMetricFamily(_GROUPS, "Groups that this broker coordinates.", value=len(groups))
     for state in GroupState:
         name = f"{_GROUPS}{state.value.lower()}"
-        yield GaugeMetricFamily(name, f"Of these, in state {state.value}.", value=states[state])
+        yield GaugeMetricFamily(name, f"Groups in state {state.value}.", value=states[state])

@@ -73,9 +73,10 @@ class Monitor:
         async def metrics() -> Page:
             families = chain(
                 broker_families(broker),
-                request_metrics(dispatcher, self.errors),
+                request_metrics(dispatcher.request_counts(), self.errors),
                 traffic_metrics(server.traffic()),
-                self._own_families(),
+                loop_metrics(self._lag),
+                *(collector.collect() for collector in self._of_the_process),
             )
             return Page(await write_families(families), content_type=CONTENT_TYPE)
 
@@ -86,21 +87,21 @@ class Monitor:
 
         self._endpoint.pages = {"/metrics": metrics, "/ready": ready}
 
-    def _own_families(self) -> Iterator[Metric]:
-        counts, below = self._lag.counts, 0
-        buckets: list[tuple[str, float]] = []
-        for bound, count in zip([*map(str, BOUNDS), "+Inf"], counts, strict=True):
-            below += count
-            buckets.append((bound, below))
-        yield HistogramMetricFamily(
-            "oncelog_event_loop_lag_seconds",
-            "How late a timer fired that is set every half second.",
-            buckets=buckets,
-            sum_value=self._lag.total_seconds,
-        )
-        yield GaugeMetricFamily("oncelog_tasks", "Tasks of the event loop.", value=len(asyncio.all_tasks()))
-        for collector in self._of_the_process:
-            yield from collector.collect()
+
+def loop_metrics(lag: LoopLag) -> Iterator[Metric]:
+    """Yield the delay and the number of tasks of the event loop."""
+    below = 0
+    buckets: list[tuple[str, float]] = []
+    for bound, count in zip([*map(str, BOUNDS), "+Inf"], lag.counts, strict=True):
+        below += count
+        buckets.append((bound, below))
+    yield HistogramMetricFamily(
+        "oncelog_event_loop_lag_seconds",
+        "Delay of a timer that is set every half second; every request is delayed as long.",
+        buckets=buckets,
+        sum_value=lag.total_seconds,
+    )
+    yield GaugeMetricFamily("oncelog_tasks", "Tasks of the event loop.", value=len(asyncio.all_tasks()))
 
 
 def broker_families(broker: "Broker") -> Iterator[Metric]:
@@ -125,10 +126,14 @@ def broker_families(broker: "Broker") -> Iterator[Metric]:
 def task_metrics(supervisor: Supervisor) -> Iterator[Metric]:
     """How the broker's background tasks fare. A task has its row from its start on."""
     failures = CounterMetricFamily(
-        "oncelog_background_task_failures", "Unexpected exceptions of a background task.", labels=("task",)
+        "oncelog_background_task_failures",
+        "Unexpected exceptions of a background task, which is restarted each time.",
+        labels=("task",),
     )
     failing = GaugeMetricFamily(
-        "oncelog_background_task_failing", "1 while the last attempt of a background task failed.", labels=("task",)
+        "oncelog_background_task_failing",
+        "1 while the last attempt of the background task has failed.",
+        labels=("task",),
     )
     for name, count in supervisor.failures.items():
         failures.add_metric((name,), count)

@@ -25,23 +25,24 @@ def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
     for partition in replicas.partitions():
         counts.update(_what_it_is(partition))
     for name, doc in (
-        ("partitioncount", "Partitions that have a replica here."),
+        ("partitioncount", "Replicas on this broker."),
         ("leadercount", "Partitions that this broker leads."),
-        ("offlinereplicacount", "Replicas here whose log has failed."),
-        ("underreplicatedpartitions", "Partitions led here that have a replica out of sync."),
-        ("underminisrpartitioncount", "Partitions led here with fewer in-sync replicas than min.insync.replicas."),
-        ("atminisrpartitioncount", "Partitions led here with exactly min.insync.replicas in-sync replicas."),
-        ("produceridcount", "Producers that partitions here remember."),
+        ("offlinereplicacount", "Replicas on this broker whose log has failed."),
+        ("underreplicatedpartitions", "Partitions led by this broker that have a replica out of sync."),
+        ("underminisrpartitioncount", "Partitions led by this broker below min.insync.replicas: acks=all is refused."),
+        ("atminisrpartitioncount", "Partitions led by this broker with exactly min.insync.replicas in sync."),
+        ("produceridcount", "Producers with state in the replicas on this broker."),
     ):
         yield GaugeMetricFamily(f"kafka_server_replicamanager_{name}", doc, value=counts[name])
     yield GaugeMetricFamily(
         "oncelog_unopened_logs",
-        "Replicas here whose log cannot be opened for want of file descriptors.",
+        "Replicas on this broker whose log cannot be opened for lack of file descriptors; retried automatically.",
         value=len(replicas.unopened),
     )
     yield GaugeMetricFamily(
         "oncelog_deserted_coordinator_partitions",
-        "Partitions of internal topics led here of which no in-sync follower fetches.",
+        "Partitions of internal topics led by this broker of which no in-sync follower has fetched for "
+        "oncelog.coordinator.silence.max.ms: the coordinator serves no committed offsets and no transactions.",
         value=sum(1 for _ in replicas.deserted_coordinators()),
     )
 
@@ -69,9 +70,9 @@ def topic_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
         taken[topic] += partition.bytes_in
         given[topic] += partition.bytes_out
     for name, doc, counts in (
-        ("messagesin", "Records appended by producers, coordinators and markers.", messages),
-        ("bytesin", "Bytes of their batches, as they are stored.", taken),
-        ("bytesout", "Bytes of batches in answers to fetches.", given),
+        ("messagesin", "Records appended by producers and coordinators, and markers.", messages),
+        ("bytesin", "Bytes of appended batches, as stored.", taken),
+        ("bytesout", "Bytes of batches in responses to fetches.", given),
     ):
         family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", doc, labels=("topic",))
         for topic, count in counts.items():
@@ -83,13 +84,17 @@ def log_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
     for name, doc, value in (
         (
             "kafka_cluster_partition_laststableoffsetlag",
-            "Offsets from the last stable one to the high watermark: what open transactions hide from read_committed.",
+            "Offsets from the last stable offset to the high watermark: hidden from read_committed consumers.",
             lambda log: log.high_watermark - log.last_stable_offset,
         ),
-        ("kafka_log_log_logstartoffset", "The first offset.", lambda log: log.log_start_offset),
-        ("kafka_log_log_logendoffset", "The next offset.", lambda log: log.log_end_offset),
+        (
+            "kafka_log_log_logstartoffset",
+            "First offset of the log, of partitions led by this broker.",
+            lambda log: log.log_start_offset,
+        ),
+        ("kafka_log_log_logendoffset", "Next offset of the log.", lambda log: log.log_end_offset),
         ("kafka_log_log_size", "Bytes of all segments.", lambda log: log.size),
-        ("kafka_log_log_numlogsegments", "Segments.", lambda log: len(log.segments)),
+        ("kafka_log_log_numlogsegments", "Number of segments.", lambda log: len(log.segments)),
     ):
         yield from _of_led_logs(replicas, name, doc, value)
 

@@ -6,37 +6,42 @@ from collections.abc import Iterator, Mapping
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-from oncelog.broker.dispatch.dispatcher import Dispatcher
 from oncelog.broker.metrics.response_errors import ResponseErrors
 from oncelog.broker.network.socket_server import Traffic
 from oncelog.protocol.errors import ErrorCode
 
 
-def request_metrics(dispatcher: Dispatcher, errors: ResponseErrors) -> Iterator[Metric]:
+def request_metrics(counts: Mapping[tuple[str, int], tuple[int, int]], errors: ResponseErrors) -> Iterator[Metric]:
+    """Yield the requests by API and version, and the errors in their responses.
+
+    ``counts`` has, by API name and version, how many requests were begun and how many failed unexpectedly.
+    """
     requests = CounterMetricFamily(
         "kafka_network_requestmetrics_requests", "Requests that were begun.", labels=("request", "version")
     )
-    told = Counter(errors.counts)
+    failed = Counter(errors.counts)
     produced = fetched = 0
-    for (name, version), (count, failures) in sorted(dispatcher.request_counts().items()):
+    for (name, version), (count, failures) in sorted(counts.items()):
         requests.add_metric((name, str(version)), count)
-        told[name, ErrorCode.UNKNOWN_SERVER_ERROR] += failures
+        failed[name, ErrorCode.UNKNOWN_SERVER_ERROR] += failures
         produced += count if name == "Produce" else 0
         fetched += count if name == "Fetch" else 0
     yield requests
     counted = CounterMetricFamily(
-        "kafka_network_requestmetrics_errors", "Error codes in answers.", labels=("request", "error")
+        "kafka_network_requestmetrics_errors",
+        "Error codes in responses, those of single topics and partitions included, without NONE.",
+        labels=("request", "error"),
     )
-    for (name, code), count in sorted(told.items()):
+    for (name, code), count in sorted(failed.items()):
         if count:
             counted.add_metric((name, _error_name(code)), count)
     yield counted
     family = "kafka_server_brokertopicmetrics_total"
     yield CounterMetricFamily(f"{family}producerequests", "Produce requests.", value=produced)
-    yield CounterMetricFamily(f"{family}fetchrequests", "Fetch requests, of consumers and replicas.", value=fetched)
+    yield CounterMetricFamily(f"{family}fetchrequests", "Fetch requests of consumers and replicas.", value=fetched)
     yield CounterMetricFamily(
         "oncelog_zombie_fences",
-        "Error codes that told a producer that it was replaced (PRODUCER_FENCED, INVALID_PRODUCER_EPOCH).",
+        "PRODUCER_FENCED and INVALID_PRODUCER_EPOCH in responses to producers: another producer has replaced them.",
         value=errors.zombie_fences,
     )
 
@@ -48,7 +53,9 @@ def _error_name(code: int) -> str:
 def traffic_metrics(traffic: Mapping[str, Traffic]) -> Iterator[Metric]:
     family = "kafka_server_socket_server_metrics"
     connections = GaugeMetricFamily(f"{family}_connection_count", "Open connections.", labels=("listener",))
-    accepted = CounterMetricFamily(f"{family}_connection_creation", "Connections ever made.", labels=("listener",))
+    accepted = CounterMetricFamily(
+        f"{family}_connection_creation", "Connections accepted since the start.", labels=("listener",)
+    )
     bytes_in = CounterMetricFamily(f"{family}_incoming_byte", "Bytes received.", labels=("listener",))
     bytes_out = CounterMetricFamily(f"{family}_outgoing_byte", "Bytes sent.", labels=("listener",))
     for listener, counts in traffic.items():

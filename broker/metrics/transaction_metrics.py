@@ -17,15 +17,17 @@ _MANAGER: Final = "kafka_server_addpartitionstotxnmanager"
 
 def transaction_metrics(coordinator: TransactionCoordinator, now_ms: int) -> Iterator[Metric]:
     started = [txn.metadata.start_ms for txn in coordinator.open_transactions()]
-    yield GaugeMetricFamily("oncelog_transactions_open", "Transactions that are open.", value=len(started))
+    yield GaugeMetricFamily(
+        "oncelog_transactions_open", "Open transactions of the ids that this broker coordinates.", value=len(started)
+    )
     yield GaugeMetricFamily(
         "oncelog_transactions_oldest_open_seconds",
-        "How long the oldest open transaction has been open; 0 if there is none.",
+        "Age of the oldest open transaction, 0 if there is none.",
         value=max(0, now_ms - min(started, default=now_ms)) / 1000,
     )
     yield CounterMetricFamily(
         "oncelog_transactions_timed_out",
-        "Transactions that were aborted because they were open for longer than their time-out.",
+        "Transactions aborted because they exceeded their time-out.",
         value=coordinator.timed_out_count,
     )
 
@@ -33,17 +35,17 @@ def transaction_metrics(coordinator: TransactionCoordinator, now_ms: int) -> Ite
 def verification_metrics(metrics: VerificationMetrics) -> Iterator[Metric]:
     yield SummaryMetricFamily(
         f"{_MANAGER}_verificationtimems",
-        "Milliseconds until a transaction coordinator had answered whether batches belong to a transaction.",
+        "Milliseconds that partition leaders waited for a transaction coordinator to verify a first batch.",
         count_value=metrics.verification_count,
         sum_value=metrics.verification_time_ms_total,
     )
     yield GaugeMetricFamily(
         f"{_MANAGER}_verificationtimems_max",
-        "The longest of these times since the broker started.",
+        "Longest of these times since the start.",
         value=metrics.verification_time_ms_max,
     )
     yield CounterMetricFamily(
         f"{_MANAGER}_verificationfailure",
-        "Partitions for which a coordinator did not confirm the transaction, also for a passing reason.",
+        "Partitions that a coordinator did not verify, for whatever reason, transient ones included.",
         value=metrics.verification_failures,
     )

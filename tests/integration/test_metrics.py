@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.processes import OncelogProcess, free_port
+from tests.processes import REPOSITORY, OncelogProcess, free_port
 
 SECONDS = 10.0
 
@@ -95,6 +95,13 @@ def test_there_are_no_other_pages(broker: Watched, path: str, status: int) -> No
         broker.page(path)
     assert refused.value.code == status
     assert "/metrics, /ready" in refused.value.read().decode()
+
+
+def test_every_metric_is_on_the_page_of_the_documentation(broker: Watched) -> None:
+    page = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text()
+    usual = ("process_", "python_gc_")
+    names = [name for name in broker.scrape().families if not name.startswith(usual)]
+    assert [name for name in names if f"`{name}" not in page] == []
 
 
 def test_what_is_produced_and_fetched_is_counted(broker: Watched) -> None:
