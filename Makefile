@@ -133,9 +133,10 @@ demo-spark: $(DEV) $(SPARK)  ## A stream of purchases to invoices, exactly once,
 
 spark: $(SPARK)  ## PySpark and what the connector needs, into .venv
 
-docs: $(DOCS) .peers/mermaid/.installed  ## The documentation as a site, in build/site; fails on dead links and anchors
+docs: $(DOCS) .peers/site/.installed  ## The documentation as a site, in build/site; fails on dead links and anchors
 	$(BIN)/zensical build --strict --clean
-	cp .peers/mermaid/node_modules/mermaid/dist/mermaid.min.js build/site/assets/
+	cp .peers/site/node_modules/mermaid/dist/mermaid.min.js build/site/assets/mermaid.min.js
+	cp .peers/site/node_modules/iframe-worker/shim/index.js build/site/assets/iframe-worker.js
 
 docs-pages: $(DEV)  ## The reference pages that are generated from the code, anew
 	$(BIN)/python -m tests.pages
@@ -148,7 +149,7 @@ peers: $(MAVEN_PEERS:%=.peers/%/.installed) .peers/kafkajs/.installed .peers/kca
 	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)/lib
 	touch $@
 
-.peers/kafkajs/.installed .peers/mermaid/.installed: .peers/%/.installed: tests/peers/%/package.json
+.peers/kafkajs/.installed .peers/site/.installed: .peers/%/.installed: tests/peers/%/package.json
 	@command -v npm >/dev/null || { echo "npm is missing: apt-get install nodejs npm"; exit 1; }
 	rm -rf $(@D) && mkdir -p $(@D)
 	cp $< $(@D)/ && cd $(@D) && npm install --silent --no-audit --no-fund
