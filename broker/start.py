@@ -45,6 +45,7 @@ from oncelog.broker.storage.checkpoints import REPLICATION_CHECKPOINT, OffsetChe
 from oncelog.broker.storage.clean_shutdown import NO_BROKER_EPOCH
 from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_maintenance import LogMaintenance
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.markers import longest_wait_ms
@@ -155,7 +156,7 @@ class _Start:
 
         controller = self._controller(broker_id, store, channel, listeners)
         logs.space.on_change = partial(self._disk_changed, logs, controller)
-        await self._join(controller, store, member, replicas, partial(logs.claim, broker_id, cluster_id))
+        await self._join(controller, store, member, replicas, partial(logs.directory.claim, broker_id, cluster_id))
         self._begin_background(logs, replicas, controller, producer_ids, coordinators)
         broker = Broker(
             config=config,
@@ -208,10 +209,10 @@ class _Start:
         """Open the store, and find out which broker this is; the data directory must be that one's."""
         config = self._config
         if config.broker_id >= 0:
-            logs.check_owner(config.broker_id, None)
+            logs.directory.check_owner(config.broker_id, None)
         store = await open_store(config, self._disk, self._resources, self._fail)
         identity = await identify(config, self._disk, _session_of(store), self._rng)
-        logs.check_owner(*identity)
+        logs.directory.check_owner(*identity)
         self._broker_id = identity.broker_id
         return store, identity
 
@@ -225,7 +226,7 @@ class _Start:
             config=log_manager_config(self._config),
         )
         logs.on_directory_failure = lambda error: self._fail(f"the data directory failed: {error}")
-        logs.lock()
+        logs.directory.lock()
         self._resources.callback(logs.release)
         return logs
 
@@ -429,8 +430,11 @@ class _Start:
         supervisor.supervise(controller.run, "controller")
         supervisor.supervise(producer_ids.run, "producer ids")
         supervisor.repeat(replicas.checkpoint_high_watermarks, "high watermark checkpoint", interval_ms / 1000)
-        intervals = {name: supervisor.repeat(act, name, every_ms / 1000) for name, every_ms, act in logs.background()}
-        self._settings.follow(lambda config: _change_intervals(logs, intervals))
+        maintenance = LogMaintenance(logs)
+        intervals = {
+            name: supervisor.repeat(act, name, every_ms / 1000) for name, every_ms, act in maintenance.background()
+        }
+        self._settings.follow(lambda config: _change_intervals(maintenance, intervals))
         coordinators.start()
 
     def _disk_changed(self, logs: LogManager, controller: Controller) -> None:
@@ -500,8 +504,8 @@ def _reconfigure_verifier(verifier: TransactionVerifier, config: BrokerConfig) -
     verifier.settings = verification_settings(config)
 
 
-def _change_intervals(logs: LogManager, intervals: Mapping[str, Interval]) -> None:
-    for name, every_ms, _ in logs.background():
+def _change_intervals(maintenance: LogMaintenance, intervals: Mapping[str, Interval]) -> None:
+    for name, every_ms, _ in maintenance.background():
         intervals[name].change(every_ms / 1000)
 
 

@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from logging import getLogger
 from typing import Final, TypeVar
 
+from oncelog.broker.process.supervisor import Containment
 from oncelog.broker.storage.cleanable import Cleanable, find_cleanable
 from oncelog.broker.storage.compaction import Compaction, TransactionTracker, last_offsets, latest_offsets
 from oncelog.broker.storage.disk import Disk, File
@@ -69,24 +70,27 @@ class LogCleaner:
         makes the log uncleanable.
         """
         pass_ = _Pass(self._disk, log, self._wall_clock(), self._max_keys)
-        try:
-            end_offset = await pass_.run()
-        except CleaningAborted:
-            return False
-        except OSError as error:
-            if is_passing(error):
-                _log.warning("%s could not be cleaned now: %s", log.directory, error)
-            elif not pass_.is_obsolete:
-                log.mark_failed(error)
-            return False
-        except Exception as error:
-            if not pass_.is_obsolete:
-                set_aside(log, error)
-            return False
-        if end_offset <= log.cleaned_offset:
+        end_offset: int | None = None
+        with Containment(lambda error: None if pass_.is_obsolete else set_aside(log, error)):
+            end_offset = await _run(pass_, log)
+        if end_offset is None or end_offset <= log.cleaned_offset:
             return False
         log.cleaned_offset = end_offset
         return True
+
+
+async def _run(pass_: "_Pass", log: PartitionLog) -> int | None:
+    """Return where a pass ended; None if it was aborted or met an ``OSError``."""
+    try:
+        return await pass_.run()
+    except CleaningAborted:
+        pass
+    except OSError as error:
+        if is_passing(error):
+            _log.warning("%s could not be cleaned now: %s", log.directory, error)
+        elif not pass_.is_obsolete:
+            log.mark_failed(error)
+    return None
 
 
 def set_aside(log: PartitionLog, error: Exception) -> None:
@@ -186,16 +190,12 @@ class _Pass:
             for segment in group:
                 changes |= await self._clean_into(segment, cleaned, compaction)
             if len(group) == 1 and not changes:
-                self._remove(cleaned)  # There was nothing to do.
-                return
+                return  # There was nothing to do.
             cleaned.note_largest_timestamp()
             await self._sync(cleaned)
             self._swap(group, cleaned)
-        except BaseException:
-            self._remove(cleaned)
-            raise
         finally:
-            cleaned.close()
+            self._remove(cleaned)  # What has not been renamed.
 
     async def _clean_into(self, segment: LogSegment, cleaned: LogSegment, compaction: Compaction) -> bool:
         """Append what stays of a segment; returns whether that is anything else than the segment."""

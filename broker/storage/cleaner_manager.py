@@ -6,7 +6,9 @@ keeps no other from being cleaned: a log that cannot be judged or cleaned is *un
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
+from oncelog.broker.process.supervisor import Containment
 from oncelog.broker.storage.cleanable import find_cleanable
 from oncelog.broker.storage.cleaner import LogCleaner, set_aside
 from oncelog.broker.storage.disk_errors import is_passing
@@ -44,13 +46,12 @@ class LogCleanerManager:
 
     def _dirty_ratio(self, log: PartitionLog) -> float | None:
         """How dirty a log is; None if that is not enough for a pass, or cannot be told."""
-        try:
-            cleanable = find_cleanable(log, self._wall_clock())
-        except OSError as error:
-            if not is_passing(error):
-                log.mark_failed(error)
-        except Exception as error:
-            set_aside(log, error)
-        else:
-            return cleanable.dirty_ratio if cleanable.is_worth_it(log.config.min_cleanable_ratio) else None
+        with Containment(partial(set_aside, log)):
+            try:
+                cleanable = find_cleanable(log, self._wall_clock())
+            except OSError as error:
+                if not is_passing(error):
+                    log.mark_failed(error)
+            else:
+                return cleanable.dirty_ratio if cleanable.is_worth_it(log.config.min_cleanable_ratio) else None
         return None

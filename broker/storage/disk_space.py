@@ -52,8 +52,8 @@ class DiskSpace:
         elif not self.is_full:
             self._fill(error, where)
 
-    def look(self) -> None:
-        """See whether a full directory has enough room again."""
+    def check(self) -> None:
+        """Check whether a full directory has enough room again."""
         now_ms = self._wall_clock()
         if not self.is_full or now_ms < self._not_before_ms:
             return

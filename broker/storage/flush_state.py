@@ -8,7 +8,7 @@ has promised nothing.
 import asyncio
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -124,34 +124,39 @@ class FlushState:
         return plan
 
     def carry_out(self, plan: FlushPlan) -> None:
-        try:
+        """Sync what a plan names, here and now. Raise ``OSError``: then it is still to be synced."""
+        with self._undone_on_error(plan):
             for file in self._files(plan):
                 with _sync_error_is_fatal():
                     file.sync()
             for directory in plan.directories:
                 self._disk.sync_dir(directory)
-        except BaseException:
-            self._give_back(plan)
-            raise
-        finally:
-            _close(plan.borrowed)
         self._finish(plan)
 
     async def carry_out_off_loop(self, plan: FlushPlan) -> None:
-        """One at a time: a flush may count on the names that the one before it syncs."""
-        try:
+        """Sync what a plan names, off the loop. Raise ``OSError``: then it is still to be synced.
+
+        One at a time: a flush may rely on the names that the one before it syncs.
+        """
+        with self._undone_on_error(plan):
             async with self._flushing:
                 for file in self._files(plan):
                     with _sync_error_is_fatal():
                         await file.sync_off_loop()
                 for directory in plan.directories:
                     await self._disk.sync_dir_off_loop(directory)
-        except BaseException:
-            self._give_back(plan)
-            raise
-        finally:
-            _close(plan.borrowed)
         self._finish(plan)
+
+    @contextmanager
+    def _undone_on_error(self, plan: FlushPlan) -> Iterator[None]:
+        """Close the files that a plan borrowed; give back what it was to sync unless all of it was synced."""
+        with ExitStack() as undo:
+            undo.callback(self._give_back, plan)
+            try:
+                yield
+            finally:
+                _close(plan.borrowed)
+            undo.pop_all()
 
     def _files(self, plan: FlushPlan) -> list[File]:
         plan.borrowed += [self._disk.open(path) for path in sorted(plan.small_files) if self._disk.exists(path)]

@@ -21,30 +21,24 @@ Two offsets say what would survive a power loss:
 
 from bisect import bisect_right
 from collections.abc import Callable
-from random import Random
 
 from oncelog.broker.storage.append_info import AppendInfo as AppendInfo
 from oncelog.broker.storage.append_info import new_append_info
 from oncelog.broker.storage.batch_scan import ScannedBatch
-from oncelog.broker.storage.disk import Disk
-from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.flush_state import FlushPlan, FlushState
 from oncelog.broker.storage.leader_epoch_cache import LeaderEpochFileCache
 from oncelog.broker.storage.log_config import NO_LIMIT, LogConfig
 from oncelog.broker.storage.log_files import DELETED_SUFFIX, SWAP_SUFFIX
+from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.log_segment import LogSegment, remove_segments
 from oncelog.broker.storage.partition_metadata import write_topic_id
 from oncelog.broker.storage.producer_snapshots import ProducerSnapshots
-from oncelog.broker.storage.producer_state import (
-    DEFAULT_PRODUCER_ID_EXPIRATION_MS,
-    Duplicate,
-    ProducerStateManager,
-)
 from oncelog.broker.storage.producer_state import AppendOrigin as AppendOrigin
+from oncelog.broker.storage.producer_state import Duplicate, ProducerStateManager
 from oncelog.broker.storage.readable_log import ColdRead as ColdRead
 from oncelog.broker.storage.readable_log import FetchedRecords as FetchedRecords
 from oncelog.broker.storage.readable_log import ReadableLog
-from oncelog.broker.storage.recovery import LoadedLog, LogLoader, advance_producer_state
+from oncelog.broker.storage.recovery import LoadedLog, LogLoader, NotedLog, advance_producer_state
 from oncelog.broker.storage.retention import ExpiryReason, expired, log_expiry, segment_ages
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.control_records import EndTxnMarker
@@ -67,65 +61,38 @@ class PartitionLog(ReadableLog):
     """One partition's log."""
 
     def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        loaded: LoadedLog,
-        *,
-        wall_clock: Callable[[], int],
-        rng: Random | None,
-        space: DiskSpace,
+        self, host: LogHost, directory: str, topic_partition: TopicPartition, config: LogConfig, loaded: LoadedLog
     ) -> None:
-        super().__init__(disk, directory, topic_partition, config, loaded, space)
-        self._wall_clock = wall_clock
-        self._rng = rng
-        self.flush_state = FlushState(disk, directory, loaded.recovery_point)
+        super().__init__(host, directory, topic_partition, config, loaded)
+        self._wall_clock = host.wall_clock
+        self._rng = host.rng
+        self.flush_state = FlushState(host.disk, directory, loaded.recovery_point)
         self.garbage: list[str] = []
-        """Files that are no longer part of the log; who removes them takes them from here."""
+        """Paths of files that are no longer part of the log. ``LogMaintenance`` takes them from here."""
         self.on_checkpoints_lowered: Callable[[PartitionLog], None] = lambda _: None
         """Called before a truncation below what is checkpointed: the new offsets must be on disk when this returns."""
 
     @classmethod
     def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        *,
-        wall_clock: Callable[[], int],
-        rng: Random | None = None,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        cleaned_offset: int = 0,
-        clean_shutdown: bool = False,
-        power_held: bool = False,
-        producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
-        space: DiskSpace | None = None,
+        cls, host: LogHost, directory: str, topic_partition: TopicPartition, config: LogConfig, noted: NotedLog
     ) -> "PartitionLog":
-        """Load the log in a directory, recovered if need be; an empty one is an empty log. Raises only ``OSError``."""
-        producers = ProducerStateManager(wall_clock=wall_clock, producer_id_expiration_ms=producer_id_expiration_ms)
+        """Load the log in a directory, recovered if need be; an empty one is an empty log. Raise only ``OSError``."""
         loader = LogLoader(
-            disk=disk,
+            disk=host.disk,
             directory=directory,
             config=config,
-            wall_clock=wall_clock,
-            producer_state=producers,
-            snapshots=ProducerSnapshots(disk, directory),
-            epochs=LeaderEpochFileCache(disk, directory),
-            clean_shutdown=clean_shutdown,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            cleaned_offset=cleaned_offset,
-            power_held=power_held,
+            wall_clock=host.wall_clock,
+            producer_state=ProducerStateManager(
+                wall_clock=host.wall_clock, producer_id_expiration_ms=host.producer_id_expiration_ms
+            ),
+            snapshots=ProducerSnapshots(host.disk, directory),
+            epochs=LeaderEpochFileCache(host.disk, directory),
+            noted=noted,
         )
-        space = space or DiskSpace(disk, directory, wall_clock)
-        log = cls(disk, directory, topic_partition, config, loader.load(), wall_clock=wall_clock, rng=rng, space=space)
-        log.flush_state.checkpointed_recovery_point = recovery_point
-        if not clean_shutdown and config.flush_interval_messages < NO_LIMIT:
-            log.flush()  # Else nobody would, until the next append.
+        log = cls(host, directory, topic_partition, config, loader.load())
+        log.flush_state.checkpointed_recovery_point = noted.recovery_point
+        if not noted.clean_shutdown and config.flush_interval_messages < NO_LIMIT:
+            log.flush()  # Nothing else would flush it before the next append.
         return log
 
     # Told by replication

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from logging import getLogger
 from typing import NamedTuple
 
-from oncelog.broker.storage.disk import Disk
 from oncelog.broker.storage.disk_errors import is_passing
-from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.leader_epoch_cache import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.log_segment import ShortRead
 from oncelog.broker.storage.log_segments import LogSegments
 from oncelog.broker.storage.partition_metadata import read_topic_id
@@ -51,19 +50,13 @@ class ReadableLog:
     """The offsets and contents of one log. Attributes are for reading; only methods change them."""
 
     def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        loaded: LoadedLog,
-        space: DiskSpace,
+        self, host: LogHost, directory: str, topic_partition: TopicPartition, config: LogConfig, loaded: LoadedLog
     ) -> None:
-        self._disk = disk
-        self._space = space
+        self._disk = host.disk
+        self._space = host.space
         self.directory = directory
         self.topic_partition = topic_partition
-        self.topic_id = read_topic_id(disk, directory)
+        self.topic_id = read_topic_id(host.disk, directory)
         self.config = config
         self.segments = LogSegments(loaded.segments)
         self.producer_state = loaded.producer_state

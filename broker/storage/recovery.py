@@ -52,6 +52,19 @@ _NO_LIMIT: Final = 2**63
 _LEFTOVERS: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedLog:
+    """What the data directory has noted of a log; the defaults are those of a new one."""
+
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    cleaned_offset: int = 0
+    clean_shutdown: bool = False
+    """Whether the log was closed properly."""
+    power_held: bool = False
+    """Whether nothing says that the machine has stopped since the log was written."""
+
+
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
     """A log as it was found, or made, on disk."""
@@ -77,14 +90,7 @@ class LogLoader:
     producer_state: ProducerStateManager
     snapshots: ProducerSnapshots
     epochs: LeaderEpochFileCache
-    clean_shutdown: bool
-    recovery_point: int
-    log_start_offset: int
-    """As it was checkpointed."""
-    cleaned_offset: int = 0
-    """As it was checkpointed."""
-    power_held: bool = False
-    """Whether nothing says that the machine has stopped since the log was written."""
+    noted: NotedLog
     _segments: list[LogSegment] = field(default_factory=list)
     _broken_indexes: set[int] = field(default_factory=set)
     """Base offsets of the segments that lack an index."""
@@ -97,13 +103,13 @@ class LogLoader:
         self._epochs_known = self.epochs.open()
         self._recover()
         end_offset = self._end_offset()
-        if end_offset is not None and end_offset < self.log_start_offset:
+        if end_offset is not None and end_offset < self.noted.log_start_offset:
             _log.warning("%s ends at %d, before its start: emptied", self.directory, end_offset)
             self._remove_from(0)
             end_offset = None
         if end_offset is None:
             end_offset = self._begin_empty()
-        log_start_offset = max(self.log_start_offset, self._segments[0].base_offset)
+        log_start_offset = max(self.noted.log_start_offset, self._segments[0].base_offset)
         self._settle_epochs(log_start_offset, end_offset)
         self.snapshots.remove(offset for offset in self.snapshots.offsets if offset > end_offset)
         self.snapshots.remove_strays(segment.base_offset for segment in self._segments)
@@ -112,7 +118,7 @@ class LogLoader:
             segments=self._segments,
             log_start_offset=log_start_offset,
             log_end_offset=end_offset,
-            recovery_point=end_offset if self.clean_shutdown else min(self.recovery_point, end_offset),
+            recovery_point=end_offset if self.noted.clean_shutdown else min(self.noted.recovery_point, end_offset),
             cleaned_offset=self._cleaned_offset(end_offset),
             producer_state=self.producer_state,
             snapshots=self.snapshots,
@@ -131,14 +137,14 @@ class LogLoader:
                 segment.open(names)
             except CorruptIndex as error:
                 self._broken_indexes.add(base_offset)
-                if self.clean_shutdown or base_offset < self.recovery_point:
+                if self.noted.clean_shutdown or base_offset < self.noted.recovery_point:
                     _log.warning("%s/%020d: an index is derived again: %s", self.directory, base_offset, error)
             self._segments.append(segment)
 
     def _distrust_snapshots(self) -> None:
         self.snapshots.open()
-        if not self.clean_shutdown:
-            trusted = max(self.recovery_point, self._segments[0].base_offset if self._segments else 0)
+        if not self.noted.clean_shutdown:
+            trusted = max(self.noted.recovery_point, self._segments[0].base_offset if self._segments else 0)
             self.snapshots.remove(offset for offset in self.snapshots.offsets if offset > trusted)
 
     # Recovery
@@ -166,10 +172,10 @@ class LogLoader:
 
     def _first_unflushed_slot(self) -> int:
         """The segment that contains the recovery point; after a clean shutdown, none."""
-        if self.clean_shutdown:
+        if self.noted.clean_shutdown:
             return len(self._segments)
         for slot, (_, following) in enumerate(pairwise(self._segments)):
-            if following.base_offset > self.recovery_point:
+            if following.base_offset > self.noted.recovery_point:
                 return slot
         return max(0, len(self._segments) - 1)
 
@@ -178,12 +184,12 @@ class LogLoader:
         end_offset = self.producer_state.map_end_offset
         if base_offset == end_offset:
             return True
-        return end_offset < base_offset and (base_offset <= self.cleaned_offset or self._may_have_unnoted_gaps())
+        return end_offset < base_offset and (base_offset <= self.noted.cleaned_offset or self._may_have_unnoted_gaps())
 
     def _may_have_unnoted_gaps(self) -> bool:
         """Whether a killed cleaning may have left gaps. It may if the topic's clean-up policy is not known."""
-        may_compact = self.config.compacts or not self.config.deletes or self.cleaned_offset > 0
-        return may_compact and self.power_held
+        may_compact = self.config.compacts or not self.config.deletes or self.noted.cleaned_offset > 0
+        return may_compact and self.noted.power_held
 
     def _limit_of(self, slot: int) -> int:
         """Where the next segment begins."""
@@ -230,7 +236,7 @@ class LogLoader:
     def _replay(self, batch: ScannedBatch, segment: LogSegment) -> None:
         """Deleted batches tell of no producer, but may end a transaction that a snapshot says is open."""
         state, header = self.producer_state, batch.header
-        if header.next_offset > self.log_start_offset or header.producer_id in state.producers:
+        if header.next_offset > self.noted.log_start_offset or header.producer_id in state.producers:
             state.replay(batch, segment.transaction_index)
 
     def _epoch_before(self, segment: LogSegment) -> int:
@@ -267,25 +273,27 @@ class LogLoader:
 
     def _cleaned_offset(self, end_offset: int) -> int:
         """Up to where the log has been cleaned. A checkpoint beyond the log's end is about something else."""
-        if self.cleaned_offset <= end_offset:
-            return min(self.cleaned_offset, self._segments[-1].base_offset)
+        if self.noted.cleaned_offset <= end_offset:
+            return min(self.noted.cleaned_offset, self._segments[-1].base_offset)
         _log.warning(
             "%s ends at %d, but is said to be cleaned up to %d: it is cleaned from its start again",
             self.directory,
             end_offset,
-            self.cleaned_offset,
+            self.noted.cleaned_offset,
         )
         return 0
 
     def _begin_empty(self) -> int:
         """Make the first segment of a log that has none."""
-        segment = LogSegment(self.disk, self.directory, self.log_start_offset, self.config, now_ms=self.wall_clock())
+        segment = LogSegment(
+            self.disk, self.directory, self.noted.log_start_offset, self.config, now_ms=self.wall_clock()
+        )
         segment.create()
         self._segments.append(segment)
         self.epochs.clear()
-        self.producer_state.clear(self.log_start_offset)
+        self.producer_state.clear(self.noted.log_start_offset)
         self.snapshots.clear()
-        return self.log_start_offset
+        return self.noted.log_start_offset
 
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
         was_read = self._first_unflushed_slot() == 0
@@ -297,12 +305,12 @@ class LogLoader:
                     self.epochs.learn(batch.header.partition_leader_epoch, batch.header.base_offset)
         self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(log_start_offset)
-        self.epochs.unsynced |= not self.clean_shutdown
+        self.epochs.unsynced |= not self.noted.clean_shutdown
 
     def _start_of(self, slot: int) -> int:
         """The log start offset as far as it is known when the segments from ``slot`` on are still to be recovered."""
         first = self._segments[0].base_offset if self._segments else 0
-        return min(max(self.log_start_offset, first), self._segments[slot].base_offset)
+        return min(max(self.noted.log_start_offset, first), self._segments[slot].base_offset)
 
     def _advance_producer_state(self, log_start_offset: int, end_offset: int) -> None:
         advance_producer_state(self.producer_state, self.snapshots, self._segments, log_start_offset, end_offset)

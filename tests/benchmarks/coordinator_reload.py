@@ -24,6 +24,7 @@ from oncelog.broker.parts import Broker
 from oncelog.broker.replication.leader_term import LeaderTerm
 from oncelog.broker.start import start_broker
 from oncelog.broker.storage.disk import LocalDisk
+from oncelog.broker.storage.log_maintenance import LogMaintenance
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import build_record_batch
 from oncelog.coordinator.transaction.state import (
@@ -107,7 +108,7 @@ async def clean(broker: Broker) -> None:
         await log.flush_off_loop()
     size = 0
     while size != (size := log_size(broker)):
-        await broker.log_manager.clean()
+        await LogMaintenance(broker.log_manager).clean()
 
 
 def log_size(broker: Broker) -> int:

@@ -14,8 +14,11 @@ from contextlib import contextmanager
 from random import Random
 
 from oncelog.broker.storage.disk import LocalDisk, LocalFile
+from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.records.control_records import build_end_txn_marker
 from oncelog.protocol.records.record_batch import BatchHeader, NewRecord, build_batch, iter_batches, read_header
 from oncelog.protocol.schema import Buffer
@@ -42,11 +45,15 @@ class _VoidDisk(LocalDisk):
         return _Void(path, create=create) if path.endswith(".log") else LocalFile(path, create=create)
 
 
+def _host(disk: LocalDisk) -> LogHost:
+    return LogHost(disk=disk, wall_clock=lambda: NOW, space=DiskSpace(disk, "/", lambda: NOW))
+
+
 @contextmanager
 def new_log(root: str, config: LogConfig | None = None, disk: LocalDisk | None = None) -> Iterator[PartitionLog]:
     disk = disk or LocalDisk()
     directory = tempfile.mkdtemp(dir=root)
-    log = PartitionLog.open(disk, directory, TP, config or LogConfig(), wall_clock=lambda: NOW)
+    log = PartitionLog.open(_host(disk), directory, TP, config or LogConfig(), NotedLog())
     try:
         yield log
     finally:
@@ -183,13 +190,11 @@ def report_loading(root: str) -> None:
         for clean in (True, False):
             start = time.perf_counter()
             PartitionLog.open(
-                disk,
+                _host(disk),
                 log.directory,
                 TP,
                 LogConfig(),
-                wall_clock=lambda: NOW,
-                clean_shutdown=clean,
-                recovery_point=200_000 if clean else 0,
+                NotedLog(clean_shutdown=clean, recovery_point=200_000 if clean else 0),
             ).release()
             seconds = time.perf_counter() - start
             report(f"load {'after a clean shutdown' if clean else 'and recover'}", seconds, 1, size)
@@ -198,9 +203,7 @@ def report_loading(root: str) -> None:
         log.assign_epoch(0)
         start = time.perf_counter()
         for _ in range(200):
-            PartitionLog.open(
-                disk, log.directory, TP, LogConfig(), wall_clock=lambda: NOW, clean_shutdown=True
-            ).release()
+            PartitionLog.open(_host(disk), log.directory, TP, LogConfig(), NotedLog(clean_shutdown=True)).release()
         report("load an empty log", time.perf_counter() - start, 200)
 
 

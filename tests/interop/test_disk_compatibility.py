@@ -1,7 +1,6 @@
 """Our files under Apache Kafka's own DumpLogSegments, and Apache Kafka's files under our storage."""
 
 import asyncio
-import random
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from oncelog.broker.storage.cleaner import LogCleaner
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.broker.tools.segment_text import dump_segment
 from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.record_batch import NewRecord, build_batch, iter_batches, iter_records, read_header
@@ -21,6 +21,7 @@ from tests.interop.drivers.confluent import ConfluentKafka
 from tests.interop.drivers.driver import Batch
 from tests.processes import KAFKA_4, BrokerProcess, KafkaProcess, OncelogProcess, class_path
 from tests.unit.broker.batches import marker
+from tests.unit.broker.storage.logs import log_host
 
 pytestmark = needs_one_broker(
     "it starts brokers of its own, whose files it reads; replicas are compared by tests/faults"
@@ -101,7 +102,7 @@ def test_dump_log_segments_reads_what_the_cleaner_wrote(tmp_path: Path) -> None:
     directory.mkdir()
     config = LogConfig(cleanup_policy=frozenset({"compact"}), delete_retention_ms=retention_ms)
     log = PartitionLog.open(
-        LocalDisk(), str(directory), TopicPartition("cleaned", 0), config, wall_clock=lambda: now_ms
+        log_host(LocalDisk(), lambda: now_ms), str(directory), TopicPartition("cleaned", 0), config, NotedLog()
     )
     for codec in Compression:
         records = [(b"own%d" % codec, b"1"), (b"shared", b"2"), (b"gone%d" % codec, None), (None, b"3")]
@@ -197,15 +198,11 @@ def open_log(tmp_path: Path) -> Callable[..., PartitionLog]:
         subprocess.run(["cp", "-r", str(data / str(partition)), str(directory)], check=True)
         config = LogConfig(segment_bytes=16384, index_interval_bytes=512)
         return PartitionLog.open(
-            LocalDisk(),
+            log_host(LocalDisk(), lambda: 1_800_000_000_000),
             str(directory),
             partition,
             config,
-            wall_clock=lambda: 1_800_000_000_000,
-            rng=random.Random(1),
-            recovery_point=0,
-            clean_shutdown=clean,
-            producer_id_expiration_ms=86_400_000,
+            NotedLog(clean_shutdown=clean),
         )
 
     return open_copy

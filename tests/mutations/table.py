@@ -695,7 +695,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B91", "broker/storage/recovery.py",
-        "        if self.cleaned_offset <= end_offset:\n",
+        "        if self.noted.cleaned_offset <= end_offset:\n",
         "        if True:\n",
         f"{_TEST_MANAGER}::test_checkpointed_cleaned_offset_beyond_the_log_is_forgotten_at_once",
     ),
@@ -713,19 +713,19 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B93", "broker/storage/recovery.py",
-        "base_offset <= self.cleaned_offset or self._may_have_unnoted_gaps()",
+        "base_offset <= self.noted.cleaned_offset or self._may_have_unnoted_gaps()",
         "self._may_have_unnoted_gaps()",
         f"{_TEST_CLEANER}::test_gap_that_compaction_left_between_segments_is_no_end_for_recovery",
     ),
     Mutation(
         "B93", "broker/storage/recovery.py",
-        "base_offset <= self.cleaned_offset or self._may_have_unnoted_gaps()",
-        "base_offset <= self.cleaned_offset",
+        "base_offset <= self.noted.cleaned_offset or self._may_have_unnoted_gaps()",
+        "base_offset <= self.noted.cleaned_offset",
         f"{_TEST_CLEANER}::test_gap_of_a_killed_cleaning_is_no_end_for_recovery_while_power_held",
     ),
     Mutation(
         "B93", "broker/storage/recovery.py",
-        "        return may_compact and self.power_held\n",
+        "        return may_compact and self.noted.power_held\n",
         "        return may_compact\n",
         f"{_TEST_MANAGER}::test_gap_of_a_compacted_log_is_accepted_unless_the_machine_lost_power",
     ),

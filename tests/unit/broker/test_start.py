@@ -83,7 +83,7 @@ async def test_a_start_that_fails_leaves_the_directory_free_and_clean() -> None:
         await start(disk, f"listeners=PLAINTEXT://127.0.0.1:{port}")
     await taken.stop()
     broker = await start(disk)
-    assert broker.log_manager.previous_broker_epoch is not None
+    assert broker.log_manager.directory.previous_broker_epoch is not None
     await broker.stop()
 
 

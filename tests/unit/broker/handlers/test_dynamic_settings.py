@@ -12,6 +12,7 @@ from oncelog.broker.handlers.create_topics import handle_create_topics
 from oncelog.broker.handlers.describe_producers import handle_describe_producers
 from oncelog.broker.handlers.produce import handle_produce
 from oncelog.broker.parts import Broker
+from oncelog.broker.storage.log_maintenance import LogMaintenance
 from oncelog.coordinator.controller.config_changes import OperationType, ResourceType
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest
@@ -126,7 +127,7 @@ async def test_alter_producer_id_expiration_forgets_idle_producers() -> None:
         now[0] += 5_000
 
         async def producers() -> list[int]:
-            await broker.log_manager.expire_producers()
+            await LogMaintenance(broker.log_manager).expire_producers()
             request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
             response = await ask(broker, handle_describe_producers, request, DescribeProducersResponse)
             return [each.producer_id for each in response.topics[0].partitions[0].active_producers]

@@ -12,12 +12,14 @@ from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import EpochEndOffset, PartitionData
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, with_header
+from tests.unit.broker.storage.logs import log_host
 
 ME, LEADER = 1, 2
 
@@ -26,7 +28,7 @@ def log_of(epochs: Sequence[int]) -> PartitionLog:
     """A log with one record per offset, of these leader epochs."""
     disk = SimDisk()
     disk.make_dirs("/data/t-0")
-    log = PartitionLog.open(disk, "/data/t-0", TopicPartition("t", 0), LogConfig(), wall_clock=lambda: 1_000)
+    log = PartitionLog.open(log_host(disk, lambda: 1_000), "/data/t-0", TopicPartition("t", 0), LogConfig(), NotedLog())
     for epoch in epochs:
         view, header = with_header(batch(b"of epoch %d" % epoch))
         log.append_as_leader(view, header, epoch, AppendOrigin.CLIENT)

@@ -9,12 +9,14 @@ from oncelog.broker.replication.partition import Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, with_header
+from tests.unit.broker.storage.logs import log_host
 
 ME, LEADER = 1, 2
 TOPIC_ID = b"topic id of t   "
@@ -26,7 +28,7 @@ def partition(index: int, *, leader_epoch: int = 3) -> Partition:
     disk = SimDisk()
     disk.make_dirs("/data/t")
     name = TopicPartition("t", index)
-    log = PartitionLog.open(disk, "/data/t", name, LogConfig(), wall_clock=lambda: 1_000)
+    log = PartitionLog.open(log_host(disk, lambda: 1_000), "/data/t", name, LogConfig(), NotedLog())
     partition = Partition(name, ReplicaHost(broker_id=ME, spawn=Supervisor().spawn))
     partition.topic_id = TOPIC_ID
     partition.become_follower(

@@ -14,6 +14,7 @@ from oncelog.broker.replication.partition import ACKS_ALL, Partition
 from oncelog.broker.replication.replica_host import ReplicaHost
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.alter_partition import AlteredPartition
 from oncelog.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -21,6 +22,7 @@ from oncelog.protocol.records.record_batch import iter_batches
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.sim_disk import SimDisk
 from tests.unit.broker.batches import batch, marker, with_header
+from tests.unit.broker.storage.logs import log_host
 from tests.unit.broker.virtual_time import end_of_turn, in_virtual_time
 
 ME, OTHER, THIRD = 1, 2, 3
@@ -50,7 +52,7 @@ class Fixture:
         )
         self.partition = Partition(TopicPartition("t", 0), self.host)
         self.log = PartitionLog.open(
-            self.disk, "/data/t-0", TopicPartition("t", 0), self.config, wall_clock=lambda: 1_000
+            log_host(self.disk, lambda: 1_000), "/data/t-0", TopicPartition("t", 0), self.config, NotedLog()
         )
         self.log.on_failure = self._log_failed
 

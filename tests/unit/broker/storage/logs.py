@@ -1,9 +1,14 @@
 """Logs on simulated disks, as the tests of storage use them."""
 
+from collections.abc import Callable
 from typing import Any
 
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_host import LogHost
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.broker.storage.timestamp_search import FoundOffset, Search
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import BatchHeader, crc_is_valid, iter_batches, iter_records, read_header
@@ -24,8 +29,13 @@ def new_disk() -> SimDisk:
     return disk
 
 
-def open_log(disk: SimDisk, config: LogConfig | None = None, **options: Any) -> PartitionLog:
-    return PartitionLog.open(disk, DIRECTORY, TP, config or LogConfig(), wall_clock=lambda: NOW, **options)
+def log_host(disk: Disk, wall_clock: Callable[[], int] = lambda: NOW) -> LogHost:
+    return LogHost(disk=disk, wall_clock=wall_clock, space=DiskSpace(disk, "/data", wall_clock))
+
+
+def open_log(disk: SimDisk, config: LogConfig | None = None, **noted: Any) -> PartitionLog:
+    """Open the log in ``DIRECTORY``; ``noted``: fields of ``NotedLog``."""
+    return PartitionLog.open(log_host(disk), DIRECTORY, TP, config or LogConfig(), NotedLog(**noted))
 
 
 def append(

@@ -18,6 +18,7 @@ from typing import Final
 import pytest
 
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_maintenance import LogMaintenance
 from oncelog.broker.storage.log_manager import LogManager
 from oncelog.broker.storage.partition_log import AppendOrigin, PartitionLog
 from oncelog.protocol.records.control_records import parse_end_txn_marker
@@ -194,7 +195,7 @@ class History:
 
     async def clean(self) -> None:
         await self._prepare_cleaning()
-        await self.manager.clean()
+        await LogMaintenance(self.manager).clean()
 
     async def truncate(self) -> None:
         if self.log.log_start_offset < self.log.log_end_offset:
@@ -205,7 +206,7 @@ class History:
         self.log.advance_log_start_offset(self.rng.randint(self.log.log_start_offset, self.log.last_stable_offset))
         self.reader = None
         self.log.delete_expired_segments(self.now_ms)
-        await self.manager.checkpoint_log_starts()
+        await LogMaintenance(self.manager).checkpoint_log_starts()
 
     async def change_policy(self) -> None:
         self.config = DELETE if self.config is COMPACT else COMPACT
@@ -221,7 +222,7 @@ class History:
         await self._prepare_cleaning()
         self.disk.stop_after(self.rng.randint(0, 3000))
         try:
-            await self.manager.clean()
+            await LogMaintenance(self.manager).clean()
         except MachineStopped:
             pass
         self._start_again(crash=True)
@@ -239,7 +240,7 @@ class History:
                 await self.truncate()
 
         self.disk.delay = truncate
-        await self.manager.clean()
+        await LogMaintenance(self.manager).clean()
         self.disk.delay = None
 
     async def start_anew(self) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.storage.disk import AlreadyLocked, LocalDisk
 from oncelog.broker.storage.log_config import LogConfig
+from oncelog.broker.storage.log_maintenance import LogMaintenance
 from oncelog.broker.storage.log_manager import LogManager, LogManagerConfig
 from oncelog.broker.storage.meta_properties import InvalidMetaProperties
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
@@ -113,7 +114,7 @@ def test_a_log_that_is_set_aside_keeps_its_files_and_is_not_loaded_again(broker:
 
 
 def test_an_empty_directory(broker: Broker) -> None:
-    assert (len(broker.manager), broker.manager.previous_broker_epoch) == (0, None)
+    assert (len(broker.manager), broker.manager.directory.previous_broker_epoch) == (0, None)
     assert broker.disk.list_dir("/data") == [".lock", "machine-boot"]
 
 
@@ -123,7 +124,7 @@ def test_logs_come_back(broker: Broker, clean: bool) -> None:
     fill(broker.create(B, ID_B), 3)
     before = {log.topic_partition: content(log) for log in broker.manager}
     manager = broker.restart() if clean else broker.kill()
-    assert manager.previous_broker_epoch == (42 if clean else None)
+    assert manager.directory.previous_broker_epoch == (42 if clean else None)
     assert {log.topic_partition: content(log) for log in manager} == before
     assert (log_of(manager).topic_id, log_of(manager, B).topic_id) == (ID_A, ID_B)
     assert log_of(manager).recovery_point == (20 if clean else 0)
@@ -131,9 +132,9 @@ def test_logs_come_back(broker: Broker, clean: bool) -> None:
 
 def test_the_mark_of_a_clean_shutdown_counts_once(broker: Broker) -> None:
     broker.create(A, ID_A)
-    assert broker.restart().previous_broker_epoch == 42
+    assert broker.restart().directory.previous_broker_epoch == 42
     assert not broker.disk.exists("/data/.kafka_cleanshutdown")
-    assert broker.kill().previous_broker_epoch is None
+    assert broker.kill().directory.previous_broker_epoch is None
 
 
 def test_a_failed_log_leaves_no_mark(broker: Broker) -> None:
@@ -142,14 +143,14 @@ def test_a_failed_log_leaves_no_mark(broker: Broker) -> None:
     broker.disk.fail("append", ".log")
     append(log, batch())
     assert broker.failed_logs == [log]
-    assert broker.restart().previous_broker_epoch is None
+    assert broker.restart().directory.previous_broker_epoch is None
     assert log_of(broker.manager).log_end_offset == 20
 
 
 def test_a_close_that_fails_leaves_no_mark(broker: Broker) -> None:
     fill(broker.create(A, ID_A))
     broker.disk.fail("append", "recovery-point-offset-checkpoint.tmp")
-    assert broker.restart().previous_broker_epoch is None
+    assert broker.restart().directory.previous_broker_epoch is None
 
 
 async def test_what_is_settled_is_synced_several_logs_at_once_and_need_not_be_again(broker: Broker) -> None:
@@ -173,7 +174,7 @@ async def test_what_is_settled_is_synced_several_logs_at_once_and_need_not_be_ag
     assert broker.disk.calls["sync"] - before <= 4, "checkpoints and the mark"
     broker.disk.crash("power", Random(3))
     broker.manager = broker.new_manager()
-    assert broker.start().previous_broker_epoch == 42
+    assert broker.start().directory.previous_broker_epoch == 42
     assert [log_of(broker.manager, name).log_end_offset for name in names] == [3] * len(names)
     assert all(log_of(broker.manager, name).producer_state.producers for name in names)
 
@@ -184,7 +185,7 @@ async def test_a_log_that_cannot_be_settled_fails_alone_and_there_is_no_mark(bro
     broker.disk.fail("sync", ".log")
     await broker.manager.settle()
     assert len(broker.failed_logs) == 1
-    assert broker.restart().previous_broker_epoch is None
+    assert broker.restart().directory.previous_broker_epoch is None
 
 
 def test_two_brokers_cannot_have_one_directory(broker: Broker) -> None:
@@ -206,13 +207,13 @@ def test_a_load_that_fails_lets_go_of_the_lock() -> None:
 
 
 def test_whose_directory_it_is(broker: Broker) -> None:
-    broker.manager.claim(1, None)
-    broker.manager.claim(1, "cluster")
-    broker.manager.claim(1, None)
+    broker.manager.directory.claim(1, None)
+    broker.manager.directory.claim(1, "cluster")
+    broker.manager.directory.claim(1, None)
     assert broker.disk.read("/data/meta.properties") == b"#\nbroker.id=1\nversion=0\ncluster.id=cluster\n"
     for broker_id, cluster_id in ((2, "cluster"), (1, "other")):
         with pytest.raises(InvalidMetaProperties):
-            broker.manager.claim(broker_id, cluster_id)
+            broker.manager.directory.claim(broker_id, cluster_id)
 
 
 def test_what_is_no_partition_is_left_alone(broker: Broker) -> None:
@@ -247,10 +248,10 @@ async def test_a_deleted_log_goes_at_once_and_its_files_later(broker: Broker) ->
     assert broker.manager.get(A) is None
     (name,) = [name for name in broker.disk.list_dir("/data") if name.endswith("-delete")]
     assert name.startswith("a-0.")
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
     assert broker.disk.exists(f"/data/{name}")
     broker.now_ms += 1000
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
     assert not broker.disk.exists(f"/data/{name}")
 
 
@@ -259,7 +260,7 @@ async def test_directories_left_from_a_deletion_go_after_a_restart(broker: Broke
     broker.manager.delete(A)
     manager = broker.kill()
     assert manager.get(A) is None
-    await manager.flush_and_remove()
+    await LogMaintenance(manager).flush_and_remove()
     assert not [name for name in broker.disk.list_dir("/data") if name.endswith("-delete")]
 
 
@@ -270,9 +271,9 @@ async def test_a_new_log_has_nothing_of_one_that_had_its_name(broker: Broker) ->
     log.update_high_watermark(30)
     log.advance_log_start_offset(29)
     log.roll()
-    await broker.manager.flush_and_remove()
-    await broker.manager.checkpoint_recovery_points()
-    await broker.manager.checkpoint_log_starts()
+    await LogMaintenance(broker.manager).flush_and_remove()
+    await LogMaintenance(broker.manager).checkpoint_recovery_points()
+    await LogMaintenance(broker.manager).checkpoint_log_starts()
     broker.manager.delete(A)
     fill(broker.create(A, ID_B), 5)
     log = log_of(broker.kill())
@@ -286,21 +287,21 @@ async def test_recovery_points_follow_the_flush_of_closed_segments(broker: Broke
     log = broker.create(A, ID_A)
     fill(log)
     assert log.recovery_point == 0
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
     assert log.recovery_point == log.segments.active.base_offset > 0
-    await broker.manager.checkpoint_recovery_points()
+    await LogMaintenance(broker.manager).checkpoint_recovery_points()
     text = broker.disk.read("/data/recovery-point-offset-checkpoint")
     assert text == b"0\n1\na 0 %d\n" % log.recovery_point
     writes = broker.disk.calls["rename"]
-    await broker.manager.checkpoint_recovery_points()
+    await LogMaintenance(broker.manager).checkpoint_recovery_points()
     assert broker.disk.calls["rename"] == writes, "nothing has changed"
 
 
 async def test_a_truncation_below_the_recovery_point_lowers_it_on_disk_first(broker: Broker) -> None:
     log = broker.create(A, ID_A)
     fill(log)
-    await broker.manager.flush_and_remove()
-    await broker.manager.checkpoint_recovery_points()
+    await LogMaintenance(broker.manager).flush_and_remove()
+    await LogMaintenance(broker.manager).checkpoint_recovery_points()
     log.truncate_to(2)
     assert broker.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
 
@@ -308,17 +309,17 @@ async def test_a_truncation_below_the_recovery_point_lowers_it_on_disk_first(bro
 async def test_a_checkpoint_that_is_being_written_gives_way_to_a_truncation(broker: Broker) -> None:
     log = broker.create(A, ID_A)
     fill(log)
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
 
     async def truncate() -> None:
         broker.disk.delay = None
         log.truncate_to(2)
 
     broker.disk.delay = truncate
-    await broker.manager.checkpoint_recovery_points()
+    await LogMaintenance(broker.manager).checkpoint_recovery_points()
     assert broker.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
     fill(log)
-    await broker.manager.checkpoint_recovery_points()
+    await LogMaintenance(broker.manager).checkpoint_recovery_points()
     assert broker.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
 
 
@@ -328,7 +329,7 @@ async def test_log_starts_are_written_where_they_are_not_plain(broker: Broker) -
     fill(log)
     log.update_high_watermark(20)
     log.advance_log_start_offset(9)
-    await broker.manager.checkpoint_log_starts()
+    await LogMaintenance(broker.manager).checkpoint_log_starts()
     assert broker.disk.read("/data/log-start-offset-checkpoint") == b"0\n1\na 0 9\n"
     assert log_of(broker.kill()).log_start_offset == 9
 
@@ -364,7 +365,7 @@ def test_after_a_power_loss_every_log_is_a_prefix_that_has_all_that_was_flushed(
                 asyncio.run(_flush(broker.manager, log))
                 flushed = [value for offset, _, value in content(log) if offset < log.flushed_offset]
             elif step == "checkpoint":
-                asyncio.run(broker.manager.checkpoint_recovery_points())
+                asyncio.run(LogMaintenance(broker.manager).checkpoint_recovery_points())
             elif step == "truncate":
                 offset = log.log_end_offset * (argument % 8) // 8
                 flushed = flushed[:offset]
@@ -390,7 +391,7 @@ def test_after_a_power_loss_every_log_is_a_prefix_that_has_all_that_was_flushed(
 
 
 async def _flush(manager: LogManager, log: PartitionLog) -> None:
-    await manager.flush_and_remove()
+    await LogMaintenance(manager).flush_and_remove()
     await log.flush_off_loop()
 
 
@@ -401,9 +402,9 @@ async def test_a_checkpoint_that_cannot_be_written_fails_the_directory(broker: B
     fill(broker.create(A, ID_A))
     broker.options = LogManagerConfig(recovery_point_checkpoint_interval_ms=1)
     broker.disk.fail("sync", ".tmp", error=errno.EIO)
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
     with pytest.raises(OSError, match="sync"):
-        await broker.manager.checkpoint_recovery_points()
+        await LogMaintenance(broker.manager).checkpoint_recovery_points()
 
 
 @in_virtual_time
@@ -414,7 +415,7 @@ async def test_background_work_reports_what_fails() -> None:
     broker.disk.fail("open", ".tmp", error=errno.EIO)
     await run_background(broker.manager, seconds=0.2)
     assert [error.errno for error in broker.failures] == [errno.EIO]
-    assert broker.restart().previous_broker_epoch is None
+    assert broker.restart().directory.previous_broker_epoch is None
 
 
 @in_virtual_time
@@ -427,7 +428,7 @@ async def test_background_work_on_a_full_disk_is_repeated_and_the_directory_is_k
     assert supervisor.failures["recovery point checkpoint"] == 1
     assert not supervisor.failing
     assert not broker.failures
-    assert broker.restart().previous_broker_epoch is not None
+    assert broker.restart().directory.previous_broker_epoch is not None
 
 
 @in_virtual_time
@@ -452,7 +453,7 @@ async def test_background_work_with_one_log_that_raises_is_done_for_the_others_a
 
 async def run_background(manager: LogManager, seconds: float) -> Supervisor:
     supervisor = Supervisor()
-    for name, interval_ms, act in manager.background():
+    for name, interval_ms, act in LogMaintenance(manager).background():
         supervisor.repeat(act, name, interval_ms / 1000)
     await asyncio.sleep(seconds)
     await supervisor.stop()
@@ -490,7 +491,7 @@ async def test_logs_are_flushed_by_time() -> None:
     fill(log, 5)
     for expected in (0, 0, 5):
         broker.now_ms += 1500
-        await broker.manager.flush_and_remove()
+        await LogMaintenance(broker.manager).flush_and_remove()
         assert log.flushed_offset == expected
 
 
@@ -504,19 +505,19 @@ async def test_compacted_logs_are_cleaned_and_where_is_remembered() -> None:
             data = build_batch([NewRecord(NOW, b"key%d" % (number % 3), b"value%d" % number)])
             must_append(log, data, origin=AppendOrigin.COORDINATOR)
         log.update_high_watermark(60)
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
     before = log_of(broker.manager).size
-    await broker.manager.clean()
+    await LogMaintenance(broker.manager).clean()
     for name in (A, B):
         assert log_of(broker.manager, name).size < before / 2
     base = log_of(broker.manager).segments.active.base_offset
     text = broker.disk.read("/data/cleaner-offset-checkpoint")
     assert sorted(text.decode().splitlines()) == ["0", "2", f"a 0 {base}", f"b-x 3 {base}"]
     writes = broker.disk.calls["append"]
-    await broker.manager.clean()
+    await LogMaintenance(broker.manager).clean()
     assert broker.disk.calls["append"] == writes, "it is clean"
     manager = broker.restart()
-    await manager.clean()
+    await LogMaintenance(manager).clean()
     assert {value for _, _, value in content(log_of(manager))} >= {b"value57", b"value58", b"value59"}
 
 
@@ -532,8 +533,8 @@ async def clean(broker: Broker, *names: TopicPartition) -> None:
         log = log_of(broker.manager, name)
         log.roll()
         log.update_high_watermark(log.log_end_offset)
-    await broker.manager.flush_and_remove()
-    await broker.manager.clean()
+    await LogMaintenance(broker.manager).flush_and_remove()
+    await LogMaintenance(broker.manager).clean()
 
 
 async def test_log_that_cannot_be_cleaned_is_set_aside_and_others_are_cleaned(
@@ -615,14 +616,14 @@ async def test_truncation_during_a_pass_is_not_undone_by_its_end() -> None:
     put(log, b"b", b"1")
     log.roll()
     log.update_high_watermark(2)
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
 
     async def truncate() -> None:
         broker.disk.delay = None
         log.truncate_to(0)
 
     broker.disk.delay = truncate
-    await broker.manager.clean()
+    await LogMaintenance(broker.manager).clean()
     assert log.cleaned_offset == 0
     assert log_of(broker.kill()).cleaned_offset == 0
 
@@ -671,7 +672,7 @@ async def test_gap_of_a_compacted_log_is_accepted_unless_the_machine_lost_power(
     broker.manager = broker.new_manager()
     assert log_of(broker.start()).log_end_offset == end_offset
     assert broker.disk.exists("/data/machine-boot") == was_noted
-    await broker.manager.checkpoint_recovery_points()
+    await LogMaintenance(broker.manager).checkpoint_recovery_points()
     assert broker.disk.exists("/data/machine-boot")
 
 
@@ -700,22 +701,22 @@ async def test_max_compaction_lag_has_a_log_cleaned_however_little_is_dirty() ->
     must_append(log, build_batch([NewRecord(NOW + 1001, b"a", b"2")]), origin=AppendOrigin.COORDINATOR)
     assert len(log.segments) == 2, "a segment takes no appends for longer than the lag"
     log.update_high_watermark(2)
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
     broker.now_ms = NOW + 1000
-    await broker.manager.clean()
+    await LogMaintenance(broker.manager).clean()
     assert log.cleaned_offset == 0
     broker.now_ms = NOW + 1001
-    await broker.manager.clean()
+    await LogMaintenance(broker.manager).clean()
     assert log.cleaned_offset == 1
 
 
 async def test_idle_segments_give_back_what_they_hold(broker: Broker) -> None:
     log = broker.create(A, ID_A)
     fill(log)
-    await broker.manager.flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
     before = content(log)
     for _ in range(2):
-        await broker.manager.apply_retention()
+        await LogMaintenance(broker.manager).apply_retention()
     assert {segment._file is None for segment in log.segments.closed} == {True}
     assert content(log) == before
 
@@ -776,7 +777,7 @@ def test_log_manager_with_many_logs_creates_one_at_the_same_cost(broker: Broker)
 async def test_logs_with_nothing_to_flush_are_looked_at_in_portions(broker: Broker) -> None:
     for index in range(3_000):
         broker.create(TopicPartition("wide", index), ID_A)
-    _, lines = await longest_turn(broker.manager.flush_and_remove)
+    _, lines = await longest_turn(LogMaintenance(broker.manager).flush_and_remove)
     assert lines < 10_000  # At once it would be 27,000.
 
 
@@ -786,7 +787,7 @@ async def test_log_deleted_while_others_are_flushed_is_left_alone(broker: Broker
     last = TopicPartition("wide", 999)
     fill(log_of(broker.manager, last))
     async with asyncio.TaskGroup() as group:
-        group.create_task(broker.manager.flush_and_remove())
+        group.create_task(LogMaintenance(broker.manager).flush_and_remove())
         await asyncio.sleep(0)
         broker.manager.delete(last)
     assert broker.failures == []
@@ -799,6 +800,6 @@ async def test_files_that_cannot_be_removed_are_tried_again(broker: Broker) -> N
     (name,) = [name for name in broker.disk.list_dir("/data") if name.endswith("-delete")]
     broker.disk.fail("remove", name, error=errno.EBUSY)
     with pytest.raises(OSError, match="remove"):
-        await broker.manager.flush_and_remove()
-    await broker.manager.flush_and_remove()
+        await LogMaintenance(broker.manager).flush_and_remove()
+    await LogMaintenance(broker.manager).flush_and_remove()
     assert not broker.disk.exists(f"/data/{name}")

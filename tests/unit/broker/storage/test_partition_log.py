@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, ColdRead, FetchedRecords, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import CRC_POSITION, crc_is_valid, patch_offset_and_epoch, read_header
 from oncelog.protocol.schema import Buffer
@@ -17,6 +18,7 @@ from tests.unit.broker.storage.logs import (
     content,
     end_txn,
     headers,
+    log_host,
     max_timestamp_offset,
     must_append,
     new_disk,
@@ -114,7 +116,7 @@ def test_the_age_of_a_segment_is_known_after_a_restart() -> None:
 
 def test_a_segment_without_timestamps_is_rolled_by_the_clock() -> None:
     now = [0]
-    log = PartitionLog.open(new_disk(), DIRECTORY, TP, LogConfig(segment_ms=100), wall_clock=lambda: now[0])
+    log = PartitionLog.open(log_host(new_disk(), lambda: now[0]), DIRECTORY, TP, LogConfig(segment_ms=100), NotedLog())
     for _ in range(2):
         must_append(log, batch(timestamp=-1))
     now[0] = 101

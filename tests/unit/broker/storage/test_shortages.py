@@ -8,6 +8,7 @@ import pytest
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import read_header
 from tests.simulation.sim_disk import SimDisk
@@ -18,6 +19,7 @@ from tests.unit.broker.storage.logs import (
     append,
     content,
     end_txn,
+    log_host,
     must_append,
     new_disk,
     open_log,
@@ -121,7 +123,7 @@ def test_a_refused_batch_that_was_written_elsewhere_meanwhile_holds_up_nothing()
 def test_what_is_behind_a_refused_batch_that_never_comes_again_is_out_of_order_in_the_end(known: bool) -> None:
     """B85: a producer that is not known yet does not begin behind it then, either."""
     disk, clock = new_disk(), [1_000]
-    log = PartitionLog.open(disk, DIRECTORY, TP, SMALL, wall_clock=lambda: clock[0])
+    log = PartitionLog.open(log_host(disk, lambda: clock[0]), DIRECTORY, TP, SMALL, NotedLog())
     first = 0
     if known:
         must_append(log, idempotent(0))
@@ -139,7 +141,7 @@ class TestMoreRefusedProducersThanAreRemembered:
 
     def refuse_many(self, *, known: bool = False) -> tuple[PartitionLog, list[int]]:
         disk, clock = new_disk(), [1_000]
-        log = PartitionLog.open(disk, DIRECTORY, TP, SMALL, wall_clock=lambda: clock[0])
+        log = PartitionLog.open(log_host(disk, lambda: clock[0]), DIRECTORY, TP, SMALL, NotedLog())
         if known:
             must_append(log, idempotent(0))
         disk.fail("append", ".log", error=errno.ENOSPC, times=1_001)
@@ -314,10 +316,10 @@ class TestDiskSpace:
         for _ in range(2):
             space.note(OSError(errno.ENOSPC, "full"), "t-0")
         now += 5_000
-        space.look()
+        space.check()
         assert changes == [True]
         disk.open("/data/x").truncate(940)
-        space.look()
+        space.check()
         assert changes == [True, False]
 
     def test_a_disk_that_fills_up_again_soon_is_looked_at_later_each_time(self) -> None:
@@ -330,13 +332,13 @@ class TestDiskSpace:
             began = now
             while space.is_full:
                 now += 500
-                space.look()
+                space.check()
             pauses.append(now - began)
         assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
         now += 120_000
         space.note(OSError(errno.ENOSPC, "full"), "t-0")
         now += 1_000
-        space.look()
+        space.check()
         assert not space.is_full
 
     def test_a_want_of_descriptors_does_not_make_the_disk_full(self) -> None:

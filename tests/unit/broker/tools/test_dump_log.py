@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from oncelog.broker.storage.disk import LocalDisk
 from oncelog.broker.storage.log_config import LogConfig
 from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from oncelog.broker.storage.recovery import NotedLog
 from oncelog.broker.tools.dump_log import command
 from oncelog.coordinator.group.log_records import encode_offset_commit
 from oncelog.coordinator.group.offsets import CommittedOffset
@@ -23,6 +24,7 @@ from oncelog.protocol.records.record_batch import (
     read_header,
 )
 from oncelog.protocol.topic_partition import TopicPartition
+from tests.unit.broker.storage.logs import log_host
 
 NOW = 1_700_000_000_000
 PRODUCER, EPOCH = 4000, 3
@@ -63,7 +65,9 @@ def directory(tmp_path: Path) -> Path:
     path = tmp_path / "orders-0"
     path.mkdir()
     config = LogConfig(index_interval_bytes=1)
-    log = PartitionLog.open(LocalDisk(), str(path), TopicPartition("orders", 0), config, wall_clock=lambda: NOW)
+    log = PartitionLog.open(
+        log_host(LocalDisk(), lambda: NOW), str(path), TopicPartition("orders", 0), config, NotedLog()
+    )
     append(log, build_batch([NewRecord(NOW, None, b"plain"), NewRecord(NOW, b"k", None)]))
     append(log, transactional(0, "a", "b"))
     append(log, marker(commit=False), AppendOrigin.COORDINATOR)

@@ -1,0 +1,22 @@
+"""``LogHost``: what the logs of one data directory share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from oncelog.broker.storage.disk import Disk
+from oncelog.broker.storage.disk_space import DiskSpace
+from oncelog.broker.storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHost:
+    """The surroundings of a log."""
+
+    disk: Disk
+    wall_clock: Callable[[], int]
+    """Milliseconds since 1970."""
+    space: DiskSpace
+    rng: Random | None = None
+    """For ``segment.jitter.ms``; None: no jitter."""
+    producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS
