@@ -1,14 +1,17 @@
 """The runtime of one client: what every part of a producer, consumer or admin client works with."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.retry import Backoff
+
+C = TypeVar("C")
 
 
 class ConnectionSettings(Protocol):
@@ -54,4 +57,18 @@ def new_cluster(settings: ConnectionSettings, rng: Random) -> Cluster:
         client_id=settings.client_id,
         connect_seconds=settings.connect_timeout_ms / 1000,
         operation_seconds=settings.request_timeout_ms / 1000,
+    )
+
+
+def system_clock_ms() -> int:
+    """Return the time of the system's clock, in milliseconds since the epoch: the default of ``wall_clock``."""
+    return time.time_ns() // 1_000_000
+
+
+def checked_config(config: object, kind: type[C]) -> C:
+    """Return the configuration of a client. Raises ``TypeError`` if it is of another type than ``kind``."""
+    if isinstance(config, kind):
+        return config
+    raise TypeError(
+        f"pass a {kind.__name__} or the brokers to connect to as 'host:port,host:port', not {type(config).__name__}"
     )

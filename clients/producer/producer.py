@@ -34,117 +34,89 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
-from typing import Self
+from typing import Final, Self
 
-from oncelog.clients.arguments import (
-    checked_group,
-    checked_offsets,
-    checked_partition,
-    checked_timestamp,
-    checked_topic,
-)
-from oncelog.clients.bootstrap import parse_bootstrap
-from oncelog.clients.cluster import Cluster
+from oncelog.clients.arguments import checked_group, checked_offsets, checked_timestamp, checked_topic
+from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.connection import Address
 from oncelog.clients.durations import checked_seconds
-from oncelog.clients.errors import (
-    BrokerRefused,
-    BufferFull,
-    ClientError,
-    IllegalState,
-    OperationTimedOut,
-    ProducerClosed,
-    Refusal,
-)
+from oncelog.clients.errors import BufferFull, ClientError, IllegalState, OperationTimedOut, ProducerClosed
 from oncelog.clients.group_metadata import ConsumerGroupMetadata
-from oncelog.clients.metadata_refresh import MetadataRefresh
 from oncelog.clients.obstacles import Obstacle
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
-from oncelog.clients.producer.batch_delivery import BatchDelivery
 from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
-from oncelog.clients.producer.partitioner import partition_for_key
 from oncelog.clients.producer.producer_batch import Headers, ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.producer_metadata import ProducerMetadata
 from oncelog.clients.producer.producer_state import State
-from oncelog.clients.producer.record_accumulator import PartitionQueue, RecordAccumulator, TopicQueues
-from oncelog.clients.producer.send_turns import SendTurns, WaitingCalls
+from oncelog.clients.producer.record_accumulator import RecordAccumulator
+from oncelog.clients.producer.send_turns import WaitingCalls
 from oncelog.clients.producer.sender import Sender
-from oncelog.clients.producer.topic_questions import TopicQuestions
 from oncelog.clients.producer.transaction_manager import TransactionManager
 from oncelog.clients.producer.transactional_result import TransactionalResult
+from oncelog.clients.producer.waiting_sends import WaitingSends
 from oncelog.clients.retry import Backoff
-from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.metadata import MetadataResponse
+from oncelog.clients.runtime import ClientRuntime, checked_config, new_cluster, system_clock_ms
 from oncelog.protocol.topic_partition import TopicPartition
 
-_OPEN = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
+_OPEN_TRANSACTION: Final = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
 
 
 class Producer:
-    """Made inside of a running loop. ``wall_clock`` gives milliseconds since the epoch: records' timestamps."""
+    """A producer, made inside of a running event loop. Start it, or use it as a context manager."""
 
-    def __init__(self, config: ProducerConfig, *, rng: Random, wall_clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: str | ProducerConfig,
+        *,
+        rng: Random | None = None,
+        wall_clock: Callable[[], int] = system_clock_ms,
+    ) -> None:
+        """Set up a producer without connecting.
+
+        ``config`` is a ``ProducerConfig``, or ``host:port,host:port`` for one with defaults. ``rng`` spreads retries
+        and records without key; by default it is seeded by the system. ``wall_clock`` returns milliseconds since the
+        epoch, for the timestamps of records. Raises ``TypeError`` for a ``config`` of another type, and ``ValueError``
+        for a ``host:port`` that cannot be one.
+        """
+        config = ProducerConfig(bootstrap=config) if isinstance(config, str) else checked_config(config, ProducerConfig)
         self._config = config
         self._wall_clock = wall_clock
         self._partitioner = config.partitioner
-        self._loop = asyncio.get_running_loop()
         self._max_block_seconds = config.max_block_ms / 1000
-        self._cluster = Cluster(
-            parse_bootstrap(config.bootstrap),
-            rng=rng,
-            client_id=config.client_id,
-            connect_seconds=config.connect_timeout_ms / 1000,
-            operation_seconds=config.request_timeout_ms / 1000,
-        )
-        backoff = Backoff(
-            rng=rng,
-            first_seconds=config.retry_backoff_ms / 1000,
-            longest_seconds=max(config.retry_backoff_ms, config.retry_backoff_max_ms) / 1000,
-        )
+        self._runtime = _runtime(config, rng or Random(), wall_clock)
         self._manager = TransactionManager(config)
         self._accumulator = RecordAccumulator(
             config,
             self._manager,
-            rng=rng,
-            now=self._loop.time,
+            rng=self._runtime.rng,
+            now=asyncio.get_running_loop().time,
             on_batch=lambda: self._sender.wake_to_linger(),
             on_full_batch=lambda: self._sender.wake(),
         )
-        self._metadata = MetadataRefresh(
-            self._cluster,
-            backoff,
-            self._accumulator.topic_names,
-            self._take_metadata,
-            max_age_seconds=config.metadata_max_age_ms / 1000,
-            creates_topics=False,
-        )
-        self._delivery = BatchDelivery(config, self._manager, self._accumulator, backoff)
-        self._sender = Sender(
-            config,
-            self._cluster,
-            self._manager,
+        self._metadata = ProducerMetadata(
+            self._runtime,
             self._accumulator,
-            self._delivery,
-            self._metadata,
-            backoff,
-            self._look_at_space,
+            lambda: self._sender.wake(),
+            max_age_seconds=config.metadata_max_age_ms / 1000,
         )
-        self._questions = TopicQuestions(self._cluster, backoff, self._take_topic)
-        self._backoff = backoff
-        self._turns = SendTurns()
-        """Of the calls of ``send`` that wait: records keep the order of the calls."""
-        self._lines = self._turns.lines
+        self._waiting = WaitingSends(self._accumulator, self._metadata, max_block_seconds=self._max_block_seconds)
+        self._lines = self._waiting.lines
         self._pausing = WaitingCalls()
         """Calls of ``send`` that let the sender run. The loop resumes them in the order in which they paused."""
-        self._queued = WaitingCalls()
-        """Those in lines, but for partitions that are not there."""
-        self._space_free = asyncio.Event()
-        self._turn_to_wait = asyncio.Lock()
-        """Held by whoever waits for space in front of all others."""
-        self._waiting_for_space = 0
-        self._task: asyncio.Task[None] | None = None
+        self._sender = Sender(
+            config,
+            self._runtime,
+            self._manager,
+            self._accumulator,
+            self._metadata.refresh,
+            on_progress=self._waiting.note_space,
+        )
+        self._sending: asyncio.Task[None] | None = None
         self._is_open = False
-        self._is_closing = False
+        """Whether the producer is started and not closed."""
+        self._is_closed = False
+        """Whether the producer is closed, or being closed."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -154,19 +126,19 @@ class Producer:
         await self.close()
 
     async def start(self) -> None:
-        """Connect to the first broker that answers. Raises ``NoBrokerReachable`` if none does."""
+        """Connect to the first broker that accepts. Raises ``NoBrokerReachable`` if none does."""
         self._require_new()
-        await self._cluster.connection_to_any()
+        await self._runtime.cluster.connection_to_any()
         self._require_new()
         self._is_open = True
-        self._task = self._loop.create_task(self._sender.run(), name=f"producer {self._config.client_id}")
+        self._sending = self._runtime.tasks.spawn(self._sender.run(), "sender")
 
     def _require_new(self) -> None:
-        if self._task is not None or self._is_closing:
+        if self._is_open or self._is_closed:
             raise IllegalState("a producer is started once")
 
     async def close(self, timeout_seconds: float | None = None) -> None:
-        """Send what was accepted, finish what was begun, abort an open transaction; then fail whatever is left.
+        """Deliver accepted records, end pending calls, abort an open transaction; then fail everything that is left.
 
         It takes at most ``timeout_seconds``; by default as long as a delivery and a transactional call may take.
         Futures that are not done by then fail with ``ProducerClosed``. Closing again does nothing.
@@ -174,41 +146,32 @@ class Producer:
         if timeout_seconds is None:
             timeout_seconds = self._config.delivery_timeout_ms / 1000 + self._max_block_seconds
         checked_seconds(timeout_seconds, "timeout_seconds")
-        if self._is_closing:
+        if self._is_closed:
             return
-        self._is_closing = self._accumulator.is_closed = True
+        self._is_closed = self._accumulator.is_closed = True
         self._is_open = False
-        self._space_free.set()
+        self._waiting.note_space()
         try:
-            if self._is_running:
+            if self._sending is not None and not self._sending.done():
                 async with asyncio.timeout(timeout_seconds):
                     await self._finish()
         except (TimeoutError, ClientError):
-            pass  # Whoever waits for something that is not done is told so now.
+            pass  # What is not done fails when the sender is stopped.
         finally:
             async with AsyncExitStack() as rest:  # All of it is done, also if this call is cancelled on the way.
-                rest.push_async_callback(self._cluster.close)
-                rest.push_async_callback(self._stop_sender)
-                await self._questions.close()
-
-    async def _stop_sender(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+                rest.push_async_callback(self._runtime.cluster.close)
+                rest.push_async_callback(self._runtime.tasks.stop)
+                self._metadata.close()
 
     async def _finish(self) -> None:
         await self.flush()
         pending = self._manager.calls.pending
         if pending is not None:
-            await self._wait_for(pending)
-        if self._manager.state.current in _OPEN:
+            await _done(pending)
+        if self._manager.state.current in _OPEN_TRANSACTION:
             result = self._manager.abort()
             self._sender.wake()
-            await self._wait_for(result)
-
-    @property
-    def _is_running(self) -> bool:
-        return self._task is not None and not self._task.done()
+            await _done(result)
 
     # Records
 
@@ -225,7 +188,7 @@ class Producer:
         """Accept a record, or raise ``BufferFull`` where ``send`` would wait. See ``send`` for the rest."""
         if self._pausing.topics and self._pausing.concern(topic, partition):
             raise BufferFull("others let the sender run")
-        if self._lines and not self._may_overtake(topic, partition):
+        if self._lines and not self._waiting.may_overtake(topic, partition):
             raise BufferFull("others wait for space or for metadata")
         return self._accept(topic, value, key, headers, partition, timestamp_ms)
 
@@ -247,7 +210,8 @@ class Producer:
         timestamp = self._wall_clock() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         if partition is None and key is None and self._partitioner is None:
             return accumulator.append_sticky(queues, timestamp, value, headers)
-        return accumulator.append(self._queue(queues, key, value, partition), timestamp, key, value, headers)
+        queue = queues.queue_for(self._partitioner, key, value, partition)
+        return accumulator.append(queue, timestamp, key, value, headers)
 
     async def send(
         self,
@@ -273,95 +237,22 @@ class Producer:
         if self._sender.is_behind or (self._pausing.topics and self._pausing.concern(topic, partition)):
             with self._pausing.one_more(topic, partition):
                 await asyncio.sleep(0)  # Full batches wait to be sent: a caller without pause would keep them waiting.
-        if not self._lines or self._may_overtake(topic, partition):
+        if not self._lines or self._waiting.may_overtake(topic, partition):
             try:
                 return self._accept(topic, value, key, headers, partition, timestamp_ms)
             except BufferFull:
                 pass
         record = partial(self._accept, topic, value, key, headers, partition, timestamp_ms)
-        return await self._accept_in_time(topic, partition, record)
-
-    async def _accept_in_time(
-        self, topic: str, partition: int | None, accept: Callable[[], FutureRecordMetadata]
-    ) -> FutureRecordMetadata:
-        checked_topic(topic)
-        try:
-            async with asyncio.timeout(self._max_block_seconds):
-                return await self._accept_in_turn(topic, partition, accept)
-        except TimeoutError:
-            raise self._why_not(topic, partition) from None
-
-    def _may_overtake(self, topic: str, partition: int | None) -> bool:
-        """Whether no call that waits could be for the same partition, or for the space that this one would take."""
-        if self._waiting_for_space or self._queued.concern(topic, partition):
-            return False
-        return partition is None or TopicPartition(topic, partition) not in self._lines
-
-    async def _accept_in_turn(
-        self, topic: str, partition: int | None, accept: Callable[[], FutureRecordMetadata]
-    ) -> FutureRecordMetadata:
-        """Accept a record after those that came before it. One for a partition that is not there holds up no others."""
-        with self._queued.one_more(topic, partition), self._turns.join(topic) as turn:
-            await self._learn(topic)
-            await turn.come()
-            await self._learn(topic)
-            if partition is None or self._is_free(topic, partition):
-                return await self._accept_with_space(topic, partition, accept)
-        with self._turns.join(TopicPartition(topic, checked_partition(partition))) as turn:
-            await turn.come()
-            return await self._accept_with_space(topic, partition, accept)
-
-    def _is_free(self, topic: str, partition: int) -> bool:
-        """Whether a partition is there, and nobody has waited for it to come."""
-        known = partition < len(self._accumulator.topics[topic].queues)
-        return known and TopicPartition(topic, partition) not in self._lines
-
-    async def _accept_with_space(
-        self, topic: str, partition: int | None, accept: Callable[[], FutureRecordMetadata]
-    ) -> FutureRecordMetadata:
-        while True:
-            await self._learn(topic)
-            if partition is not None:
-                await self._learn_partition(topic, partition)
-            await self._wait_for_space()
-            try:
-                return accept()
-            except BufferFull:  # The topic was forgotten, or came back smaller, while there was no space.
-                continue
-
-    async def _wait_for_space(self) -> None:
-        """Return once there is space, and nobody else waits in front: whoever called must take it at once."""
-        if not self._waiting_for_space and not self._accumulator.is_full:
-            return
-        self._waiting_for_space += 1
-        try:
-            async with self._turn_to_wait:
-                while self._accumulator.is_full and self._is_open:
-                    self._space_free.clear()
-                    await self._space_free.wait()
-        finally:
-            self._waiting_for_space -= 1
-
-    def _why_not(self, topic: str, partition: int | None) -> ClientError:
-        """What a call is told that has waited for ``max_block_ms``."""
-        queues = self._accumulator.topics.get(topic)
-        error = self._questions.error_of(topic)
-        if queues is None and error is not None:
-            known = isinstance(error, BrokerRefused)
-            return error if known else OperationTimedOut(f"no metadata of {topic} in time: {error}")
-        if queues is not None and partition is not None and partition >= len(queues.queues):
-            missing = Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return BrokerRefused(str(TopicPartition(topic, partition)), missing)
-        return OperationTimedOut(f"no space or no metadata for a record of {topic} in time")
+        return await self._waiting.accept(topic, partition, record)
 
     def obstacles(self) -> list[Obstacle]:
         """Return what keeps this producer from going on now, the oldest first."""
-        found = [*self._cluster.obstacles(), *self._delivery.obstacles(self._loop.time())]
+        found = [*self._runtime.cluster.obstacles(), *self._sender.obstacles()]
         return sorted(found, key=lambda each: -each.seconds)
 
     def is_connected(self, address: Address) -> bool:
         """Whether a connection to the address is open."""
-        return self._cluster.is_connected(address)
+        return self._runtime.cluster.is_connected(address)
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; brokers may create it now.
@@ -372,9 +263,9 @@ class Producer:
         checked_topic(topic)
         try:
             async with asyncio.timeout(self._max_block_seconds):
-                await self._learn(topic)
+                await self._metadata.learn(topic)
         except TimeoutError:
-            raise self._why_not(topic, None) from None
+            raise self._metadata.timeout_error(topic, None) from None
         return len(self._accumulator.topics[topic].queues)
 
     async def flush(self) -> None:
@@ -382,76 +273,9 @@ class Producer:
         self._accumulator.flushes += 1
         self._sender.wake()
         try:
-            await self._all_done(list(self._accumulator.incomplete))
+            await _all_done(list(self._accumulator.incomplete))
         finally:
             self._accumulator.flushes -= 1
-
-    async def _all_done(self, batches: list[ProducerBatch]) -> None:
-        left = len(batches)
-        finished = asyncio.Event()
-
-        def one_done() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                finished.set()
-
-        for batch in batches:
-            batch.when_done(one_done)
-        if batches:
-            await finished.wait()
-
-    def _queue(
-        self, queues: TopicQueues, key: bytes | None, value: bytes | None, partition: int | None
-    ) -> PartitionQueue:
-        count = len(queues.queues)
-        if partition is None:
-            if self._partitioner is not None:
-                partition = self._partitioner(queues.name, key, value, count)
-                if not 0 <= partition < count:
-                    raise ValueError(f"the partitioner chose partition {partition} of {queues.name}, which has {count}")
-            else:
-                partition = partition_for_key(key or b"", count)
-        if partition < 0:
-            raise ValueError(f"partition {partition}")
-        if partition >= count:
-            raise BufferFull(f"partition {partition} of {queues.name} is not known yet")
-        return queues.queues[partition]
-
-    async def _learn(self, topic: str) -> None:
-        """Return when a topic is known."""
-        while topic not in self._accumulator.topics:
-            await self._questions.ask(topic)
-
-    async def _learn_partition(self, topic: str, partition: int) -> None:
-        """Return when a topic is known to have a partition."""
-        attempt = 0
-        while True:
-            await self._learn(topic)
-            if partition < len(self._accumulator.topics[topic].queues):
-                return
-            await self._metadata.fresh()
-            if partition >= self._cluster.metadata.partition_count(topic):
-                await asyncio.sleep(self._backoff.pause_seconds(attempt))
-                attempt += 1
-
-    def _take_metadata(self, response: MetadataResponse) -> None:
-        for name in self._accumulator.topic_names():
-            if self._cluster.metadata.partition_count(name):
-                self._take_topic(name)
-            else:
-                self._accumulator.forget_topic(name)
-        self._sender.wake()
-
-    def _take_topic(self, name: str) -> None:
-        metadata = self._cluster.metadata
-        count = metadata.partition_count(name)
-        available = [index for index in range(count) if metadata.leader(TopicPartition(name, index)) is not None]
-        self._accumulator.update_topic(name, count, available)
-
-    def _look_at_space(self) -> None:
-        if not self._accumulator.is_full or not self._is_running:
-            self._space_free.set()
 
     def _refuse(self) -> None:
         """Raise why no record is accepted."""
@@ -459,9 +283,9 @@ class Producer:
         self._manager.state.require_records_accepted()
 
     def _require_open(self) -> None:
-        if self._is_closing:
+        if self._is_closed:
             raise ProducerClosed("the producer is closed")
-        if self._task is None:
+        if not self._is_open:
             raise IllegalState("the producer is not started: use `async with Producer(...)`, or await start() first")
 
     # Transactions
@@ -514,17 +338,51 @@ class Producer:
         self._sender.wake()
         try:
             async with asyncio.timeout(self._max_block_seconds):
-                await self._wait_for(result)
+                await _done(result)
         except TimeoutError:
             raise OperationTimedOut(f"{result.operation} took longer than {self._max_block_seconds:g} s") from None
         result.acknowledge()
-
-    async def _wait_for(self, result: TransactionalResult) -> None:
-        done = asyncio.Event()
-        result.when_done(done.set)
-        await done.wait()
 
     @property
     def transaction_protocol(self) -> int:
         """The version of the transaction protocol in use: 1 or 2. It can change when a transaction ends."""
         return self._manager.protocol
+
+
+def _runtime(config: ProducerConfig, rng: Random, wall_clock: Callable[[], int]) -> ClientRuntime:
+    backoff = Backoff(
+        rng=rng,
+        first_seconds=config.retry_backoff_ms / 1000,
+        longest_seconds=max(config.retry_backoff_ms, config.retry_backoff_max_ms) / 1000,
+    )
+    return ClientRuntime(
+        cluster=new_cluster(config, rng),
+        tasks=BackgroundTasks(f"producer {config.client_id}"),
+        backoff=backoff,
+        rng=rng,
+        wall_clock=wall_clock,
+    )
+
+
+async def _done(result: TransactionalResult) -> None:
+    """Return when a result is done."""
+    done = asyncio.Event()
+    result.when_done(done.set)
+    await done.wait()
+
+
+async def _all_done(batches: list[ProducerBatch]) -> None:
+    """Return when every batch is acknowledged or has failed."""
+    left = len(batches)
+    finished = asyncio.Event()
+
+    def one_done() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            finished.set()
+
+    for batch in batches:
+        batch.when_done(one_done)
+    if batches:
+        await finished.wait()

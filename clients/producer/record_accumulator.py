@@ -16,10 +16,11 @@ from random import Random
 from typing import Final
 
 from oncelog.clients.cluster_metadata import ClusterMetadata
-from oncelog.clients.errors import RecordTooLarge
+from oncelog.clients.errors import BufferFull, RecordTooLarge
 from oncelog.clients.producer.future_record_metadata import FutureRecordMetadata
+from oncelog.clients.producer.partitioner import partition_for_key
 from oncelog.clients.producer.producer_batch import Headers, ProducerBatch
-from oncelog.clients.producer.producer_config import ProducerConfig
+from oncelog.clients.producer.producer_config import Partitioner, ProducerConfig
 from oncelog.clients.producer.producer_state import State
 from oncelog.clients.producer.transaction_manager import TransactionManager
 from oncelog.protocol.records.record_batch import HEADER_SIZE
@@ -51,8 +52,29 @@ class TopicQueues:
         self.available: list[PartitionQueue] = []
         """Those that have a leader."""
         self.sticky: PartitionQueue | None = None
-        """Where records without key go now."""
+        """The queue that records without key go to now."""
         self.sticky_bytes = 0
+
+    def queue_for(
+        self, partitioner: Partitioner | None, key: bytes | None, value: bytes | None, partition: int | None
+    ) -> PartitionQueue:
+        """Return the queue for a record: of its partition, of its partitioner's choice, or of its key.
+
+        Raises ``BufferFull`` for a partition that is not known yet, and ``ValueError`` for one that cannot exist.
+        """
+        count = len(self.queues)
+        if partition is None:
+            if partitioner is not None:
+                partition = partitioner(self.name, key, value, count)
+                if not 0 <= partition < count:
+                    raise ValueError(f"the partitioner chose partition {partition} of {self.name}, which has {count}")
+            else:
+                partition = partition_for_key(key or b"", count)
+        if partition < 0:
+            raise ValueError(f"partition {partition}")
+        if partition >= count:
+            raise BufferFull(f"partition {partition} of {self.name} is not known yet")
+        return self.queues[partition]
 
 
 @dataclass(slots=True)

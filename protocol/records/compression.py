@@ -44,6 +44,10 @@ _SMALL_BLOCK_SIZE: Final = 64 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 
 
+COMPRESSION_ERRORS: Final = (zlib.error, RuntimeError, zstd.ZstdError, cramjam.CompressionError)
+"""Errors of the codecs (RuntimeError is lz4's) besides MemoryError when they compress, which succeeds given memory."""
+
+
 class CorruptRecord(ValueError):
     """The bytes are not what a well-formed record batch consists of."""
 

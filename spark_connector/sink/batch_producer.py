@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
+from oncelog.clients.background_tasks import BackgroundTasks
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import BrokerRefused, ClientError, Refusal, error_code
 from oncelog.clients.metadata_refresh import MetadataRefresh
-from oncelog.clients.producer.batch_delivery import BatchDelivery
 from oncelog.clients.producer.producer_batch import ProducerBatch
 from oncelog.clients.producer.producer_config import ProducerConfig
 from oncelog.clients.producer.record_accumulator import RecordAccumulator
@@ -22,6 +22,7 @@ from oncelog.clients.producer.sender import Sender
 from oncelog.clients.producer.transaction_manager import TransactionManager
 from oncelog.clients.producer.transactional_result import TransactionalResult
 from oncelog.clients.retry import Backoff
+from oncelog.clients.runtime import ClientRuntime
 from oncelog.protocol.messages.metadata import MetadataResponseTopic
 from oncelog.protocol.schema import ZERO_UUID, Buffer
 from oncelog.protocol.topic_partition import TopicPartition
@@ -55,15 +56,11 @@ class BatchProducer:
             max_age_seconds=config.metadata_max_age_ms / 1000,
             creates_topics=False,
         )
+        runtime = ClientRuntime(
+            cluster=cluster, tasks=BackgroundTasks("sink"), backoff=backoff, rng=cluster.rng, wall_clock=wall_clock
+        )
         self._sender: Sender = Sender(
-            config,
-            cluster,
-            self._manager,
-            self._accumulator,
-            BatchDelivery(config, self._manager, self._accumulator, backoff),
-            metadata,
-            backoff,
-            self._progress.set,
+            config, runtime, self._manager, self._accumulator, metadata, on_progress=self._progress.set
         )
         self._patience_seconds = config.delivery_timeout_ms / 1000
         self._failure: ClientError | None = None

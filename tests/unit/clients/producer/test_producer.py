@@ -274,7 +274,7 @@ async def test_a_partition_without_leader_is_waited_for() -> None:
     async with stage.producing() as producer:
         await producer.partitions_for(TOPIC)
         stage.lead(-1)
-        producer._metadata.request()
+        producer._metadata.refresh.request()
         await asyncio.sleep(1)
         future = await producer.send(TOPIC, b"%06d" % 0)
         await asyncio.sleep(3)
@@ -501,7 +501,7 @@ async def test_memory_that_is_missing_for_a_while_costs_no_record(
         monkeypatch.setattr(owner, name, failing)
         if place == "metadata":
             stage.lead(2)
-            producer._metadata.request()
+            producer._metadata.refresh.request()
             await asyncio.sleep(60)
             stage.lead(1)
         await send_all(producer, 10)

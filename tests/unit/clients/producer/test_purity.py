@@ -14,6 +14,7 @@ PURE = (
     "partition_sequences",
     "partitioner",
     "pending_requests",
+    "produce_requests",
     "producer_batch",
     "producer_config",
     "producer_id_and_epoch",
