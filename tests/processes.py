@@ -8,14 +8,16 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import IO, Any, Self
+
+from oncelog.broker.local_cluster.layout import free_ports
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PEERS = REPOSITORY / ".peers"
@@ -29,11 +31,11 @@ class BrokerDied(Exception):
 
 
 def free_port() -> int:
-    """Return a loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of loopback at which no program listens, from a range of which outgoing connections get none.
+
+    It stays free while its broker is down, however many connections other tests open meanwhile.
+    """
+    return next(free_ports(Random()))
 
 
 class OutputReader:
