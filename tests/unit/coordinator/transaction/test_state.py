@@ -375,7 +375,7 @@ def test_an_unused_id_is_forgotten_after_its_time(age_ms: int, expires: bool) ->
     assert (decision is not None) is expires
 
 
-@pytest.mark.parametrize("state", [TransactionState.ONGOING, *PREPARED_STATES])
+@pytest.mark.parametrize("state", [TransactionState.ONGOING, *sorted(PREPARED_STATES, key=str)])
 def test_an_id_with_an_open_transaction_is_never_forgotten(state: TransactionState) -> None:
     """B33: however long ago its last update was."""
     assert decide_expiration(sample(state), EXPIRATION_MS, 10**15) is None
