@@ -29,6 +29,6 @@ def test_bytes_equal_those_of_kafka(vector: dict[str, Any]) -> None:
     assert decode(cls, vector["version"], expected) == message
 
 
-def test_every_declared_version_has_vectors() -> None:
+def test_vectors_cover_every_declared_version() -> None:
     declared = {(cls.__name__, version) for cls, version in every_version()}
     assert {(vector["message"], vector["version"]) for vector in VECTORS} == declared

@@ -71,7 +71,7 @@ def one(entries: list[ConfigEntry] | Refusal) -> ConfigEntry:
     return entry
 
 
-async def test_a_bootstrap_address_needs_randomness_and_a_cluster_keeps_its_owner(broker: BrokerProcess) -> None:
+async def test_bootstrap_address_needs_randomness_and_a_cluster_keeps_its_owner(broker: BrokerProcess) -> None:
     with pytest.raises(TypeError, match="rng"):
         Admin(broker.address)
     async with Cluster(parse_bootstrap(broker.address), rng=Random(1)) as cluster:
@@ -80,7 +80,7 @@ async def test_a_bootstrap_address_needs_randomness_and_a_cluster_keeps_its_owne
         assert (await cluster.connection_to_any()).is_open
 
 
-async def test_the_cluster(admin: Admin, broker: BrokerProcess) -> None:
+async def test_describe_cluster_returns_brokers_and_controller(admin: Admin, broker: BrokerProcess) -> None:
     cluster = await admin.describe_cluster()
     (only,) = cluster.brokers
     assert f"{only.host}:{only.port}".replace("localhost", "127.0.0.1") == broker.address
@@ -91,7 +91,7 @@ async def test_the_cluster(admin: Admin, broker: BrokerProcess) -> None:
     assert await admin.update_features({}, validate_only=True) == {}
 
 
-async def test_topics(admin: Admin, topic: str) -> None:
+async def test_topics_are_created_listed_grown_and_deleted(admin: Admin, topic: str) -> None:
     assert topic in [each.name for each in await admin.list_topics()]
     answers = await admin.describe_topics([topic, "nothing"])
     assert answers["nothing"] == Refusal(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -104,7 +104,7 @@ async def test_topics(admin: Admin, topic: str) -> None:
     assert len(described((await admin.describe_topic_pages([topic]))[topic]).partitions) == 3
 
 
-async def test_a_topic_is_described_as_it_is_now(admin: Admin, topic: str) -> None:
+async def test_topic_is_described_as_it_is_now(admin: Admin, topic: str) -> None:
     assert len(described((await admin.describe_topics([topic]))[topic]).partitions) == 2
     assert await admin.create_partitions({topic: 3}) == {topic: None}
     assert len(described((await admin.describe_topics([topic]))[topic]).partitions) == 3
@@ -132,7 +132,7 @@ async def until_retention_is(admin: Admin, topic: Resource, source: ConfigSource
         assert await attempts.pause(), f"the retention never comes from {source.name}"
 
 
-async def test_configurations(admin: Admin, topic: str) -> None:
+async def test_configurations_are_altered_and_described(admin: Admin, topic: str) -> None:
     orders, everybody = Resource(type=ResourceType.TOPIC, name=topic), Resource(type=ResourceType.BROKER, name="")
     this_broker = Resource(type=ResourceType.BROKER, name="1")
     change = [ConfigChange(name="retention.ms", operation=Operation.SET, value="60000")]
@@ -249,7 +249,7 @@ async def test_log_directories_are_shown_from_the_command_line(broker: BrokerPro
     assert "broker 9" in oncelog.fails("log-dirs --broker-id 9 --timeout 2", exit_code=3)
 
 
-async def test_transactions(admin: Admin, broker: BrokerProcess, topic: str) -> None:
+async def test_transactions_are_listed_and_described(admin: Admin, broker: BrokerProcess, topic: str) -> None:
     partition, transactional_id = TopicPartition(topic, 0), f"{topic}-id"
     async with made_producer(broker, transactional_id) as producer:
         await producer.open_transaction({partition: [b"one"]})
@@ -280,7 +280,7 @@ async def test_transactions(admin: Admin, broker: BrokerProcess, topic: str) -> 
         assert states == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort", "Empty", "Empty", "Empty"]
 
 
-async def test_a_marker_alone_is_what_it_is_in_kafka(admin: Admin, broker: BrokerProcess, topic: str) -> None:
+async def test_marker_alone_is_what_it_is_in_kafka(admin: Admin, broker: BrokerProcess, topic: str) -> None:
     """It ends a transaction in one partition although its coordinator goes on with it: the reason for the other way."""
     partition = TopicPartition(topic, 0)
     async with made_producer(broker, f"{topic}-id") as producer:
@@ -305,6 +305,6 @@ async def test_a_marker_alone_is_what_it_is_in_kafka(admin: Admin, broker: Broke
         ok(await producer.end(commit=True))  # And it commits what is elsewhere.
 
 
-async def test_one_thing_that_is_refused_is_an_exception(admin: Admin) -> None:
+async def test_single_refused_item_is_raised_as_exception(admin: Admin) -> None:
     with pytest.raises(BrokerRefused, match="TRANSACTIONAL_ID_NOT_FOUND"):
         await admin.force_terminate_transaction("nobody")

@@ -55,14 +55,14 @@ def test_topics_are_created_listed_described_and_deleted(oncelog: Oncelog) -> No
     assert not {"alpha", "beta"} & {topic["topic"] for topic in oncelog.json("topic list")}
 
 
-def test_a_topic_that_exists_is_refused_unless_that_is_wanted(oncelog: Oncelog, topic: str) -> None:
+def test_topic_that_exists_is_refused_unless_that_is_wanted(oncelog: Oncelog, topic: str) -> None:
     said = oncelog.fails(f"topic create {topic}")
     assert "TOPIC_ALREADY_EXISTS" in said
     assert "--if-not-exists" in said
     oncelog(f"topic create {topic} --if-not-exists")
 
 
-def test_a_topic_that_would_be_refused_is_not_created_by_asking(oncelog: Oncelog) -> None:
+def test_topic_that_would_be_refused_is_not_created_by_a_dry_run(oncelog: Oncelog) -> None:
     assert "INVALID_REPLICATION_FACTOR" in oncelog.fails("topic create gamma -r 99 --validate-only")
     oncelog("topic create gamma --validate-only")
     assert "UNKNOWN_TOPIC_OR_PARTITION" in oncelog.fails("topic describe gamma")
@@ -87,7 +87,7 @@ def test_configurations_are_changed_and_tell_their_sources(oncelog: Oncelog, top
     assert "INVALID_CONFIG" in oncelog.fails(f"config alter topic {topic} --set retention.ms=soon")
 
 
-def test_a_broker_tells_its_configuration(oncelog: Oncelog) -> None:
+def test_broker_describes_its_configuration(oncelog: Oncelog) -> None:
     broker_id = oncelog.json("health")["brokers"][0]["broker"]
     names = {entry["name"] for entry in oncelog.json(f"config describe broker {broker_id} --all")}
     assert {"log.retention.ms", "num.partitions", "message.max.bytes"} <= names
@@ -140,7 +140,7 @@ def test_empty_table_is_a_sentence_on_standard_error_and_an_empty_list_in_json(
     assert oncelog.json(words) == []
 
 
-def test_which_resource_is_meant_is_asked_for(oncelog: Oncelog) -> None:
+def test_config_command_without_resource_requires_one(oncelog: Oncelog) -> None:
     assert "--default" in oncelog.fails("config describe broker", exit_code=2)
     assert "--default" in oncelog.fails("config describe broker 1 --default", exit_code=2)
     assert "--default" in oncelog.fails("config describe topic --default", exit_code=2)
@@ -158,7 +158,7 @@ def test_hints_lead_to_what_is_wrong(oncelog: Oncelog) -> None:
     assert "TLS and SASL are not there yet" in oncelog.fails("topic list -b SASL_SSL://localhost:9092", exit_code=2)
 
 
-def test_a_bootstrap_address_may_name_its_listener(oncelog: Oncelog) -> None:
+def test_bootstrap_address_may_name_its_listener(oncelog: Oncelog) -> None:
     oncelog(f"topic list -b PLAINTEXT://{oncelog.environment['ONCELOG_BOOTSTRAP']}")
 
 
@@ -188,13 +188,13 @@ def test_equal_keys_share_a_partition(oncelog: Oncelog, topic: str) -> None:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_compression(oncelog: Oncelog, topic: str, compression: str) -> None:
+def test_produce_compresses_with_the_chosen_codec(oncelog: Oncelog, topic: str, compression: str) -> None:
     oncelog(f"produce {topic} -z {compression} -p 0", "the same\n" * 50)
     assert oncelog(f"consume {topic} -e --format value") == "the same\n" * 50
 
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
-def test_acks(oncelog: Oncelog, topic: str, acks: str) -> None:
+def test_produce_accepts_each_level_of_acks(oncelog: Oncelog, topic: str, acks: str) -> None:
     oncelog(f"produce {topic} --acks {acks} -p 0", "one\ntwo\n")
     assert oncelog(f"consume {topic} -n 2 --format value") == "one\ntwo\n"
 
@@ -210,14 +210,14 @@ def test_producing_creates_a_topic_where_brokers_do(oncelog: Oncelog) -> None:
     assert oncelog("consume created-by-producing -e --format value") == "first\n"
 
 
-def test_a_record_that_is_too_large_is_refused_with_a_remedy(oncelog: Oncelog, topic: str) -> None:
+def test_record_that_is_too_large_is_refused_with_a_remedy(oncelog: Oncelog, topic: str) -> None:
     done = oncelog.run(f"produce {topic}", "x" * 2_000_000)
     assert done.returncode == 1
     assert "MESSAGE_TOO_LARGE" in done.stderr
     assert "max.message.bytes" in done.stderr
 
 
-def test_where_consuming_begins(oncelog: Oncelog, topic: str) -> None:
+def test_consume_begins_where_the_options_say(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"produce {topic} -p 0", "".join(f"{number}\n" for number in range(10)))
     stamps = [json.loads(line)["timestamp"] for line in oncelog(f"consume {topic} -e --format json").splitlines()]
 
@@ -242,7 +242,7 @@ def test_prefixes_are_trimmed(oncelog: Oncelog, topic: str) -> None:
     assert "OFFSET_OUT_OF_RANGE" in oncelog.fails(f"topic trim-prefix {topic} --before 99")
 
 
-def test_a_group_is_followed_moved_and_forgotten(oncelog: Oncelog, topic: str) -> None:
+def test_group_is_followed_moved_and_forgotten(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"produce {topic} -p 0", "".join(f"{number}\n" for number in range(10)))
     group = f"{topic}-group"
     assert oncelog(f"consume {topic} --group {group} -n 4 --format value").split() == ["0", "1", "2", "3"]
@@ -273,7 +273,7 @@ def test_partition_that_a_topic_does_not_have_is_refused_with_those_that_it_has(
         assert "oncelog topic add-partitions" in said
 
 
-def test_a_group_that_has_read_everything_has_no_lag(oncelog: Oncelog, topic: str) -> None:
+def test_group_that_has_read_everything_has_no_lag(oncelog: Oncelog, topic: str) -> None:
     """Markers at the end are passed, too."""
     oncelog(f"produce {topic} -p 0", "before\n")
     transact(oncelog, topic, "committed", commit=True)
@@ -300,7 +300,7 @@ def transact(oncelog: Oncelog, topic: str, value: str, *, commit: bool) -> None:
         producer.abort_transaction(SECONDS)
 
 
-def test_aborted_records_are_seen_only_by_those_who_ask(oncelog: Oncelog, topic: str) -> None:
+def test_aborted_records_are_shown_only_with_read_uncommitted(oncelog: Oncelog, topic: str) -> None:
     transact(oncelog, topic, "first", commit=True)
     transact(oncelog, topic, "aborted", commit=False)
     transact(oncelog, topic, "last", commit=True)
@@ -309,7 +309,7 @@ def test_aborted_records_are_seen_only_by_those_who_ask(oncelog: Oncelog, topic:
     assert everything == ["first", "aborted", "last"]
 
 
-def test_an_open_transaction_is_shown_and_holds_readers_back(oncelog: Oncelog, topic: str) -> None:
+def test_open_transaction_is_shown_and_holds_readers_back(oncelog: Oncelog, topic: str) -> None:
     producer = make_producer(oncelog, "open-one")
     producer.begin_transaction()
     producer.produce(topic, "pending", partition=1)
@@ -333,7 +333,7 @@ def test_an_open_transaction_is_shown_and_holds_readers_back(oncelog: Oncelog, t
     assert oncelog.json(f"txn producers {topic} -p 1")[0]["transaction_start_offset"] is None
 
 
-def test_a_transactional_id_that_nobody_used(oncelog: Oncelog) -> None:
+def test_transactional_id_that_was_never_used_is_not_found(oncelog: Oncelog) -> None:
     assert "TRANSACTIONAL_ID_NOT_FOUND" in oncelog.fails("txn describe nobody")
 
 
@@ -347,13 +347,13 @@ def test_health_readiness_and_waiting(oncelog: Oncelog, topic: str) -> None:
     assert "1 of 2 brokers" in oncelog.fails("wait --brokers 2 --timeout 0.5", exit_code=3)
 
 
-def test_nobody_there(oncelog: Oncelog) -> None:
+def test_command_without_broker_fails_and_names_the_address(oncelog: Oncelog) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     for words in ("topic list", "health --ready", "wait --timeout 0.3"):
         assert "Connection refused" in oncelog.fails(f"{words} --bootstrap {nobody}", exit_code=3)
 
 
-def test_a_listener_that_is_no_broker(oncelog: Oncelog, tmp_path: Path) -> None:
+def test_address_of_another_service_is_reported(oncelog: Oncelog, tmp_path: Path) -> None:
     """A web server, say: its answer is not taken for a frame of a gigabyte."""
     script = (
         "import socket\n"
@@ -433,7 +433,7 @@ def until_members_have_partitions(oncelog: Oncelog, group: str, count: int) -> N
     pytest.fail(f"group {group} never has {count} members with partitions")
 
 
-def test_what_was_printed_is_committed_before_a_kill(oncelog: Oncelog, topic: str) -> None:
+def test_records_printed_before_a_kill_are_committed(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"produce {topic} -p 0", "one\ntwo\n")
     with reading(oncelog, f"{topic} --group {topic}") as reader:
         assert lines_of(reader, 2) == ["one", "two"]
@@ -454,7 +454,7 @@ def test_members_of_a_group_share_the_partitions_and_print_each_record_once(once
     assert oncelog.json(f"group describe {topic}")["lag"] == 0
 
 
-def test_a_member_begins_where_it_is_told_only_where_nothing_is_committed(oncelog: Oncelog, topic: str) -> None:
+def test_member_with_from_begins_there_only_without_a_commit(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"produce {topic} -p 0", "0\n1\n2\n")
     assert oncelog(f"consume {topic} --group {topic} --from -2 -n 1 --format value").split() == ["1"]
     oncelog(f"produce {topic} -p 1", "a\nb\n")
@@ -462,7 +462,7 @@ def test_a_member_begins_where_it_is_told_only_where_nothing_is_committed(oncelo
     assert sorted(rest) == ["2", "a", "b"]
 
 
-def test_a_member_that_is_told_to_begin_behind_the_end_begins_there_and_says_so(oncelog: Oncelog, topic: str) -> None:
+def test_member_with_from_behind_the_end_begins_there_and_warns(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"produce {topic} -p 0", "0\n1\n2\n")
     oncelog(f"produce {topic} -p 1", "".join(f"{number}\n" for number in range(5)))
     done = oncelog.run(f"consume {topic} --group {topic} --from 4 -e --format value")
@@ -475,7 +475,7 @@ def test_a_member_that_is_told_to_begin_behind_the_end_begins_there_and_says_so(
     assert f"{topic}-1 begins at 3" in done.stderr
 
 
-def test_a_member_that_stops_at_the_end_reads_what_a_leaving_member_leaves(oncelog: Oncelog, topic: str) -> None:
+def test_member_that_stops_at_the_end_reads_what_a_leaving_member_leaves(oncelog: Oncelog, topic: str) -> None:
     """It joins while another member has everything, and that one leaves without having committed."""
     for partition in range(2):
         oncelog(f"produce {topic} -p {partition}", "".join(f"{partition}-{number}\n" for number in range(10)))
@@ -504,7 +504,7 @@ def test_a_member_that_stops_at_the_end_reads_what_a_leaving_member_leaves(oncel
     assert said == "Read 20 records.\n"
 
 
-def test_a_member_that_stops_at_the_end_leaves_later_records_to_its_successor(oncelog: Oncelog, topic: str) -> None:
+def test_member_that_stops_at_the_end_leaves_later_records_to_its_successor(oncelog: Oncelog, topic: str) -> None:
     oncelog(f"produce {topic} -p 0", "0\n1\n")
     done = oncelog.run(f"consume {topic} --group {topic} -e --format value")
     assert (done.stdout.split(), done.stderr) == (["0", "1"], "Read 2 records.\n")
@@ -513,7 +513,7 @@ def test_a_member_that_stops_at_the_end_leaves_later_records_to_its_successor(on
 
 
 @pytest.mark.parametrize("output", ["table", "value", "json"])
-def test_control_characters_reach_the_terminal_only_when_asked_for(oncelog: Oncelog, topic: str, output: str) -> None:
+def test_control_characters_reach_the_terminal_only_with_the_option(oncelog: Oncelog, topic: str, output: str) -> None:
     evil = "\x1b]0;owned\x07 \x9b2J \u202e \u2066 \u2028 \u200b \x7f \r"
     oncelog(["produce", topic, "-p", "0", "-K", "|"], f"{evil}|{evil}\n")
     shown = oncelog(f"consume {topic} -e --format {output}")
@@ -536,9 +536,7 @@ def test_producing_line_by_line(oncelog: Oncelog, topic: str) -> None:
         assert writer.wait(SECONDS) == 0
 
 
-def test_the_files_of_a_broker_are_dumped_without_complaint(
-    oncelog: Oncelog, broker: BrokerProcess, topic: str
-) -> None:
+def test_files_of_a_broker_are_dumped_without_complaint(oncelog: Oncelog, broker: BrokerProcess, topic: str) -> None:
     transact(oncelog, topic, "kept", commit=True)
     transact(oncelog, topic, "dropped", commit=False)
     assert isinstance(broker, OncelogProcess | KafkaProcess)
@@ -553,7 +551,7 @@ def test_the_files_of_a_broker_are_dumped_without_complaint(
     assert f'"transactionalId":"{topic}-id"' in oncelog(["dump-log", "--transaction-log-decoder", *logs])
 
 
-def test_the_state_machine_and_the_version_are_printed(oncelog: Oncelog) -> None:
+def test_state_machine_and_the_version_are_printed(oncelog: Oncelog) -> None:
     assert "PrepareCommit" in oncelog("txn states")
     assert oncelog("version").startswith("oncelog ")
 

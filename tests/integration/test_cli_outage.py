@@ -105,7 +105,7 @@ def advertising_nowhere(directory: Path) -> Iterator[tuple[Oncelog, str]]:
         yield Oncelog(f"127.0.0.1:{port}"), f"127.0.0.1:{other}"
 
 
-def test_a_member_whose_coordinator_is_out_of_reach_ends_in_time(tmp_path: Path) -> None:
+def test_member_whose_coordinator_is_out_of_reach_ends_in_time(tmp_path: Path) -> None:
     with advertising_nowhere(tmp_path) as (oncelog, other):
         oncelog.run("produce orders --timeout 1", "line\n")
         with running(oncelog, "consume orders --group billing --timeout 15") as member:
@@ -124,7 +124,7 @@ def test_a_member_whose_coordinator_is_out_of_reach_ends_in_time(tmp_path: Path)
         ("wait", "accepts connections and does not answer: no response to ApiVersions"),
     ],
 )
-def test_an_address_that_never_answers_is_named_soon(silent: str, words: str, awaited: str) -> None:
+def test_silent_address_is_named_soon(silent: str, words: str, awaited: str) -> None:
     with running(Oncelog(silent), f"{words} --timeout {LONG_SECONDS}") as command:
         said = command.said.find("still waiting", SOON_SECONDS)
         assert f"{silent} {awaited}" in said
@@ -132,7 +132,7 @@ def test_an_address_that_never_answers_is_named_soon(silent: str, words: str, aw
         assert command.process.poll() is None
 
 
-def test_an_address_that_never_answers_ends_a_command_with_the_same_word(silent: str) -> None:
+def test_silent_address_ends_a_command_with_the_same_explanation(silent: str) -> None:
     said = Oncelog(silent).fails("topic list --timeout 5", exit_code=3)
     assert said.count("still waiting") == 1
     assert f"Error: {silent}: accepts connections, and does not answer" in said
@@ -140,13 +140,13 @@ def test_an_address_that_never_answers_ends_a_command_with_the_same_word(silent:
     assert "is a broker running there" not in said
 
 
-def test_a_program_that_reads_json_is_told_at_the_end_only(silent: str) -> None:
+def test_json_output_reports_a_silent_address_at_the_end_only(silent: str) -> None:
     said = Oncelog(silent).fails("topic list --timeout 5 --format json", exit_code=3)
     assert "still waiting" not in said
     assert f"{silent}: accepts connections, and does not answer" in said
 
 
-def test_a_controller_that_is_out_of_reach_and_a_broker_that_is_not_there_are_named_soon(tmp_path: Path) -> None:
+def test_controller_that_is_out_of_reach_and_a_broker_that_is_not_there_are_named_soon(tmp_path: Path) -> None:
     with advertising_nowhere(tmp_path) as (oncelog, other):
         with running(oncelog, f"topic create orders --timeout {LONG_SECONDS}") as command:
             said = command.said.find("still waiting", SOON_SECONDS)
@@ -163,7 +163,7 @@ def test_a_controller_that_is_out_of_reach_and_a_broker_that_is_not_there_are_na
                 command.said.find("oncelog health", 1.0)
 
 
-def test_a_reader_says_that_the_brokers_are_away_and_are_back_and_ends_without_them(tmp_path: Path) -> None:
+def test_reader_reports_brokers_that_go_and_return_and_ends_without_them(tmp_path: Path) -> None:
     broker = OncelogProcess(tmp_path)
     with broker:
         oncelog = Oncelog(broker.address)
@@ -195,7 +195,7 @@ def test_a_reader_says_that_the_brokers_are_away_and_are_back_and_ends_without_t
     assert "Traceback" not in reader.said.text
 
 
-def test_what_a_next_run_goes_on_with_is_said_where_the_last_commit_fails(tmp_path: Path) -> None:
+def test_failed_last_commit_prints_where_the_next_run_continues(tmp_path: Path) -> None:
     broker = OncelogProcess(tmp_path)
     with broker:
         oncelog = Oncelog(broker.address)
@@ -220,7 +220,7 @@ def test_what_a_next_run_goes_on_with_is_said_where_the_last_commit_fails(tmp_pa
     assert "Read 500 records." in reader.said.text
 
 
-def test_a_member_whose_output_nobody_reads_stays_in_its_group(tmp_path: Path) -> None:
+def test_member_whose_output_is_not_read_stays_in_its_group(tmp_path: Path) -> None:
     """``| less``: the other member gets its share meanwhile, and nothing is lost."""
     with OncelogProcess(tmp_path) as broker:
         oncelog = Oncelog(broker.address)
@@ -247,7 +247,7 @@ def test_a_member_whose_output_nobody_reads_stays_in_its_group(tmp_path: Path) -
                 blocked.kill()
 
 
-def test_lines_that_are_lost_are_told_at_once_and_counted_at_the_end(tmp_path: Path) -> None:
+def test_lost_lines_are_reported_at_once_and_counted_at_the_end(tmp_path: Path) -> None:
     broker = OncelogProcess(tmp_path)
     with broker:
         oncelog = Oncelog(broker.address)
@@ -268,7 +268,7 @@ def test_lines_that_are_lost_are_told_at_once_and_counted_at_the_end(tmp_path: P
     assert "Traceback" not in writer.said.text
 
 
-def test_a_writer_that_is_stopped_says_what_is_written(tmp_path: Path) -> None:
+def test_writer_that_is_stopped_says_what_is_written(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path) as broker:
         oncelog = Oncelog(broker.address)
         oncelog("topic create orders -p 1")
@@ -296,7 +296,7 @@ def test_a_writer_that_is_stopped_says_what_is_written(tmp_path: Path) -> None:
             assert "Traceback" not in writer.said.text
 
 
-def test_a_line_that_is_too_large_holds_up_no_other(tmp_path: Path) -> None:
+def test_line_that_is_too_large_holds_up_no_other(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path) as broker:
         oncelog = Oncelog(broker.address)
         oncelog("topic create orders -p 1")

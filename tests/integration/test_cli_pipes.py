@@ -85,7 +85,7 @@ def test_member_that_is_stopped_commits_nothing_that_its_reader_left_in_the_pipe
     assert oncelog("consume orders --group stopped -e --format value").splitlines() == LINES
 
 
-def test_from_without_effect_is_said_with_what_moves_the_group(oncelog: Oncelog) -> None:
+def test_option_from_without_effect_warns_and_names_the_command_that_moves_the_group(oncelog: Oncelog) -> None:
     oncelog("consume orders --group told -n 10")
     done = oncelog.run("consume orders --group told --from beginning -n 1 --format value")
     assert done.stdout.strip() == LINES[10]

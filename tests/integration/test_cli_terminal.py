@@ -55,7 +55,7 @@ def run(
     "words",
     ["consume orders -e", "consume orders -e --format value", "consume --help", "produce --help", "topic list"],
 )
-def test_a_terminal_of_ascii_shows_escapes(oncelog: Oncelog, words: str) -> None:
+def test_terminal_of_ascii_shows_escapes(oncelog: Oncelog, words: str) -> None:
     done = run(oncelog, words.split(), environment=ASCII)
     assert done.returncode == 0
     if words.startswith("consume orders"):
@@ -70,7 +70,7 @@ def test_arguments_are_utf_8_whatever_the_locale_is(oncelog: Oncelog) -> None:
     assert '"key": "gr\\u00fcn"' in oncelog("consume keys -e --format json")
 
 
-def test_an_argument_that_is_no_utf_8_is_wrong_usage(oncelog: Oncelog) -> None:
+def test_argument_that_is_no_utf_8_is_wrong_usage(oncelog: Oncelog) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "oncelog", "produce", "orders", "--key", b"\xff"],
         stdin=subprocess.DEVNULL,
@@ -96,7 +96,7 @@ def test_an_argument_that_is_no_utf_8_is_wrong_usage(oncelog: Oncelog) -> None:
         "produce orders --format json",
     ],
 )
-def test_a_full_device_is_an_error(oncelog: Oncelog, words: str) -> None:
+def test_full_device_is_an_error(oncelog: Oncelog, words: str) -> None:
     with Path("/dev/full").open("wb") as full:
         done = run(oncelog, words.split(), stdout=full, text=b"another\n")
     assert done.returncode == 1
@@ -114,11 +114,11 @@ def test_closed_standard_input_is_an_error(oncelog: Oncelog) -> None:
 
 
 @pytest.mark.parametrize(("words", "exit_code"), [("topic list", 0), ("consume orders -e", 2), ("produce orders", 0)])
-def test_closed_standard_output(oncelog: Oncelog, words: str, exit_code: int) -> None:
+def test_closed_standard_output_has_the_exit_code_of_the_command(oncelog: Oncelog, words: str, exit_code: int) -> None:
     assert run(oncelog, words.split(), close=1).returncode == exit_code
 
 
-def test_a_reader_that_goes_away_ends_the_command_without_a_word(oncelog: Oncelog) -> None:
+def test_reader_that_goes_away_ends_the_command_without_a_word(oncelog: Oncelog) -> None:
     oncelog("topic create many -p 1")
     oncelog("produce many", "line\n" * 50_000)
     with subprocess.Popen(
@@ -137,7 +137,7 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(oncelog: Oncelo
     assert b"Exception" not in said
 
 
-def test_an_advertised_address_that_nobody_serves_is_named_with_the_way_to_mend_it(tmp_path: Path) -> None:
+def test_unreachable_advertised_address_is_named_with_its_remedy(tmp_path: Path) -> None:
     port, other = free_port(), free_port()
     with OncelogProcess(tmp_path, [f"advertised.listeners=PLAINTEXT://127.0.0.1:{other}"], port):
         oncelog = Oncelog(f"127.0.0.1:{port}")

@@ -58,5 +58,5 @@ def test_programs_of_the_page_do_what_it_says(broker: BrokerProcess) -> None:
     assert oncelog("consume invoices --until-end --format value") == "invoice for 42 apples\n"
 
 
-def test_every_program_of_the_page_is_run() -> None:
+def test_programs_of_the_page_are_all_run() -> None:
     assert len(PROGRAMS) == 4

@@ -76,7 +76,7 @@ async def test_cooperation_goes_on_reading_what_stays(stage: Stage) -> None:
 
 
 @scenario(settings={"group.initial.rebalance.delay.ms": "0"})
-async def test_a_rebalance_that_waits_for_a_member_stops_nobody_who_cooperates(stage: Stage) -> None:
+async def test_rebalance_that_waits_for_a_member_stops_no_cooperative_member(stage: Stage) -> None:
     """The third member has joined and does not poll: until its rebalance ends, the first goes on with what it owns."""
     partitions = await stage.create_topic("orders", 2)
     await produce(stage, partitions, 5)
@@ -99,7 +99,7 @@ async def test_a_rebalance_that_waits_for_a_member_stops_nobody_who_cooperates(s
 
 
 @scenario()
-async def test_the_eager_protocol_gives_everything_up_first(stage: Stage) -> None:
+async def test_eager_protocol_gives_everything_up_first(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 4)
     first = Member(stage, ["orders"], assignors=("range",)).start()
     await settled(stage, first, partitions=partitions)
@@ -124,7 +124,7 @@ async def test_members_that_prefer_different_assignors_agree_on_one(stage: Stage
 
 
 @scenario()
-async def test_a_member_without_an_assignor_in_common_is_refused(stage: Stage) -> None:
+async def test_member_without_an_assignor_in_common_is_refused(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 2)
     first = Member(stage, ["orders"], assignors=("range",)).start()
     await settled(stage, first, partitions=partitions)
@@ -140,7 +140,7 @@ async def test_a_member_without_an_assignor_in_common_is_refused(stage: Stage) -
 
 
 @scenario()
-async def test_a_static_member_that_comes_back_moves_nothing(stage: Stage) -> None:
+async def test_static_member_that_comes_back_moves_nothing(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 4)
     await produce(stage, partitions, 5)
     first = Member(stage, ["orders"], group_instance_id="first").start()
@@ -163,7 +163,7 @@ async def test_a_static_member_that_comes_back_moves_nothing(stage: Stage) -> No
 
 
 @scenario()
-async def test_the_second_of_two_with_one_instance_id_fences_the_first(stage: Stage) -> None:
+async def test_second_of_two_with_one_instance_id_fences_the_first(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 2)
     first = Member(stage, ["orders"], group_instance_id="same").start()
     await settled(stage, first, partitions=partitions)
@@ -183,7 +183,7 @@ async def test_the_second_of_two_with_one_instance_id_fences_the_first(stage: St
 
 
 @scenario()
-async def test_who_does_not_poll_in_time_loses_its_partitions_and_cannot_commit(stage: Stage) -> None:
+async def test_member_that_does_not_poll_in_time_loses_its_partitions_and_cannot_commit(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 2)
     await produce(stage, partitions, 3)
     slow = Member(stage, ["orders"], max_poll_interval_ms=10_000, heartbeat_interval_ms=1_000)
@@ -216,7 +216,7 @@ async def _poll_on(member: Member) -> None:
 
 
 @scenario()
-async def test_a_member_that_dies_is_replaced_when_its_session_ends(stage: Stage) -> None:
+async def test_member_that_dies_is_replaced_when_its_session_ends(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 2)
     await produce(stage, partitions, 3)
     process = SimProcess(stage.loop, "member")
@@ -245,7 +245,7 @@ async def _run_forever(member: Member) -> None:
 
 
 @scenario()
-async def test_a_coordinator_that_is_killed_and_comes_back_moves_nothing(stage: Stage) -> None:
+async def test_coordinator_that_is_killed_and_comes_back_moves_nothing(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 4)
     await produce(stage, partitions, 5)
     members = [Member(stage, ["orders"]).start() for _ in range(2)]
@@ -264,7 +264,7 @@ async def test_a_coordinator_that_is_killed_and_comes_back_moves_nothing(stage: 
 
 
 @scenario()
-async def test_a_coordinator_that_is_killed_in_the_middle_of_a_rebalance(stage: Stage) -> None:
+async def test_coordinator_that_is_killed_in_the_middle_of_a_rebalance(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 4)
     await produce(stage, partitions, 5)
     first = Member(stage, ["orders"]).start()
@@ -283,7 +283,7 @@ async def test_a_coordinator_that_is_killed_in_the_middle_of_a_rebalance(stage: 
 
 
 @scenario(settings={"log.flush.interval.messages": "1"})
-async def test_a_rebalance_while_a_commit_is_under_way(stage: Stage) -> None:
+async def test_rebalance_while_a_commit_is_under_way(stage: Stage) -> None:
     """The commit of the old generation counts, and the new owner begins after it."""
     partitions = await stage.create_topic("orders", 2)
     await produce(stage, partitions, 3)
@@ -318,7 +318,7 @@ async def _poll_until_shared(consumer: Consumer) -> None:
 
 
 @scenario()
-async def test_a_commit_that_outlives_its_generation_does_not_overwrite_its_successors(stage: Stage) -> None:
+async def test_commit_that_outlives_its_generation_does_not_overwrite_its_successors(stage: Stage) -> None:
     """It is repeated because its coordinator is gone; when that is back, the partition is another member's."""
     partitions = await stage.create_topic("orders", 1)
     await produce(stage, partitions, 6)
@@ -448,7 +448,7 @@ async def test_partitions_of_ones_own_can_be_committed_while_the_group_has_no_me
 
 
 @scenario()
-async def test_a_pattern_finds_topics_that_come_and_go(stage: Stage) -> None:
+async def test_pattern_finds_topics_that_come_and_go(stage: Stage) -> None:
     (old,) = await stage.create_topic("orders-1")
     await stage.create_topic("returns-1")
     member = Member(stage, re.compile("orders-.*"), metadata_max_age_ms=2_000).start()
@@ -489,7 +489,7 @@ async def test_new_partitions_and_new_subscriptions_are_shared_out(stage: Stage)
 # For real
 
 
-async def test_a_broker_process_that_is_killed_and_started_again(tmp_path: Path) -> None:
+async def test_broker_process_that_is_killed_and_started_again(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path, ["num.partitions=2"]) as broker:
         config = ConsumerConfig(bootstrap=broker.address, group_id="group", auto_offset_reset="earliest")
         consumers = [Consumer(config, rng=Random(seed), wall_clock=lambda: 0) for seed in range(2)]

@@ -127,7 +127,7 @@ async def test_read_committed_is_just_what_was_committed(stage: Stage) -> None:
 
 
 @scenario()
-async def test_what_an_open_transaction_holds_back_comes_when_it_ends(stage: Stage) -> None:
+async def test_records_behind_an_open_transaction_are_read_when_it_ends(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")
     producer = stage.producer("producer")
     await producer.init()
@@ -144,7 +144,7 @@ async def test_what_an_open_transaction_holds_back_comes_when_it_ends(stage: Sta
 
 
 @scenario()
-async def test_where_reading_begins_without_a_commit(stage: Stage) -> None:
+async def test_reading_without_a_commit_begins_where_auto_offset_reset_says(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")
     await produce(stage, [partition], 3)
     async with (
@@ -199,7 +199,7 @@ async def test_seeks_and_what_partitions_hold(stage: Stage) -> None:
 
 
 @scenario()
-async def test_what_was_deleted_under_a_position_is_passed_over_or_reported(stage: Stage) -> None:
+async def test_position_of_deleted_records_is_reset_or_reported(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")
     await produce(stage, [partition], 6)
     async with (
@@ -225,7 +225,7 @@ async def test_what_was_deleted_under_a_position_is_passed_over_or_reported(stag
 
 
 @scenario()
-async def test_what_has_come_of_a_paused_partition_waits_for_it(stage: Stage) -> None:
+async def test_records_fetched_for_a_paused_partition_are_kept_until_it_resumes(stage: Stage) -> None:
     partitions = await stage.create_topic("orders", 2)
     await produce(stage, partitions, 4)
     async with reading(stage, *partitions) as consumer:
@@ -245,7 +245,7 @@ async def test_what_has_come_of_a_paused_partition_waits_for_it(stage: Stage) ->
 
 
 @scenario()
-async def test_no_more_is_fetched_than_may_wait(stage: Stage) -> None:
+async def test_fetching_stops_at_the_limit_of_buffered_bytes(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")
     await produce(stage, [partition], 200)
     limits = {"max_buffered_bytes": 2_000, "max_partition_fetch_bytes": 500}
@@ -287,7 +287,7 @@ async def test_iterating_consumes_record_by_record(stage: Stage) -> None:
 
 
 @scenario()
-async def test_a_leader_that_is_killed_and_comes_back_is_read_on(stage: Stage) -> None:
+async def test_leader_that_is_killed_and_comes_back_is_read_on(stage: Stage) -> None:
     """Its epoch is a new one: the position is validated, and nothing is lost or doubled."""
     (partition,) = await stage.create_topic("orders")
     await produce(stage, [partition], 3)
@@ -302,7 +302,7 @@ async def test_a_leader_that_is_killed_and_comes_back_is_read_on(stage: Stage) -
 
 
 @pytest.mark.parametrize("policy", ["none", "latest"])
-def test_a_log_that_lost_its_end_is_noticed(policy: str) -> None:
+def test_log_that_lost_its_end_is_noticed(policy: str) -> None:
     """Power fails before what was read is on the medium, and other records take its offsets."""
     losses = []
 
@@ -374,7 +374,7 @@ def test_log_that_lost_its_end_while_records_waited_is_read_on_where_it_was_cut(
 
 
 @scenario()
-async def test_a_topic_that_was_deleted_and_created_anew_is_read_again(stage: Stage) -> None:
+async def test_topic_that_was_deleted_and_created_anew_is_read_again(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")
     await produce(stage, [partition], 3)
     async with reading(stage, partition, allow_auto_create_topics=False) as consumer:
@@ -388,7 +388,7 @@ async def test_a_topic_that_was_deleted_and_created_anew_is_read_again(stage: St
 
 
 @scenario()
-async def test_a_topic_that_is_subscribed_to_before_it_exists(stage: Stage) -> None:
+async def test_topic_that_is_subscribed_to_before_it_exists(stage: Stage) -> None:
     async with new_consumer(stage, group_id="group", allow_auto_create_topics=False) as patient:
         patient.subscribe(["orders"])
         assert await patient.poll(5) == []
@@ -429,7 +429,7 @@ async def test_records_that_contradict_themselves_are_reported_and_can_be_passed
 
 
 @scenario()
-async def test_a_consumer_whose_broker_is_gone_closes_in_its_time(stage: Stage) -> None:
+async def test_consumer_whose_broker_is_gone_closes_in_its_time(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")
     await produce(stage, [partition], 3)
     consumer = new_consumer(stage, group_id="group", enable_auto_commit=True)
@@ -444,7 +444,7 @@ async def test_a_consumer_whose_broker_is_gone_closes_in_its_time(stage: Stage) 
 
 
 @scenario()
-async def test_a_poll_that_waits_ends_when_the_consumer_is_closed(stage: Stage) -> None:
+async def test_poll_that_waits_ends_when_the_consumer_is_closed(stage: Stage) -> None:
     await stage.create_topic("orders")
     consumer = new_consumer(stage, group_id="group")
     await consumer.start()
@@ -463,7 +463,7 @@ async def test_a_poll_that_waits_ends_when_the_consumer_is_closed(stage: Stage) 
 
 
 @scenario()
-async def test_a_poll_that_is_cancelled_has_lost_nothing(stage: Stage) -> None:
+async def test_poll_that_is_cancelled_has_lost_nothing(stage: Stage) -> None:
     (partition,) = await stage.create_topic("orders")
     async with reading(stage, partition) as consumer:
         seen = []
@@ -505,7 +505,7 @@ async def test_calls_give_up_in_their_time(stage: Stage) -> None:
 
 
 @scenario()
-async def test_nobody_there_is_said_at_the_start(stage: Stage) -> None:
+async def test_start_without_broker_raises_and_names_the_address(stage: Stage) -> None:
     consumer = new_consumer(stage, bootstrap="127.0.0.1:1")
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         await consumer.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.processes import REPOSITORY
 
 
-def test_the_demo_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_demo_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.demo"],
         cwd=REPOSITORY,

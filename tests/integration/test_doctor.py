@@ -7,7 +7,7 @@ from tests.command import Oncelog
 from tests.processes import OncelogProcess, free_port
 
 
-def test_a_broker_that_is_well(tmp_path: Path) -> None:
+def test_doctor_of_a_healthy_broker_finds_nothing(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path) as broker:
         oncelog = Oncelog(broker.address)
         said = oncelog("doctor")
@@ -20,7 +20,7 @@ def test_a_broker_that_is_well(tmp_path: Path) -> None:
         assert found["findings"] == []
 
 
-def test_a_name_that_is_unknown_here_and_the_setting_that_helps(tmp_path: Path) -> None:
+def test_unknown_advertised_name_is_named_with_the_setting_that_helps(tmp_path: Path) -> None:
     port = free_port()
     listeners = f"INTERNAL://127.0.0.1:{free_port()},PLAINTEXT://127.0.0.1:{port}"
     settings = [
@@ -44,7 +44,7 @@ def test_a_name_that_is_unknown_here_and_the_setting_that_helps(tmp_path: Path) 
         assert "0 problems" in oncelog("doctor")
 
 
-def test_a_port_where_nobody_listens(tmp_path: Path) -> None:
+def test_advertised_port_without_listener_is_named(tmp_path: Path) -> None:
     port, other = free_port(), free_port()
     settings = [f"advertised.listeners=PLAINTEXT://127.0.0.1:{other}"]
     with OncelogProcess(tmp_path, settings, port):
@@ -56,7 +56,7 @@ def test_a_port_where_nobody_listens(tmp_path: Path) -> None:
         assert f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n" in said.stdout
 
 
-def test_the_address_of_a_broker_of_another_cluster(tmp_path: Path) -> None:
+def test_address_of_a_broker_of_another_cluster_is_named(tmp_path: Path) -> None:
     with OncelogProcess(tmp_path / "other") as other:
         port = free_port()
         settings = [f"advertised.listeners=PLAINTEXT://127.0.0.1:{other.port}"]
@@ -66,7 +66,7 @@ def test_the_address_of_a_broker_of_another_cluster(tmp_path: Path) -> None:
             assert "a broker of another cluster answers" in said.stdout
 
 
-def test_nobody_there() -> None:
+def test_doctor_without_broker_fails_and_names_the_address() -> None:
     port = free_port()
     said = Oncelog(f"127.0.0.1:{port},unknown.invalid:9092").fails("doctor", exit_code=3)
     assert f"127.0.0.1:{port}: Connection refused" in said

@@ -10,7 +10,7 @@ from tests.unit.broker.handlers.administration import new_disk, running_broker
 WHERE = "/data takes no writes (KAFKA_STORAGE_ERROR)"
 
 
-async def test_full_disk_is_told_by_health_ready_doctor_log_dirs_and_produce() -> None:
+async def test_full_disk_is_reported_by_health_ready_doctor_log_dirs_and_produce() -> None:
     disk = new_disk()
     async with running_broker(disk, wall_clock) as broker:
         (listener,) = broker.listeners.advertised.values()

@@ -22,7 +22,7 @@ def test_malformed_frames_beside_ordinary_clients_do_no_harm(tmp_path: Path) -> 
     assert stage.bystander["commits"] > 0
 
 
-def test_every_attack_beside_ordinary_clients_does_no_harm(tmp_path: Path) -> None:
+def test_attacks_beside_ordinary_clients_do_no_harm(tmp_path: Path) -> None:
     measured: list[Measured] = []
     with Stage(tmp_path, ()) as stage:
         attack_defaults(stage, SMALL, SEED, measured.append)

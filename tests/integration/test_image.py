@@ -49,14 +49,14 @@ def listeners_of(service: Mapping[str, Any]) -> Listeners:
     return parse_listeners(loaded.config)
 
 
-def test_it_has_a_zookeeper_and_three_brokers() -> None:
+def test_compose_file_has_a_zookeeper_and_three_brokers() -> None:
     assert set(SERVICES) == {"zookeeper", *BROKERS}
     assert re.fullmatch(r"zookeeper:3\.9(\.\d+)?", SERVICES["zookeeper"]["image"])
     assert "ruok" in SERVICES["zookeeper"]["environment"]["ZOO_4LW_COMMANDS_WHITELIST"]
 
 
 @pytest.mark.parametrize("name", BROKERS)
-def test_a_broker_is_reached_by_the_others_by_name_and_from_the_host_by_its_published_port(name: str) -> None:
+def test_broker_is_reached_by_the_others_by_name_and_from_the_host_by_its_published_port(name: str) -> None:
     service = SERVICES[name]
     listeners = listeners_of(service)
     internal, external = listeners.advertised["INTERNAL"], listeners.advertised["EXTERNAL"]
@@ -98,14 +98,14 @@ def test_zookeepers_data_is_in_named_volumes_too() -> None:
 
 
 @pytest.mark.parametrize("name", BROKERS)
-def test_a_broker_waits_for_zookeepers_health_and_has_time_to_leave(name: str) -> None:
+def test_broker_waits_for_zookeepers_health_and_has_time_to_leave(name: str) -> None:
     assert SERVICES[name]["depends_on"] == {"zookeeper": {"condition": "service_healthy"}}
     assert SERVICES["zookeeper"]["healthcheck"]["test"]
     assert SERVICES[name]["stop_grace_period"] == "40s"
     assert SERVICES[name]["init"] is True
 
 
-def test_the_image_is_not_roots_and_says_when_it_is_healthy() -> None:
+def test_image_is_not_roots_and_says_when_it_is_healthy() -> None:
     assert re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE) == ["1000:1000"]
     assert re.findall(r"^EXPOSE (\S+)$", DOCKERFILE, re.MULTILINE) == ["9092"]
     words = '"python", "-P", "-m", "oncelog.broker.container"'
@@ -173,7 +173,7 @@ def test_variables_become_settings_and_the_health_check_finds_the_listener(tmp_p
     assert "shut down completed" in (tmp_path / "stderr.log").read_text()
 
 
-def test_the_variables_of_kafkas_own_example_for_one_node_do(tmp_path: Path) -> None:
+def test_variables_of_kafkas_own_example_for_one_node_do(tmp_path: Path) -> None:
     port = free_port()
     variables = {
         "KAFKA_NODE_ID": "1",
@@ -194,7 +194,7 @@ def test_the_variables_of_kafkas_own_example_for_one_node_do(tmp_path: Path) -> 
     assert "unknown setting" not in (tmp_path / "stderr.log").read_text()
 
 
-def test_a_mounted_file_counts_less_than_variables_and_more_than_the_image(tmp_path: Path) -> None:
+def test_mounted_file_counts_less_than_variables_and_more_than_the_image(tmp_path: Path) -> None:
     port = free_port()
     config = tmp_path / "server.properties"
     config.write_text(
@@ -210,7 +210,7 @@ def test_a_mounted_file_counts_less_than_variables_and_more_than_the_image(tmp_p
     assert not (tmp_path / "data").exists()
 
 
-def test_a_data_directory_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_data_directory_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     done = Container(tmp_path, {}).run()
     assert done.returncode == 1
@@ -226,7 +226,7 @@ def test_other_words_are_commands_and_programs(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_it_ends_at_a_signal_that_comes_before_the_broker_is_there(tmp_path: Path) -> None:
+def test_container_ends_at_a_signal_that_comes_before_the_broker_runs(tmp_path: Path) -> None:
     """As a container's first process it would get none that it does not handle."""
     source = (
         "import os, signal, oncelog.broker.__main__, oncelog.broker.container\n"

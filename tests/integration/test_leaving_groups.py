@@ -11,7 +11,7 @@ _SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 @pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
-def test_member_that_leaves_while_it_joins_is_not_waited_for(assignor: str) -> None:
+def test_member_that_leaves_while_it_joins_delays_no_rebalance(assignor: str) -> None:
     """Its session has six seconds to go: whoever stays must not wait for that, nor share with it until then."""
 
     @scenario(settings=_SETTINGS)

@@ -80,7 +80,7 @@ def transactional(broker: Watched, transactional_id: str, **settings: object) ->
     return producer
 
 
-def test_a_broker_that_serves_is_ready(broker: Watched) -> None:
+def test_broker_that_serves_is_ready(broker: Watched) -> None:
     assert broker.page("/ready") == "ready\n"
     with socket.create_connection(("127.0.0.1", broker.http_port), timeout=SECONDS) as client:
         client.sendall(b"HEAD /ready HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -90,21 +90,21 @@ def test_a_broker_that_serves_is_ready(broker: Watched) -> None:
 
 
 @pytest.mark.parametrize(("path", "status"), [("/", 404), ("/metrics/x", 404)])
-def test_there_are_no_other_pages(broker: Watched, path: str, status: int) -> None:
+def test_other_paths_are_not_found(broker: Watched, path: str, status: int) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         broker.page(path)
     assert refused.value.code == status
     assert "/metrics, /ready" in refused.value.read().decode()
 
 
-def test_every_metric_is_on_the_page_of_the_documentation(broker: Watched) -> None:
+def test_metrics_are_all_on_the_page_of_the_documentation(broker: Watched) -> None:
     page = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text()
     usual = ("process_", "python_gc_")
     names = [name for name in broker.scrape().families if not name.startswith(usual)]
     assert [name for name in names if f"`{name}" not in page] == []
 
 
-def test_what_is_produced_and_fetched_is_counted(broker: Watched) -> None:
+def test_produced_and_fetched_records_are_counted(broker: Watched) -> None:
     create(broker, "counted", partitions=3)
     before = broker.scrape()
     producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 0})
@@ -212,7 +212,7 @@ def test_transactions_that_time_out_are_counted(broker: Watched) -> None:
     assert broker.scrape().value("oncelog_transactions_timed_out_total") == before + 1
 
 
-def test_nothing_of_it_is_loaded_unless_it_is_wanted() -> None:
+def test_metrics_library_is_not_imported_without_an_http_listener() -> None:
     """The library would cost every broker a part of its start and of its memory."""
     code = (
         "import sys, oncelog.broker.__main__, oncelog.broker.serve; "
@@ -223,11 +223,11 @@ def test_nothing_of_it_is_loaded_unless_it_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("address", ["9404", "localhost:99999", "http://localhost:1"])
-def test_an_address_that_is_none_is_refused(tmp_path: Path, address: str) -> None:
+def test_malformed_http_listener_is_refused(tmp_path: Path, address: str) -> None:
     assert "oncelog.http.listener" in refusal(tmp_path, address)
 
 
-def test_an_address_that_is_taken_is_refused(tmp_path: Path) -> None:
+def test_http_listener_on_a_taken_port_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert f"oncelog.http.listener={address} cannot be opened" in refusal(tmp_path, address)

@@ -114,7 +114,7 @@ def assert_exactly(found: dict[int, list[ConsumerRecord]], count: int) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_sent_is_stored(broker: BrokerProcess, codec: str) -> None:
+def test_records_that_are_sent_are_stored(broker: BrokerProcess, codec: str) -> None:
     async def work() -> None:
         topic = await new_topic(broker, f"stored-{codec}")
         async with producer_of(broker, compression=codec) as producer:
@@ -153,7 +153,7 @@ def test_many_records_in_order(broker: BrokerProcess, acks: Literal["all", "1", 
     bounded(work())
 
 
-def test_a_topic_is_created_by_sending_to_it(broker: BrokerProcess) -> None:
+def test_topic_is_created_by_sending_to_it(broker: BrokerProcess) -> None:
     async def work() -> None:
         async with producer_of(broker) as producer:
             assert (await (await producer.send("created-by-sending", b"0"))).offset == 0
@@ -202,7 +202,7 @@ def test_cut_connections_lose_and_double_nothing(broker: BrokerProcess) -> None:
 
 
 @ours_only
-def test_a_broker_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_broker_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     async def work(process: OncelogProcess) -> None:
         topic = await new_topic(process, "killed")
         loop = asyncio.get_running_loop()
@@ -276,7 +276,7 @@ def test_offsets_commit_and_abort_with_their_transaction(broker: BrokerProcess, 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_successor_fences_and_ends_what_was_open(broker: BrokerProcess, protocol: str) -> None:
+def test_successor_fences_and_ends_what_was_open(broker: BrokerProcess, protocol: str) -> None:
     async def work() -> None:
         topic = await new_topic(broker, f"fencing-{protocol}")
         async with transactional(broker, topic, transaction_protocol=protocol) as former:
@@ -364,7 +364,7 @@ def test_transactions_survive_a_broker_that_is_killed(tmp_path: Path) -> None:
 
 
 @ours_only
-def test_a_producer_follows_upgrades_and_downgrades_between_its_transactions(tmp_path: Path) -> None:
+def test_producer_follows_upgrades_and_downgrades_between_its_transactions(tmp_path: Path) -> None:
     async def work(process: OncelogProcess) -> None:
         topic = await new_topic(process, "levels")
         followed = []

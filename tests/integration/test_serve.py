@@ -76,7 +76,7 @@ def refused(*options: object, **variables: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_it_says_once_when_it_is_ready_and_ends_cleanly_when_told_to(tmp_path: Path) -> None:
+def test_broker_prints_its_readiness_once_and_ends_cleanly_at_a_signal(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     with serving(["--port", 0, "--data-dir", tmp_path / "data", "--ready-file", ready]) as broker:
         assert ready.read_text() == f"localhost:{broker.port}\n"
@@ -89,7 +89,7 @@ def test_it_says_once_when_it_is_ready_and_ends_cleanly_when_told_to(tmp_path: P
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_start_that_waits_for_zookeeper_ends_when_told_to(tmp_path: Path) -> None:
+def test_start_that_waits_for_zookeeper_ends_at_a_signal(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as zookeeper:
         zookeeper.settimeout(20)
         where = f"127.0.0.1:{zookeeper.getsockname()[1]}"
@@ -104,7 +104,7 @@ def test_a_start_that_waits_for_zookeeper_ends_when_told_to(tmp_path: Path) -> N
     assert "Traceback" not in log
 
 
-def test_what_was_created_survives_kill_9(tmp_path: Path) -> None:
+def test_topics_survive_kill_9(tmp_path: Path) -> None:
     options = ["--port", 0, "--data-dir", tmp_path]
     with serving(options) as broker:
         (created,) = broker.metadata("orders").topics
@@ -115,7 +115,7 @@ def test_what_was_created_survives_kill_9(tmp_path: Path) -> None:
         assert broker.end(signal.SIGINT)[0] == 0
 
 
-def test_it_may_open_as_many_files_as_the_machine_allows(tmp_path: Path) -> None:
+def test_broker_raises_its_limit_of_open_files_to_the_hard_limit(tmp_path: Path) -> None:
     """A process is given 1024 mostly, which are gone after so many segments."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
@@ -128,7 +128,7 @@ def test_it_may_open_as_many_files_as_the_machine_allows(tmp_path: Path) -> None
     assert limits == (hard, hard)
 
 
-def test_a_second_start_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+def test_second_start_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     with serving(["--port", 0, "--data-dir", tmp_path]) as first:
         code, log = refused("--port", 0, "--data-dir", tmp_path)
         holder = first.process.pid
@@ -188,7 +188,7 @@ def test_start_logs_what_its_internal_topics_hold_in_one_line(tmp_path: Path) ->
     assert line.startswith("INFO Loaded 4 groups of __consumer_offsets, partitions ")
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with serving(["--port", 0, "--data-dir", tmp_path / "one"]) as broker:
         code, log = refused("--port", broker.port, "--data-dir", tmp_path / "two")
         assert code == 1
@@ -206,7 +206,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         (["--log-level", "LOUD"], {}, "--log-level LOUD is not valid"),
     ],
 )
-def test_a_wrong_configuration_is_one_sentence(
+def test_wrong_configuration_is_one_sentence(
     tmp_path: Path, options: list[str], variables: dict[str, str], message: str
 ) -> None:
     code, log = refused("--port", 0, "--data-dir", tmp_path / "data", *options, **variables)
@@ -216,7 +216,7 @@ def test_a_wrong_configuration_is_one_sentence(
     assert not (tmp_path / "data").exists()
 
 
-def test_every_source_of_configuration_is_read_and_what_is_odd_is_said(tmp_path: Path) -> None:
+def test_sources_of_configuration_are_all_read_and_odd_settings_logged(tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text(
         f"log.dirs={tmp_path}/data\nlisteners=PLAINTEXT://localhost:0\nnum.partition=9\nbroker.id=3\n"
@@ -231,14 +231,14 @@ def test_every_source_of_configuration_is_read_and_what_is_odd_is_said(tmp_path:
     assert "heap" not in log
 
 
-def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
+def test_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=5\n")
     code, log = refused("--port", 0, "--data-dir", tmp_path, "--broker-id", 6)
     assert code == 1
     assert "belongs to broker 5, not 6" in log
 
 
-def test_an_address_that_is_of_no_use_to_other_machines_is_warned_of_with_the_setting_that_helps(
+def test_address_that_is_of_no_use_to_other_machines_is_warned_of_with_the_setting_that_helps(
     tmp_path: Path,
 ) -> None:
     host = socket.gethostname()

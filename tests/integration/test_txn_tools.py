@@ -130,7 +130,7 @@ class Stage:
         return found.open.topic_partition
 
 
-async def test_a_hanging_transaction_is_found_and_aborted_and_all_agree(stage: Stage, oncelog: Oncelog) -> None:
+async def test_hanging_transaction_is_found_and_aborted_and_all_agree(stage: Stage, oncelog: Oncelog) -> None:
     start = await stage.hang("late-1")
     assert await stage.last_stable_offset(stage.first) == start
     (found,) = oncelog.json(f"txn find-hanging --topic {stage.name}")
@@ -173,7 +173,7 @@ async def test_offsets_that_hang_are_aborted_for_themselves(stage: Stage, oncelo
     assert await stage.group_offset() == 1, "what was committed in time"
 
 
-async def test_a_transaction_that_lives_is_aborted_through_its_coordinator(stage: Stage, oncelog: Oncelog) -> None:
+async def test_ongoing_transaction_is_aborted_through_its_coordinator(stage: Stage, oncelog: Oncelog) -> None:
     """A marker in one partition would have left the rest to be committed."""
     producer = await stage.producer("live-1")
     await stage.producer("bystander")
@@ -195,7 +195,7 @@ async def test_a_transaction_that_lives_is_aborted_through_its_coordinator(stage
     assert oncelog(f"consume {stage.name} -e --format value") == ""
 
 
-async def test_a_producer_of_version_2_goes_on_after_a_marker_for_what_hung(stage: Stage, oncelog: Oncelog) -> None:
+async def test_producer_of_version_2_goes_on_after_a_marker_for_what_hung(stage: Stage, oncelog: Oncelog) -> None:
     """The marker has the epoch that the producer lives in: a greater one would have fenced it on this partition."""
     producer = await stage.producer("goes-on")
     stray = producer.batch(stage.first, b"stray")
@@ -221,14 +221,14 @@ async def test_a_producer_of_version_2_goes_on_after_a_marker_for_what_hung(stag
     assert (commit["version"], commit["epoch"], commit["fenced"]) == (2, producer.epoch + 1, None)
 
 
-async def test_a_dry_run_only_says_what_would_be_done(stage: Stage, oncelog: Oncelog) -> None:
+async def test_dry_run_only_says_what_would_be_done(stage: Stage, oncelog: Oncelog) -> None:
     start = await stage.hang("late-3")
     said = oncelog(f"txn abort --topic {stage.name} --partition 0 --start-offset {start} --dry-run")
     assert "an abort marker is written to this partition" in said
     assert await stage.start_offsets(stage.first) == [start]
 
 
-async def test_what_is_not_open_is_not_aborted(stage: Stage, oncelog: Oncelog) -> None:
+async def test_abort_of_a_transaction_that_is_not_open_is_refused(stage: Stage, oncelog: Oncelog) -> None:
     start = await stage.hang("late-4")
     words = f"txn abort --topic {stage.name} --partition 0"
     assert "INVALID_TXN_STATE" in oncelog.fails(f"{words} --start-offset {start - 1}")
@@ -238,7 +238,7 @@ async def test_what_is_not_open_is_not_aborted(stage: Stage, oncelog: Oncelog) -
     assert await stage.start_offsets(stage.first) == [start]
 
 
-async def test_a_transaction_that_is_too_old_is_told_apart_from_one_that_hangs(stage: Stage, oncelog: Oncelog) -> None:
+async def test_old_transaction_is_distinguished_from_a_hanging_one(stage: Stage, oncelog: Oncelog) -> None:
     producer = await stage.producer("slow")
     await producer.open_transaction({stage.second: [b"slow"]})
     (found,) = oncelog.json(f"txn find-hanging --topic {stage.name} --max-transaction-timeout 0")
@@ -266,7 +266,7 @@ async def test_force_terminate_makes_no_transactional_id(stage: Stage, oncelog: 
     assert "nobody" not in [listed["transactional_id"] for listed in oncelog.json("txn list")]
 
 
-async def test_the_log_tells_what_became_of_a_transactional_id(stage: Stage, oncelog: Oncelog) -> None:
+async def test_log_shows_the_history_of_a_transactional_id(stage: Stage, oncelog: Oncelog) -> None:
     """A commit, a time-out, and a successor, with whom each of them fenced."""
     producer = await stage.producer("told", timeout_ms=300)
     await producer.transaction({stage.first: [b"one"]})
@@ -300,7 +300,7 @@ async def test_the_log_tells_what_became_of_a_transactional_id(stage: Stage, onc
     assert "TRANSACTIONAL_ID_NOT_FOUND" in oncelog.fails("txn log nobody")
 
 
-async def test_the_log_tells_who_fenced_a_producer(stage: Stage, oncelog: Oncelog) -> None:
+async def test_log_shows_which_producer_was_fenced(stage: Stage, oncelog: Oncelog) -> None:
     producer = await stage.producer("fenced")
     await producer.open_transaction({stage.first: [b"one"]})
     oncelog("txn force-terminate fenced")
@@ -314,7 +314,7 @@ async def test_the_log_tells_who_fenced_a_producer(stage: Stage, oncelog: Oncelo
         assert "InitProducerId from client 'oncelog-cli' at 127.0.0.1" in abort["why"]
 
 
-async def test_a_producer_is_described_as_its_partition_knows_it(stage: Stage, oncelog: Oncelog) -> None:
+async def test_producer_is_described_as_its_partition_knows_it(stage: Stage, oncelog: Oncelog) -> None:
     producer = await stage.producer("described")
     await producer.open_transaction({stage.second: [b"one"]})
     by_leader = oncelog.json(f"txn producers {stage.name}")

@@ -631,13 +631,13 @@ MUTATIONS: Final = (
         "B84", "coordinator/controller/cluster_state.py",
         "self.brokers.keys() - self.suspects - self.leaving - self.full\n",
         "self.brokers.keys() - self.suspects - self.leaving\n",
-        f"{_FULL_DISK}::test_a_full_disk_of_one_broker_stops_no_writes",
+        f"{_FULL_DISK}::test_full_disk_of_one_broker_stops_no_writes",
     ),
     Mutation(
         "B84", "broker/replication/replica_host.py",
         "return is_there and not self.is_offline(topic_partition, broker_id)\n",
         "return is_there\n",
-        f"{_FULL_DISK}::test_a_full_disk_of_one_broker_stops_no_writes",
+        f"{_FULL_DISK}::test_full_disk_of_one_broker_stops_no_writes",
     ),
     Mutation(
         "B41", "broker/storage/flush_state.py",
@@ -757,7 +757,7 @@ MUTATIONS: Final = (
         "B49", _FOLLOWED,
         "        last_fetched_epoch = NO_EPOCH if latest is None else latest\n",
         "        last_fetched_epoch = NO_EPOCH\n",
-        f"{_HISTORIES}::test_nothing_acknowledged_is_lost_and_the_replicas_agree",
+        f"{_HISTORIES}::test_histories_lose_nothing_acknowledged_and_the_replicas_agree",
     ),
     Mutation(
         "B50", _FOLLOWED,
@@ -812,7 +812,7 @@ MUTATIONS: Final = (
         "B56", _PARTITION,
         " else self.followers[broker].broker_epoch\n",
         " else -1\n",
-        f"{_TEST_REPLICATION}::test_a_restarted_follower_does_not_come_into_the_isr_by_its_former_life",
+        f"{_TEST_REPLICATION}::test_restarted_follower_does_not_enter_the_isr_by_its_former_incarnation",
     ),
     Mutation(
         "B57", _PARTITION,
@@ -856,7 +856,7 @@ MUTATIONS: Final = (
         "B60", _REPLICAS,
         "            if state.leader_epoch > partition.leader_epoch + 1 and",
         "            if False and",
-        f"{_TEST_REPLICATION}::test_a_leader_that_missed_an_epoch_forgets_how_far_its_followers_were",
+        f"{_TEST_REPLICATION}::test_leader_that_missed_an_epoch_forgets_how_far_its_followers_were",
     ),
     Mutation(
         "B60", _READER,
@@ -1299,7 +1299,7 @@ MUTATIONS: Final = (
         "if error in _DISMISSALS and self.log.is_deserted else error\n",
         "if False else error\n",
         "tests/simulation/test_silent_followers.py::"
-        "test_a_coordinator_that_was_replaced_dismisses_no_member_of_its_successor",
+        "test_coordinator_that_was_replaced_dismisses_no_member_of_its_successor",
     ),
     Mutation(
         "B98", _SHARD,

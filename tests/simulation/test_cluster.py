@@ -65,7 +65,7 @@ class TestMembership:
 
         simulate(story)
 
-    def test_a_killed_broker_comes_back_at_once(self) -> None:
+    def test_killed_broker_comes_back_at_once(self) -> None:
         """Its session file lets it end the session of its former life."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -81,7 +81,7 @@ class TestMembership:
 
         simulate(story)
 
-    def test_without_that_file_it_waits_for_its_session_to_expire(self) -> None:
+    def test_killed_broker_without_its_session_file_waits_for_its_session_to_expire(self) -> None:
         """B64"""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -95,7 +95,7 @@ class TestMembership:
 
         simulate(story)
 
-    def test_an_id_that_somebody_else_uses_is_not_taken(self) -> None:
+    def test_broker_id_of_a_live_broker_is_not_taken(self) -> None:
         """B64"""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -110,7 +110,7 @@ class TestMembership:
 
         simulate(story)
 
-    def test_an_expired_session_is_replaced_and_the_broker_registers_anew(self) -> None:
+    def test_expired_session_is_replaced_and_the_broker_registers_anew(self) -> None:
         """B64, B66"""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -125,7 +125,7 @@ class TestMembership:
 
         simulate(story)
 
-    def test_a_connection_that_breaks_while_the_broker_registers_anew_is_only_a_delay(self) -> None:
+    def test_connection_that_breaks_while_the_broker_registers_anew_is_only_a_delay(self) -> None:
         """B67"""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -153,7 +153,7 @@ class TestMembership:
         simulate(story)
 
     @pytest.mark.parametrize("seed", range(10))
-    def test_an_ensemble_that_flaps_leaves_a_cluster_that_agrees(self, seed: int) -> None:
+    def test_ensemble_that_flaps_leaves_a_cluster_that_agrees(self, seed: int) -> None:
         """B66, B67: whatever is under way when sessions end, everybody is registered again in the end."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -183,7 +183,7 @@ class TestMembership:
 
 
 class TestControllerFailover:
-    def test_a_killed_controller_is_replaced_before_its_session_ends(self) -> None:
+    def test_killed_controller_is_replaced_before_its_session_ends(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3), (2, 3, 1))
             cluster[1].kill()
@@ -198,7 +198,7 @@ class TestControllerFailover:
 
         simulate(story)
 
-    def test_a_paused_controller_is_replaced_and_steps_back(self) -> None:
+    def test_paused_controller_is_replaced_and_steps_back(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3))
             assert cluster[1].process is not None
@@ -212,7 +212,7 @@ class TestControllerFailover:
         simulate(story)
 
     @pytest.mark.parametrize("seconds", [1.0, 3.0, 1.5 * SESSION_SECONDS])
-    def test_a_zombie_changes_no_znode(self, seconds: float) -> None:
+    def test_zombie_changes_no_znode(self, seconds: float) -> None:
         """B62, B65: paused in the middle of its work, it finds another controller when it goes on.
 
         What it had begun is either done before the pause, or not at all.
@@ -241,7 +241,7 @@ class TestControllerFailover:
 
         simulate(story)
 
-    def test_a_controller_that_is_cut_off_from_the_ensemble_does_nothing_until_it_knows(self) -> None:
+    def test_controller_that_is_cut_off_from_the_ensemble_does_nothing_until_it_knows(self) -> None:
         """B62, B65: it cannot hear that its session has ended, and its own deadline says that it may have."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -263,7 +263,7 @@ class TestControllerFailover:
 
         simulate(story)
 
-    def test_one_that_loses_the_others_is_replaced_once_and_takes_nothing_back(self) -> None:
+    def test_controller_cut_off_from_the_others_is_replaced_once_and_takes_nothing_back(self) -> None:
         """It still reaches the ensemble, but only the majority judges by silence: there is no tug-of-war."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -281,7 +281,7 @@ class TestControllerFailover:
         simulate(story)
 
     @pytest.mark.parametrize("fifths", range(12))
-    def test_whoever_finds_the_others_again_takes_no_office_for_it(self, fifths: int) -> None:
+    def test_broker_that_reaches_the_others_again_is_not_elected_for_it(self, fifths: int) -> None:
         """Whenever the cut is healed: what was silence a moment ago is looked at once more."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -294,7 +294,7 @@ class TestControllerFailover:
 
         simulate(story)
 
-    def test_in_a_cluster_of_two_silence_is_left_to_the_ensemble(self) -> None:
+    def test_cluster_of_two_leaves_a_silent_controller_to_the_ensemble(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2))
             cluster.isolate(1)
@@ -348,7 +348,7 @@ class TestOrders:
 
 
 class TestTopicsFromAnyBroker:
-    def test_a_topic_that_is_asked_for_anywhere_is_created_by_the_controller(self) -> None:
+    def test_topic_requested_from_any_broker_is_created_by_the_controller(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             client = await cluster[3].client()
             answer = await client.call(MetadataRequest(topics=[MetadataRequestTopic(name="wanted")]), 12)
@@ -361,7 +361,7 @@ class TestTopicsFromAnyBroker:
 
         simulate(story)
 
-    def test_a_client_that_asks_the_wrong_broker_is_told_who_reigns(self) -> None:
+    def test_request_to_a_broker_that_is_not_the_controller_learns_the_controller(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             client = await cluster[3].client()
             request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])

@@ -73,7 +73,7 @@ def partition_count(broker: ClusterBroker, topic: str) -> int:
 
 
 class TestCreations:
-    def test_every_broker_knows_a_topic_and_new_partitions_when_their_creation_is_answered(self) -> None:
+    def test_created_topic_and_partitions_are_known_to_all_brokers_before_the_response(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             (reigning,) = cluster.controllers
             for round_number in range(5):
@@ -86,7 +86,7 @@ class TestCreations:
 
         simulate(story)
 
-    def test_a_creation_does_not_wait_for_a_broker_that_does_not_answer(self) -> None:
+    def test_creation_does_not_wait_for_an_unresponsive_broker(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             (reigning,) = cluster.controllers
             silent = next(broker for broker in cluster.alive if broker.broker_id != reigning)
@@ -101,7 +101,7 @@ class TestCreations:
 
 
 class TestMoves:
-    def test_a_partition_moves_with_all_that_it_holds_while_it_is_written_to(self) -> None:
+    def test_partition_moves_with_all_that_it_holds_while_it_is_written_to(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2))
             writer = AcknowledgedWriter(cluster, T0)
@@ -122,7 +122,7 @@ class TestMoves:
 
         simulate(story)
 
-    def test_a_move_to_a_broker_that_is_away_waits_for_it_and_can_be_taken_back(self) -> None:
+    def test_move_to_a_broker_that_is_away_waits_for_it_and_can_be_taken_back(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2))
             cluster[3].kill()
@@ -146,7 +146,7 @@ class TestMoves:
 
 
 class TestLeadership:
-    def test_a_stopped_broker_hands_its_partitions_over_without_a_pause(self) -> None:
+    def test_stopped_broker_hands_its_partitions_over_without_a_pause(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2, 1, 3))
             writer = AcknowledgedWriter(cluster, T0)
@@ -165,7 +165,7 @@ class TestLeadership:
 
         simulate(story)
 
-    def test_nobody_waits_for_a_follower_that_has_stopped(self) -> None:
+    def test_follower_that_has_stopped_delays_no_writes(self) -> None:
         """What it did not fetch any more, although it was close behind and nearly in sync, holds nobody up."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -186,7 +186,7 @@ class TestLeadership:
 
         simulate(story, seed=2)
 
-    def test_a_broker_that_stops_takes_up_nothing_new(self) -> None:
+    def test_broker_that_stops_takes_up_nothing_new(self) -> None:
         """To follow those that lead now it would first cut its logs, while clients wait to hear who they are."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -211,7 +211,7 @@ class TestLeadership:
 
         simulate(story)
 
-    def test_a_stopped_controller_hands_over_everything(self) -> None:
+    def test_stopped_controller_hands_over_everything(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3))
             await cluster[1].stop()
@@ -221,7 +221,7 @@ class TestLeadership:
 
         simulate(story)
 
-    def test_all_brokers_stop_one_after_the_other_and_start_again(self) -> None:
+    def test_brokers_that_stop_one_after_the_other_start_again(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3))
             writer = AcknowledgedWriter(cluster, T0)
@@ -238,7 +238,7 @@ class TestLeadership:
 
         simulate(story)
 
-    def test_leadership_returns_when_it_is_asked_for(self) -> None:
+    def test_leadership_returns_on_request(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2, 1, 3))
             cluster[2].kill()
@@ -265,7 +265,7 @@ class TestLeadership:
 
         simulate(story)
 
-    def test_all_brokers_stop_at_once(self) -> None:
+    def test_brokers_that_stop_at_once_end_cleanly(self) -> None:
         """Whoever is left waits for nobody."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -282,7 +282,7 @@ class TestLeadership:
 
         simulate(story)
 
-    def test_a_broker_whose_log_failed_gives_its_partitions_away(self) -> None:
+    def test_broker_whose_log_failed_gives_its_partitions_away(self) -> None:
         """B84: there is one data directory, so the broker stops, in an orderly way."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -326,7 +326,7 @@ class TestSuspects:
 
 
 class TestTopics:
-    def test_a_topic_is_deleted_also_from_a_broker_that_was_away(self) -> None:
+    def test_topic_is_deleted_also_from_a_broker_that_was_away(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3), (3, 2, 1))
             await AcknowledgedWriter(cluster, T0).write(5)
@@ -356,7 +356,7 @@ class TestTopics:
 
         simulate(story)
 
-    def test_a_configuration_that_any_broker_changes_is_known_to_all(self) -> None:
+    def test_configuration_that_any_broker_changes_is_known_to_all(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3))
             change = AlterableConfig(name="retention.ms", config_operation=0, value="12345")

@@ -68,12 +68,12 @@ def _run(seed: int, story: Callable[[SimulatedCluster], Awaitable[None]]) -> Non
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_happens_nothing_acknowledged_is_lost_and_the_cluster_agrees_in_the_end(seed: int) -> None:
+def test_faults_lose_nothing_acknowledged_and_the_cluster_agrees_in_the_end(seed: int) -> None:
     """B49, B56, B60, B62, B65, B66, B67"""
     run(seed)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_happens_transactions_are_whole(seed: int) -> None:
+def test_faults_leave_transactions_whole(seed: int) -> None:
     """B26, B34, B60, B71, B83, B85"""
     run_transactions(seed)

@@ -59,9 +59,7 @@ class TestInSync:
     @pytest.mark.parametrize(
         "cuts", [(("2", "3"), ("3", "2")), (("2", "3"),), (("3", "2"),)], ids=["both", "to the follower", "from it"]
     )
-    def test_a_follower_that_only_its_leader_cannot_reach_is_soon_waited_for_no_more(
-        self, cuts: tuple[tuple[str, str], ...]
-    ) -> None:
+    def test_follower_that_its_leader_cannot_reach_soon_leaves_the_isr(self, cuts: tuple[tuple[str, str], ...]) -> None:
         """The controller reaches both, so nobody else would do anything before `replica.lag.time.max.ms`."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -88,7 +86,7 @@ class TestInSync:
 
         simulate(story)
 
-    def test_a_leader_that_hears_nobody_asks_for_no_smaller_isr(self) -> None:
+    def test_leader_that_hears_no_broker_proposes_no_smaller_isr(self) -> None:
         """B90: it may be the one that is cut off; the others decide, and it loses nothing but the lead."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -112,7 +110,7 @@ class TestInSync:
 class TestElections:
     """Who may lead."""
 
-    def test_a_follower_that_lost_its_tail_does_not_lead_while_another_has_it(self) -> None:
+    def test_follower_that_lost_its_tail_does_not_lead_while_another_has_it(self) -> None:
         """B57: its leader dies, and the controller with it, so that nobody takes it out of the ISR before."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -141,7 +139,7 @@ class TestElections:
 class TestLostLeaderships:
     """What a client is told by who led until just now."""
 
-    def test_a_batch_that_a_former_leader_did_not_vouch_for_is_written_once(self) -> None:
+    def test_batch_unacknowledged_by_a_former_leader_is_written_once(self) -> None:
         """B61, B34: its successor has the batch, and knows it when it comes again. B80: and is named at once."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -173,7 +171,7 @@ class TestLostLeaderships:
 
         simulate(story)
 
-    def test_a_reader_is_told_who_leads_now(self) -> None:
+    def test_reader_of_a_former_leader_learns_the_current_leader(self) -> None:
         """B80"""
 
         async def story(cluster: SimulatedCluster) -> None:

@@ -215,7 +215,7 @@ def play(story: Callable[[SimulatedCluster], Awaitable[None]], *, brokers: int =
 
 
 class TestMarkers:
-    def test_one_on_its_way_to_a_broker_that_fell_silent_goes_to_the_next_leader(self) -> None:
+    def test_marker_under_way_to_a_silent_broker_goes_to_the_next_leader(self) -> None:
         """The coordinator does not wait until its request has timed out: it is told that the cluster goes on."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -234,7 +234,7 @@ class TestMarkers:
 
         play(story)
 
-    def test_a_leader_answers_before_the_coordinator_gives_it_up(self) -> None:
+    def test_leader_responds_to_markers_before_the_coordinator_gives_up(self) -> None:
         """B16: whatever ``request.timeout.ms`` is, REQUEST_TIMED_OUT comes over a connection that lives on."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -256,7 +256,7 @@ class TestMarkers:
 class TestElections:
     """The coordinator is another one than before."""
 
-    def test_it_says_that_it_loads_until_what_it_read_is_replicated_and_then_ends_what_was_decided(self) -> None:
+    def test_coordinator_is_loading_until_its_log_is_replicated_and_then_completes_prepared_transactions(self) -> None:
         """B83: the decision to commit is in its log, and nobody can know yet whether it will stay there."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -283,7 +283,7 @@ class TestElections:
 
         play(story)
 
-    def test_a_zombie_ends_no_transaction_of_its_successor(self) -> None:
+    def test_zombie_ends_no_transaction_of_its_successor(self) -> None:
         """B16, B31: its marker comes late, into a transaction that the same producer has begun since."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -341,7 +341,7 @@ class TestElections:
 
         play(story)
 
-    def test_one_that_nobody_ends_is_aborted_by_the_next_coordinator_when_its_time_is_over(self) -> None:
+    def test_transaction_that_its_producer_leaves_open_is_aborted_by_the_next_coordinator_at_its_timeout(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create_log(cluster, (2, 1, 3))
             await create(cluster, "t", (1, 3))
@@ -361,7 +361,7 @@ class TestElections:
 class TestShortages:
     """A coordinator whose followers are away. What is in its log may become durable yet, so nothing is taken back."""
 
-    def test_what_is_in_the_log_waits_for_followers_and_is_done_once_they_are_back(self) -> None:
+    def test_decision_in_the_log_waits_for_followers_and_is_completed_once_they_are_back(self) -> None:
         """B30"""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -386,7 +386,7 @@ class TestShortages:
 
         play(story, brokers=2, request_timeout_ms="3000")
 
-    def test_what_the_log_refuses_has_not_happened(self) -> None:
+    def test_decision_that_the_log_refuses_has_no_effect(self) -> None:
         """B30: too few in-sync replicas, known beforehand. Another attempt finds nothing in its way."""
 
         async def story(cluster: SimulatedCluster) -> None:
@@ -409,7 +409,7 @@ class TestShortages:
 
         play(story, brokers=2)
 
-    def test_one_that_was_stopped_answers_nothing_from_what_it_remembers(self) -> None:
+    def test_coordinator_that_was_paused_responds_from_no_stale_state(self) -> None:
         """Others lead by then, and it learns that from a request behind those of its clients."""
 
         async def story(cluster: SimulatedCluster) -> None:

@@ -142,7 +142,7 @@ def a_corrupt_batch_in_the_middle(broker: SimulatedBroker, topic: str) -> Iterat
 
 
 @pytest.mark.parametrize("topic", [GROUPS, TRANSACTIONS])
-def test_one_read_error_delays_a_coordinator(topic: str) -> None:
+def test_single_read_error_delays_a_coordinator(topic: str) -> None:
     async def story(broker: SimulatedBroker) -> None:
         await broker.start()
         assert broker.broker is not None

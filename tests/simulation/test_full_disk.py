@@ -33,7 +33,7 @@ ROOM_SECONDS = 5.0
 
 
 @pytest.mark.parametrize(("victim", "leave"), [(1, 0), (1, 40), (2, 40), (3, 0)])
-def test_a_full_disk_of_one_broker_stops_no_writes(victim: int, leave: int) -> None:
+def test_full_disk_of_one_broker_stops_no_writes(victim: int, leave: int) -> None:
     """Of the controller and leader (1), or of a follower; with room for nothing, or for a part of a batch."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -80,7 +80,7 @@ def test_disks_of_all_brokers_that_are_full_take_writes_again_when_there_is_room
     simulate(story, settings={"min.insync.replicas": "2"})
 
 
-def test_a_partition_without_other_replicas_stays_where_it_is_and_takes_writes_again() -> None:
+def test_partition_without_other_replicas_stays_where_it_is_and_takes_writes_again() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (2,))
         writer = AcknowledgedWriter(cluster, T0)
@@ -96,7 +96,7 @@ def test_a_partition_without_other_replicas_stays_where_it_is_and_takes_writes_a
     simulate(story)
 
 
-def test_a_new_controller_learns_whose_disk_is_full() -> None:
+def test_new_controller_learns_whose_disk_is_full() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (2, 1, 3), (3, 2, 1))
         writer = AcknowledgedWriter(cluster, T0)
@@ -133,7 +133,7 @@ def test_replicas_that_a_full_disk_could_not_take_are_made_when_there_is_room() 
     simulate(story)
 
 
-def test_a_broker_that_is_alone_refuses_writes_and_takes_them_again_when_there_is_room() -> None:
+def test_broker_that_is_alone_refuses_writes_and_takes_them_again_when_there_is_room() -> None:
     """Its metadata store is on the same disk."""
     loop = VirtualLoop(random.Random(1))
 

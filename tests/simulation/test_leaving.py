@@ -35,7 +35,7 @@ async def stop(cluster: SimulatedCluster, broker_id: int) -> float:
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 1, 3)])
-def test_one_after_the_other_the_controller_anywhere_among_them(order: Sequence[int]) -> None:
+def test_brokers_that_leave_one_after_the_other_hand_over_wherever_the_controller_is(order: Sequence[int]) -> None:
     """Who stops next hears at once of the controller that follows one that has stopped."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -47,7 +47,7 @@ def test_one_after_the_other_the_controller_anywhere_among_them(order: Sequence[
     play(story)
 
 
-def test_all_at_once() -> None:
+def test_brokers_that_leave_at_once_end_in_time() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         times = await asyncio.gather(*(stop(cluster, broker_id) for broker_id in (1, 2, 3)))
         assert max(times) < AT_ONCE
@@ -56,7 +56,7 @@ def test_all_at_once() -> None:
 
 
 @pytest.mark.parametrize("away_seconds", [3.0, 5 * SESSION_SECONDS])
-def test_soon_after_the_ensemble_has_restarted(away_seconds: float) -> None:
+def test_leaving_soon_after_the_ensemble_has_restarted_ends_in_time(away_seconds: float) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         cluster.ensemble.is_up = False
         await asyncio.sleep(away_seconds)
@@ -68,7 +68,7 @@ def test_soon_after_the_ensemble_has_restarted(away_seconds: float) -> None:
 
 
 @pytest.mark.parametrize("away_seconds", [4.0, 5 * SESSION_SECONDS])
-def test_while_the_ensemble_is_away(away_seconds: float) -> None:
+def test_leaving_while_the_ensemble_is_away_ends_in_time(away_seconds: float) -> None:
     """Nobody can decide anything, and that is known."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -80,7 +80,7 @@ def test_while_the_ensemble_is_away(away_seconds: float) -> None:
     play(story)
 
 
-def test_after_the_controller_was_killed() -> None:
+def test_leaving_after_the_controller_was_killed_ends_in_time() -> None:
     """The next one helps."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -92,7 +92,7 @@ def test_after_the_controller_was_killed() -> None:
     play(story)
 
 
-def test_while_the_controller_is_silent() -> None:
+def test_leaving_while_the_controller_is_silent_ends_in_time() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         assert cluster[1].process is not None
         cluster[1].process.pause()
@@ -122,7 +122,7 @@ def test_clients_that_ask_soon_are_told_who_leads_now() -> None:
     play(story)
 
 
-def test_a_replica_that_is_about_to_be_in_sync_is_waited_for() -> None:
+def test_leaving_waits_for_a_replica_that_is_about_to_be_in_sync() -> None:
     """As long as a controller answers, what it cannot move yet is tried again."""
 
     async def story(cluster: SimulatedCluster) -> None:

@@ -60,7 +60,7 @@ async def assert_refused(broker: ClusterBroker, error: type[Exception], reason: 
 
 class TestRefusedStartOfClusterMemberWritesNothing:
     @pytest.mark.parametrize("is_copy", [False, True], ids=["empty directory", "copied directory"])
-    def test_with_broker_id_of_live_broker(self, is_copy: bool) -> None:
+    def test_start_with_the_broker_id_of_a_live_broker_is_refused(self, is_copy: bool) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2,))
             content = files(cluster[2].disk) if is_copy else {}
@@ -70,7 +70,7 @@ class TestRefusedStartOfClusterMemberWritesNothing:
 
         simulate(story)
 
-    def test_with_directory_of_another_cluster(self) -> None:
+    def test_start_with_the_directory_of_another_cluster_is_refused(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (2,))
             await cluster[2].stop()
@@ -80,7 +80,7 @@ class TestRefusedStartOfClusterMemberWritesNothing:
 
         simulate(story)
 
-    def test_with_directory_of_another_broker(self) -> None:
+    def test_start_with_the_directory_of_another_broker_is_refused(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await cluster[2].stop()
             broker = newcomer(cluster, 8, files(cluster[2].disk), {})
@@ -97,7 +97,7 @@ class TestRefusedStartOfClusterMemberWritesNothing:
             ("oncelog.http.listener", "nowhere"),
         ],
     )
-    def test_with_bad_setting(self, key: str, text: str) -> None:
+    def test_start_with_a_bad_setting_is_refused(self, key: str, text: str) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             await assert_refused(newcomer(cluster, 8, {}, {key: text}), ConfigError, key)
 

@@ -58,7 +58,7 @@ def content(log: PartitionLog) -> list[tuple[int, int, bytes]]:
     return found
 
 
-def test_what_the_leader_has_its_followers_get() -> None:
+def test_followers_receive_what_the_leader_appends() -> None:
     async def test(cluster: ReplicaCluster) -> None:
         leader = cluster.leader()
         end = append(leader, b"a", b"b")
@@ -70,7 +70,7 @@ def test_what_the_leader_has_its_followers_get() -> None:
     in_a_cluster(test)
 
 
-def test_a_follower_that_was_away_returns_into_the_isr() -> None:
+def test_follower_that_was_away_returns_into_the_isr() -> None:
     """B52, B60: out of the ISR it holds nobody up; back in it, it has everything."""
 
     async def test(cluster: ReplicaCluster) -> None:
@@ -87,7 +87,7 @@ def test_a_follower_that_was_away_returns_into_the_isr() -> None:
     in_a_cluster(test)
 
 
-def test_a_follower_that_hangs_leaves_the_isr_and_holds_nobody_up() -> None:
+def test_follower_that_hangs_leaves_the_isr_and_delays_no_writes() -> None:
     async def test(cluster: ReplicaCluster) -> None:
         leader, controller = cluster.leader(), cluster.controller
         cluster.isolate(3)
@@ -102,7 +102,7 @@ def test_a_follower_that_hangs_leaves_the_isr_and_holds_nobody_up() -> None:
     in_a_cluster(test)
 
 
-def test_an_idle_follower_is_never_taken_for_a_slow_one() -> None:
+def test_idle_follower_is_never_taken_for_a_slow_one() -> None:
     async def test(cluster: ReplicaCluster) -> None:
         leader = cluster.leader()
         await acknowledged(leader, append(leader, b"a"))
@@ -115,7 +115,7 @@ def test_an_idle_follower_is_never_taken_for_a_slow_one() -> None:
     in_a_cluster(test)
 
 
-def test_what_was_never_replicated_is_cut_off_by_epoch() -> None:
+def test_unreplicated_tail_is_truncated_by_leader_epoch() -> None:
     """B49: the old leader's high watermark covers less than both logs share, and its end more."""
 
     async def test(cluster: ReplicaCluster) -> None:
@@ -136,7 +136,7 @@ def test_what_was_never_replicated_is_cut_off_by_epoch() -> None:
     in_a_cluster(test)
 
 
-def test_a_follower_behind_all_that_the_leader_still_has_begins_anew() -> None:
+def test_follower_behind_all_that_the_leader_still_has_begins_anew() -> None:
     async def test(cluster: ReplicaCluster) -> None:
         leader, controller = cluster.leader(), cluster.controller
         await acknowledged(leader, append(leader, b"a"))
@@ -156,7 +156,7 @@ def test_a_follower_behind_all_that_the_leader_still_has_begins_anew() -> None:
     in_a_cluster(test)
 
 
-def test_a_leader_learns_at_once_that_a_partition_came() -> None:
+def test_leader_learns_at_once_that_a_partition_came() -> None:
     """A fetch that waits for records of other partitions does not hold up one that was just elected."""
 
     async def test(cluster: ReplicaCluster) -> None:
@@ -173,7 +173,7 @@ def test_a_leader_learns_at_once_that_a_partition_came() -> None:
     in_a_cluster(test, partitions=3)
 
 
-def test_a_restarted_follower_does_not_come_into_the_isr_by_its_former_life() -> None:
+def test_restarted_follower_does_not_enter_the_isr_by_its_former_incarnation() -> None:
     """B56"""
 
     async def test(cluster: ReplicaCluster) -> None:
@@ -189,7 +189,7 @@ def test_a_restarted_follower_does_not_come_into_the_isr_by_its_former_life() ->
     in_a_cluster(test)
 
 
-def test_a_failed_log_takes_out_one_partition() -> None:
+def test_failed_log_takes_out_one_partition() -> None:
     async def test(cluster: ReplicaCluster) -> None:
         follower = cluster[3]
         follower.disk.fail("append", "t-0/00000000000000000000.log")
@@ -202,7 +202,7 @@ def test_a_failed_log_takes_out_one_partition() -> None:
     in_a_cluster(test, partitions=2)
 
 
-def test_with_flush_each_a_follower_is_synced_before_it_counts() -> None:
+def test_follower_with_flush_each_is_synced_before_it_counts() -> None:
     async def test(cluster: ReplicaCluster) -> None:
         leader = cluster.leader()
         assert await acknowledged(leader, append(leader, b"a")) is ErrorCode.NONE
@@ -224,7 +224,7 @@ def test_deleting_waits_for_the_followers() -> None:
     in_a_cluster(test)
 
 
-def test_a_leader_that_missed_an_epoch_forgets_how_far_its_followers_were() -> None:
+def test_leader_that_missed_an_epoch_forgets_how_far_its_followers_were() -> None:
     """B60: they may have followed somebody else meanwhile, who lacked what they had from here."""
 
     async def test(cluster: ReplicaCluster) -> None:

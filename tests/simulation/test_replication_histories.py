@@ -35,7 +35,7 @@ def steps_of(seed: int) -> list[Step]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_nothing_acknowledged_is_lost_and_the_replicas_agree(chunk: int) -> None:
+def test_histories_lose_nothing_acknowledged_and_the_replicas_agree(chunk: int) -> None:
     """B49, B55, B57, B60, B82"""
     for seed in range(chunk, SEEDS, CHUNKS):
         try:
@@ -46,7 +46,7 @@ def test_nothing_acknowledged_is_lost_and_the_replicas_agree(chunk: int) -> None
 
 
 @pytest.mark.parametrize("chunk", range(2))
-def test_with_flush_each_a_power_loss_loses_nothing_acknowledged(chunk: int) -> None:
+def test_power_loss_with_flush_each_loses_nothing_acknowledged(chunk: int) -> None:
     for seed in range(chunk, SEEDS // 4, 2):
         try:
             run_history(steps_of(seed), seed, crash_kind="power", log_config=LogConfig(flush_interval_messages=1))
@@ -57,6 +57,6 @@ def test_with_flush_each_a_power_loss_loses_nothing_acknowledged(chunk: int) -> 
 
 @given(steps=st.lists(st.sampled_from(list(Step)), max_size=40), seed=st.integers(0, 1000))
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-def test_any_short_history(steps: list[Step], seed: int) -> None:
+def test_short_history_of_any_steps_loses_nothing_acknowledged(steps: list[Step], seed: int) -> None:
     """B49, B60: the same, where a failure shrinks to the fewest steps."""
     run_history(steps, seed)

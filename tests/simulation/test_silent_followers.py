@@ -185,7 +185,7 @@ def test_members_keep_session_and_commits_while_both_followers_stand_still(
     assert [record.levelname for record in lines] == ["WARNING", "INFO"]
 
 
-def test_no_commit_is_lost_and_no_old_offset_read_when_followers_stand_still_one_after_the_other() -> None:
+def test_followers_that_stand_still_one_after_the_other_lose_no_commit_and_show_no_old_offset() -> None:
     """Whoever coordinates: at every moment the offset that is read is at least what was acknowledged before."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -222,7 +222,7 @@ def test_no_commit_is_lost_and_no_old_offset_read_when_followers_stand_still_one
     play(story, **OFFSETS)
 
 
-def test_a_coordinator_that_was_replaced_dismisses_no_member_of_its_successor() -> None:
+def test_coordinator_that_was_replaced_dismisses_no_member_of_its_successor() -> None:
     """To a static member FENCED_INSTANCE_ID is the end, and the one that is fenced is the one that lives."""
 
     async def story(cluster: SimulatedCluster) -> None:

@@ -14,7 +14,7 @@ T0 = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize("victim", [1, 2, 3])
-def test_a_disk_that_stalls_for_three_seconds_costs_no_leadership(victim: int) -> None:
+def test_disk_that_stalls_for_three_seconds_costs_no_leadership(victim: int) -> None:
     """Of the controller (1), of the leader (2), and of a follower (3)."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -44,7 +44,7 @@ def test_a_disk_that_stalls_for_three_seconds_costs_no_leadership(victim: int) -
 
 
 @pytest.mark.parametrize("victim", [1, 2])
-def test_a_disk_that_stalls_for_long_costs_the_leaderships(victim: int) -> None:
+def test_disk_that_stalls_for_long_costs_the_leaderships(victim: int) -> None:
     """Of the controller, too."""
 
     async def story(cluster: SimulatedCluster) -> None:

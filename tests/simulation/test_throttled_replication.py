@@ -81,7 +81,7 @@ async def throttle(cluster: SimulatedCluster, side: str, replicas: str, rate: in
     await configure(cluster, ResourceType.TOPIC, "t", **{f"{side}.replicas": replicas})
 
 
-def test_without_a_throttle_it_takes_no_time() -> None:
+def test_replication_without_a_throttle_takes_no_time() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await fill(cluster)
         await move(cluster, 1, 2, 3)
@@ -123,7 +123,7 @@ def test_replicas_that_are_not_named_are_not_throttled(side: str, replicas: str)
 
 
 @pytest.mark.parametrize("side", [LEADERS, FOLLOWERS])
-def test_a_rate_that_is_raised_holds_at_once(side: str) -> None:
+def test_rate_that_is_raised_holds_at_once(side: str) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await fill(cluster)
         await throttle(cluster, side, "*", rate=100)
@@ -150,7 +150,7 @@ def test_replicas_in_sync_are_not_throttled() -> None:
     play(story)
 
 
-def test_a_topic_that_is_made_anew_is_not_throttled() -> None:
+def test_topic_that_is_made_anew_is_not_throttled() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2))
         await throttle(cluster, LEADERS, "*", rate=100)

@@ -82,7 +82,7 @@ async def assert_known_everywhere(cluster: SimulatedCluster, overrides: dict[str
         assert await described_overrides(broker, topic) == overrides
 
 
-def test_every_setting_of_a_created_topic_is_known_to_every_broker_through_failovers_and_restarts() -> None:
+def test_settings_of_a_created_topic_are_known_to_every_broker_through_failovers_and_restarts() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         overrides = unusual_overrides(cluster[1].running.config)
         assert overrides.keys() == TOPIC_SETTINGS.keys() - {"remote.storage.enable"}
@@ -139,7 +139,7 @@ def test_partitions_added_under_another_controller_get_the_topics_settings() -> 
     simulate(story)
 
 
-def test_a_topic_written_without_a_notification_is_known_after_a_change_of_controller() -> None:
+def test_topic_written_without_a_notification_is_known_after_a_change_of_controller() -> None:
     """As the code before left it, or another tool: znodes, and no entry below /config/changes."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -165,7 +165,7 @@ def test_a_topic_written_without_a_notification_is_known_after_a_change_of_contr
     simulate(story)
 
 
-def test_a_new_controller_reads_whether_unclean_elections_are_allowed() -> None:
+def test_new_controller_reads_whether_unclean_elections_are_allowed() -> None:
     """The setting was written without a notification, after the broker that becomes controller had read everything."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -186,7 +186,7 @@ def test_a_new_controller_reads_whether_unclean_elections_are_allowed() -> None:
     simulate(story, brokers=4)
 
 
-def test_a_broker_that_cannot_read_a_topics_settings_makes_no_log_until_it_can() -> None:
+def test_broker_that_cannot_read_a_topics_settings_makes_no_log_until_it_can() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         cluster[3].cut_from_ensemble(Direction.TO_CLIENT)
         await create(cluster, dict(OTHERS))
@@ -202,7 +202,7 @@ def test_a_broker_that_cannot_read_a_topics_settings_makes_no_log_until_it_can()
     simulate(story)
 
 
-def test_a_broker_whose_member_of_the_ensemble_is_behind_makes_logs_with_the_topics_settings() -> None:
+def test_broker_whose_member_of_the_ensemble_is_behind_makes_logs_with_the_topics_settings() -> None:
     """The order comes from the controller, and may be faster than what the broker's member hears from the others."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -215,7 +215,7 @@ def test_a_broker_whose_member_of_the_ensemble_is_behind_makes_logs_with_the_top
 
 
 @pytest.mark.parametrize("settings", [{}, {"segment.ms": "1234567"}])
-def test_a_broker_whose_member_is_behind_forgets_a_former_topics_settings(settings: dict[str, str]) -> None:
+def test_broker_whose_member_is_behind_forgets_a_former_topics_settings(settings: dict[str, str]) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         (reigning,) = cluster.controllers
         others = tuple(broker_id for broker_id in cluster.brokers if broker_id != reigning)
@@ -236,7 +236,7 @@ def fall_behind(cluster: SimulatedCluster, broker_ids: tuple[int, ...]) -> None:
         cluster.ensemble.fall_behind(store)
 
 
-def test_an_order_that_is_overtaken_while_settings_are_read_creates_nothing() -> None:
+def test_order_that_is_overtaken_while_settings_are_read_creates_nothing() -> None:
     """What was ordered meanwhile may be the deletion of the topic whose log would be created."""
 
     async def story(cluster: SimulatedCluster) -> None:
@@ -260,7 +260,7 @@ def test_an_order_that_is_overtaken_while_settings_are_read_creates_nothing() ->
 
 
 @pytest.mark.parametrize("away", [(), (3,)])
-def test_a_topic_that_is_created_again_has_nothing_of_the_former_ones_settings(away: tuple[int, ...]) -> None:
+def test_topic_that_is_created_again_has_nothing_of_the_former_ones_settings(away: tuple[int, ...]) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, dict(OTHERS), assignments=((0, (1, 2)),))
         for broker_id in away:
@@ -280,7 +280,7 @@ def test_a_topic_that_is_created_again_has_nothing_of_the_former_ones_settings(a
     simulate(story)
 
 
-def test_a_topic_that_is_created_again_without_settings_has_none_on_brokers_without_a_replica() -> None:
+def test_topic_that_is_created_again_without_settings_has_none_on_brokers_without_a_replica() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         (reigning,) = cluster.controllers
         replicas = tuple(sorted(cluster.brokers, key=lambda broker_id: broker_id != reigning)[:2])
@@ -381,7 +381,7 @@ class TestInternalTopics:
 
         simulate(story, settings=self.SETTINGS)
 
-    def test_a_client_cannot_have_an_internal_topic_cleaned_by_deletion(self) -> None:
+    def test_client_cannot_have_an_internal_topic_cleaned_by_deletion(self) -> None:
         async def story(cluster: SimulatedCluster) -> None:
             client = PatientClient(ClusterRoutes(cluster, random.Random(1)), random.Random(2))
             await create(cluster, {})

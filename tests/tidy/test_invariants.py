@@ -54,23 +54,23 @@ def exists(test: str) -> bool:
     )
 
 
-def test_every_row_is_there_once() -> None:
+def test_invariants_are_numbered_without_gaps_or_repetition() -> None:
     assert [row.name for row in rows()] == [f"B{number:02}" for number in range(1, LAST_ROW + 1)]
 
 
-def test_every_test_that_is_named_exists() -> None:
+def test_tests_named_by_invariants_exist() -> None:
     named = {test for row in rows() for test in row.tests}
     assert not sorted(test for test in named if not exists(test))
 
 
-def test_every_row_has_a_test_or_a_reason() -> None:
+def test_invariants_have_a_test_or_a_reason() -> None:
     reasons = set(re.findall(r"^\* \*(.+?)\*:", PAGE, re.MULTILINE))
     for row in rows():
         assert row.tests or row.waits_for, f"{row.name} has neither"
         assert not row.waits_for or row.waits_for in reasons, f"{row.name} waits for what the page does not explain"
 
 
-def test_every_invariant_of_transactions_is_held_and_its_safeguard_can_be_taken_away() -> None:
+def test_invariants_of_transactions_are_held_and_have_a_mutation() -> None:
     mutated = {mutation.row for mutation in MUTATIONS}
     for row in rows():
         if row.name in TRANSACTION_ROWS:
@@ -80,7 +80,7 @@ def test_every_invariant_of_transactions_is_held_and_its_safeguard_can_be_taken_
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.row} in {mutation.path}")
-def test_every_mutation_can_be_made(mutation: Mutation) -> None:
+def test_mutations_can_all_be_made(mutation: Mutation) -> None:
     """Its text is in the file once, and the test that must notice it is one that the page names for its row."""
     assert (REPOSITORY / mutation.path).read_text().count(mutation.old) == 1
     assert mutation.old != mutation.new

@@ -36,7 +36,7 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-def test_every_module_opens_with_an_essay() -> None:
+def test_modules_open_with_a_docstring() -> None:
     missing = [str(path) for path, tree in trees() if tree.body and not ast.get_docstring(tree)]
     assert not missing
 
@@ -53,22 +53,22 @@ def test_files_and_functions_stay_readable() -> None:
 
 
 @pytest.mark.parametrize("library", sorted(ONE_IMPORTER))
-def test_each_outside_seam_is_imported_in_one_file(library: str) -> None:
+def test_outside_seams_are_imported_in_one_file_each(library: str) -> None:
     importers = [str(path) for path, tree in trees() if library in imported_modules(tree)]
     assert len(importers) <= 1, importers
 
 
-def test_no_file_has_a_name_that_says_nothing() -> None:
+def test_file_names_say_what_is_inside() -> None:
     banned = {"utils", "helpers", "common", "base", "core", "service"}
     assert not [str(path) for path in SOURCES if path.stem in banned]
 
 
-def test_nothing_is_left_to_do_in_comments() -> None:
+def test_comments_leave_nothing_to_do() -> None:
     mark = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
     assert not [str(path) for path in SOURCES if mark.search(path.read_text())]
 
 
-def test_one_api_is_one_file_on_both_sides() -> None:
+def test_apis_have_one_file_on_both_sides() -> None:
     """Every handler has a message file of the same name; files beside them that several handlers share have none."""
     files = (REPOSITORY / "broker/handlers").glob("*.py")
     handlers = {path.stem for path in files if "@handles(" in path.read_text()}
@@ -80,7 +80,7 @@ def test_production_code_never_asks_whether_it_is_under_test() -> None:
     assert not [str(path) for path in SOURCES if "PYTEST" in path.read_text()]
 
 
-def test_every_test_module_is_collected_from_a_known_folder() -> None:
+def test_modules_of_tests_are_in_known_folders() -> None:
     folders = {
         "unit",
         "scenarios",
