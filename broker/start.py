@@ -61,7 +61,7 @@ from oncelog.coordinator.group.coordinator import GroupCoordinator
 from oncelog.coordinator.metadata_store.session_health import SessionHealth
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session, StoreUnavailable
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, RegisteredEndpoint, SecurityProtocol
-from oncelog.coordinator.ports import BrokerChannel, WallClock
+from oncelog.coordinator.ports import BrokerChannel, CoordinatorHost, WallClock
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
@@ -329,16 +329,15 @@ class _Start:
     def _transaction_coordinator(
         self, broker_id: int, channel: BrokerChannel, producer_ids: ProducerIds
     ) -> TransactionCoordinator:
-        return TransactionCoordinator(
+        host = CoordinatorHost(
             broker_id=broker_id,
-            config=transaction_config(self._config),
             metadata=self._metadata,
             channel=channel,
-            producer_ids=producer_ids,
             tasks=self._supervisor,
             wall_clock=self._wall_clock,
-            transaction_version=lambda: self._features.transaction_version,
         )
+        config = transaction_config(self._config)
+        return TransactionCoordinator(host, config, producer_ids=producer_ids, features=self._features)
 
     def _transaction_verifier(
         self, broker_id: int, replicas: ReplicaManager, transactions: TransactionCoordinator, channel: BrokerChannel

@@ -7,6 +7,7 @@ core. Time is the other thing that comes from outside: durations through the run
 """
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from oncelog.protocol.errors import ErrorCode
@@ -109,6 +110,15 @@ class TopicMetadata(Protocol):
         ...
 
 
+class FinalizedFeatures(Protocol):
+    """The levels of features (KIP-584) that the cluster has finalised."""
+
+    @property
+    def transaction_version(self) -> int:
+        """0, 1 or 2; 0 where nothing is finalised."""
+        ...
+
+
 class Cancellable(Protocol):
     """Work that is under way."""
 
@@ -133,3 +143,14 @@ class ProducerIdSource(Protocol):
         ...
 
     async def next(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorHost:
+    """What the transaction coordinator has of the broker around it."""
+
+    broker_id: int
+    metadata: TopicMetadata
+    channel: BrokerChannel
+    tasks: TaskOwner
+    wall_clock: WallClock

@@ -13,10 +13,11 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.runtime import map_answer, partition_for
+from oncelog.coordinator.promise import map_response
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog.protocol.topic_partition import TopicPartition
@@ -34,13 +35,13 @@ def handle_add_offsets_to_txn(broker: Broker, context: RequestContext, request: 
     count = broker.metadata.partition_count(GROUP_METADATA_TOPIC_NAME)
     if count is None:  # Whoever looks for the group's coordinator creates the topic; this client does so next.
         count = broker.config.offsets_topic_num_partitions
-    answer = broker.transaction_coordinator.add_partitions(
+    response = broker.transaction_coordinator.add_partitions(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         frozenset({TopicPartition(GROUP_METADATA_TOPIC_NAME, partition_for(request.group_id, count))}),
         client_version=0,
     )
-    return map_answer(answer, lambda error: _response(error, context.api_version))
+    return map_response(response, lambda error: _response(error, context.api_version))
 
 
 def _response(error: ErrorCode, version: int) -> AddOffsetsToTxnResponse:

@@ -21,7 +21,6 @@ flexible. 5 says that its sender knows TRANSACTION_ABORTABLE; as in Kafka, 4 is 
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from types import CoroutineType
 from typing import Final
 
 from oncelog.broker.dispatch.api_handler import Outcome, handles
@@ -29,7 +28,7 @@ from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.coordinator.runtime import Answer, map_answer
+from oncelog.coordinator.promise import map_response, map_result, value_of
 from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -81,10 +80,10 @@ def handle_add_partitions_to_txn(
     refused = {partition: _refusal(broker, context, partition) for partition in partitions}
     if any(refused.values()):
         return _response(request, _errors_of_all(broker, version, request, producer, refused))
-    answer = broker.transaction_coordinator.add_partitions(
+    response = broker.transaction_coordinator.add_partitions(
         transactional_id, producer, frozenset(partitions), client_version=0
     )
-    return map_answer(answer, lambda error: error_response(request, version, error))
+    return map_response(response, lambda error: error_response(request, version, error))
 
 
 def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
@@ -126,10 +125,11 @@ async def _add_in_slices(
     elif any(refused.values()):
         errors = _errors_of_all(broker, version, request, producer, refused)
     else:
-        answer = broker.transaction_coordinator.add_partitions(
-            request.v3_and_below_transactional_id, producer, frozenset(partitions), client_version=0
+        error = await value_of(
+            broker.transaction_coordinator.add_partitions(
+                request.v3_and_below_transactional_id, producer, frozenset(partitions), client_version=0
+            )
         )
-        error = answer if isinstance(answer, ErrorCode) else await answer
         errors = dict.fromkeys(partitions, _for_version(error, version))
     steps = _results_in_slices(request.v3_and_below_topics, errors, budget)
     results = await work.run(steps, budget, context.connection, needs_place=False)
@@ -221,28 +221,22 @@ def _add_or_verify_all(
     broker: Broker, request: AddPartitionsToTxnRequest, budget: WorkBudget
 ) -> Steps[AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]]:
     """Decide on one transaction after the other; those that were added stay so if the connection is lost meanwhile."""
-    answers: list[Answer[_Errors]] = []
-    try:
-        for transaction in request.transactions:
-            answers.append((yield from _add_or_verify(broker, transaction, budget)))
-            budget.left -= _UNITS_PER_TRANSACTION
-            if budget.left <= 0:
-                yield None
-    except GeneratorExit:
-        for answer in answers:
-            if isinstance(answer, CoroutineType):
-                answer.close()
-        raise
-    errors = [answer for answer in answers if isinstance(answer, dict)]
-    if len(errors) == len(answers):
+    results: list[_Errors | asyncio.Future[_Errors]] = []
+    for transaction in request.transactions:
+        results.append((yield from _add_or_verify(broker, transaction, budget)))
+        budget.left -= _UNITS_PER_TRANSACTION
+        if budget.left <= 0:
+            yield None
+    errors = [result for result in results if isinstance(result, dict)]
+    if len(errors) == len(results):
         return (yield from _response_to_broker(request, errors, budget))
-    waiting = _when_all_are_answered(broker, request, answers, budget)
+    waiting = _when_all_are_added(broker, request, results, budget)
     return broker.supervisor.spawn(waiting, "add partitions to transactions")
 
 
 def _add_or_verify(
     broker: Broker, transaction: AddPartitionsToTxnTransaction, budget: WorkBudget
-) -> Steps[Answer[_Errors]]:
+) -> Steps[_Errors | asyncio.Future[_Errors]]:
     coordinator, transactional_id = broker.transaction_coordinator, transaction.transactional_id
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     partitions = _partitions(transaction.topics)
@@ -251,14 +245,10 @@ def _add_or_verify(
         return _not_attempted(unknown)
     if transaction.verify_only:
         return coordinator.verify_partitions(transactional_id, producer, frozenset(partitions))
-    answer = coordinator.add_partitions(
-        transactional_id,
-        producer,
-        frozenset(partitions),
-        client_version=EPOCH_BUMP_VERSION,
-        waits_while_busy=False,
+    result = coordinator.add_partitions_if_idle(
+        transactional_id, producer, frozenset(partitions), client_version=EPOCH_BUMP_VERSION
     )
-    return map_answer(answer, lambda error: dict.fromkeys(partitions, error))
+    return map_result(result, lambda error: dict.fromkeys(partitions, error))
 
 
 def _response_to_broker(
@@ -272,18 +262,12 @@ def _response_to_broker(
     return response
 
 
-async def _when_all_are_answered(
-    broker: Broker, request: AddPartitionsToTxnRequest, answers: list[Answer[_Errors]], budget: WorkBudget
+async def _when_all_are_added(
+    broker: Broker,
+    request: AddPartitionsToTxnRequest,
+    results: list[_Errors | asyncio.Future[_Errors]],
+    budget: WorkBudget,
 ) -> AddPartitionsToTxnResponse:
-    """They wait side by side, because each may wait for a transaction of its own to be complete."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_settle(answer)) for answer in answers]
-    response = _response_to_broker(request, [task.result() for task in tasks], budget)
+    errors = [await value_of(result) for result in results]
+    response = _response_to_broker(request, errors, budget)
     return await broker.sliced_work.run(response, budget, None, needs_place=False)
-
-
-async def _settle(answer: Answer[_Errors]) -> _Errors:
-    if isinstance(answer, asyncio.Future | CoroutineType):
-        return await answer
-    assert isinstance(answer, dict)
-    return answer

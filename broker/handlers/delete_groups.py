@@ -8,7 +8,7 @@ from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.dispatch.sliced_work import CHARACTERS_PER_UNIT, Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.promise import Promise
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -32,12 +32,12 @@ def handle_delete_groups(broker: Broker, context: RequestContext, request: Delet
         for group_id in request.groups_names
         if not broker.authorizer.authorize(context, Operation.DELETE, ResourceType.GROUP, group_id)
     }
-    reply: Reply[DeleteGroupsResponse] = Reply()
+    reply: Promise[DeleteGroupsResponse] = Promise()
     broker.group_coordinator.delete_groups(
         [group_id for group_id in request.groups_names if group_id not in refused],
-        lambda errors: reply(_response(errors | refused)),
+        lambda errors: reply.complete(_response(errors | refused)),
     )
-    return reply.answer()
+    return reply.result()
 
 
 async def _delete_in_slices(
@@ -46,10 +46,10 @@ async def _delete_in_slices(
     """Delete some groups after the others: each is deleted, or not, by itself."""
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     errors: dict[str, ErrorCode] = {}
-    replies: list[Reply[dict[str, ErrorCode]]] = []
+    replies: list[Promise[dict[str, ErrorCode]]] = []
     await work.finish(_delete_some(broker, context, request, errors, replies, budget), budget, connection)
     for reply in replies:
-        answer = reply.answer()
+        answer = reply.result()
         errors |= await answer if isinstance(answer, asyncio.Future) else answer
     results = in_slices(errors.items(), _result, budget, 1)
     return DeleteGroupsResponse(results=await work.run(results, budget, connection, needs_place=False))
@@ -60,7 +60,7 @@ def _delete_some(
     context: RequestContext,
     request: DeleteGroupsRequest,
     refused: dict[str, ErrorCode],
-    replies: list[Reply[dict[str, ErrorCode]]],
+    replies: list[Promise[dict[str, ErrorCode]]],
     budget: WorkBudget,
 ) -> Steps[None]:
     group_ids = list(dict.fromkeys(request.groups_names))
@@ -72,8 +72,8 @@ def _delete_some(
             else:
                 refused[group_id] = ErrorCode.GROUP_AUTHORIZATION_FAILED
             budget.left -= _UNITS_PER_GROUP + len(group_id) // CHARACTERS_PER_UNIT
-        replies.append(Reply())
-        broker.group_coordinator.delete_groups(allowed, replies[-1])
+        replies.append(Promise())
+        broker.group_coordinator.delete_groups(allowed, replies[-1].complete)
         if budget.left <= 0:
             yield None
 

@@ -14,7 +14,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
-from oncelog.coordinator.runtime import map_answer
+from oncelog.coordinator.promise import map_response
 from oncelog.coordinator.transaction.coordinator import EndTxnResult
 from oncelog.coordinator.transaction.state import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
@@ -31,13 +31,13 @@ def handle_end_txn(broker: Broker, context: RequestContext, request: EndTxnReque
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
     ):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    answer = broker.transaction_coordinator.end_txn(
+    response = broker.transaction_coordinator.end_txn(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         commit=request.committed,
         client_version=EPOCH_BUMP_VERSION if context.api_version >= _FIRST_WITH_EPOCH_BUMP else 0,
     )
-    return map_answer(answer, lambda result: _response(result, context.api_version))
+    return map_response(response, lambda result: _response(result, context.api_version))
 
 
 def _response(result: EndTxnResult, version: int) -> EndTxnResponse:

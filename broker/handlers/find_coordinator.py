@@ -18,9 +18,9 @@ from oncelog.broker.dispatch.sliced_work import CHARACTERS_PER_UNIT, Steps, new_
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.controller.cluster_image import ClusterImage
-from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.protocol.records.record_walk import WorkBudget

@@ -14,7 +14,7 @@ from oncelog.broker.dispatch.api_handler import Outcome, handles
 from oncelog.broker.dispatch.request import RequestContext
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from oncelog.coordinator.runtime import map_answer
+from oncelog.coordinator.promise import map_response
 from oncelog.coordinator.transaction.coordinator import InitProducerIdResult
 from oncelog.coordinator.transaction.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
@@ -35,13 +35,13 @@ def handle_init_producer_id(broker: Broker, context: RequestContext, request: In
     if refusal:
         return error_response(request, context.api_version, refusal)
     expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    answer = broker.transaction_coordinator.init_producer_id(
+    response = broker.transaction_coordinator.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,
         None if request.producer_id == NO_PRODUCER_ID else expected,
         client=_name_client(context),
     )
-    return map_answer(answer, lambda result: _response(result, context.api_version))
+    return map_response(response, lambda result: _response(result, context.api_version))
 
 
 def _name_client(context: RequestContext) -> str:

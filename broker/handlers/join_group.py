@@ -11,7 +11,7 @@ from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.group.coordinator import JoiningMember
 from oncelog.coordinator.group.member import GroupProtocol, JoinResult
-from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.promise import Promise
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -27,11 +27,11 @@ def handle_join_group(broker: Broker, context: RequestContext, request: JoinGrou
     if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         refused = JoinResult(error=ErrorCode.GROUP_AUTHORIZATION_FAILED, member_id="")
         return _response(refused, version)
-    reply: Reply[JoinGroupResponse] = Reply()
+    reply: Promise[JoinGroupResponse] = Promise()
     broker.group_coordinator.join_group(
-        _joining_member(context, request), lambda result: reply(_response(result, version))
+        _joining_member(context, request), lambda result: reply.complete(_response(result, version))
     )
-    return reply.answer()
+    return reply.result()
 
 
 def _joining_member(context: RequestContext, request: JoinGroupRequest) -> JoiningMember:

@@ -13,7 +13,7 @@ from oncelog.broker.dispatch.sliced_work import in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.group.coordinator import LeavingMember
-from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.promise import Promise
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -30,11 +30,11 @@ def handle_leave_group(broker: Broker, context: RequestContext, request: LeaveGr
     if len(request.members) > _MANY_MEMBERS:
         return _leave_in_slices(broker, context, request)
     leavers = _leaving_members(request, version)
-    reply: Reply[LeaveGroupResponse] = Reply()
+    reply: Promise[LeaveGroupResponse] = Promise()
     broker.group_coordinator.leave_group(
-        request.group_id, leavers, lambda errors: reply(_response(leavers, errors, version))
+        request.group_id, leavers, lambda errors: reply.complete(_response(leavers, errors, version))
     )
-    return reply.answer()
+    return reply.result()
 
 
 def _leaving_members(request: LeaveGroupRequest, version: int) -> list[LeavingMember]:
@@ -51,9 +51,9 @@ async def _leave_in_slices(broker: Broker, context: RequestContext, request: Lea
     """All members leave in one step; the request is read, and the response made, in slices."""
     budget, work, connection = new_budget(), broker.sliced_work, context.connection
     leavers = await work.finish(in_slices(request.members, _leaving_member, budget, 1), budget, connection)
-    reply: Reply[list[ErrorCode] | ErrorCode] = Reply()
-    broker.group_coordinator.leave_group(request.group_id, leavers, reply)
-    answer = reply.answer()
+    reply: Promise[list[ErrorCode] | ErrorCode] = Promise()
+    broker.group_coordinator.leave_group(request.group_id, leavers, reply.complete)
+    answer = reply.result()
     errors = await answer if isinstance(answer, asyncio.Future) else answer
     if isinstance(errors, ErrorCode):
         return LeaveGroupResponse(error_code=errors)

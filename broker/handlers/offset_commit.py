@@ -16,7 +16,7 @@ from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.controller.cluster_image import TopicImage
 from oncelog.coordinator.group.large_commit import LargeCommit
 from oncelog.coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
-from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.promise import Promise
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.offset_commit import (
@@ -52,15 +52,15 @@ def handle_offset_commit(broker: Broker, context: RequestContext, request: Offse
     offsets = [topic.offset(partition) for topic in topics for partition in topic.known_partitions()]
     if not offsets:
         return _response(topics, {})
-    reply: Reply[OffsetCommitResponse] = Reply()
+    reply: Promise[OffsetCommitResponse] = Promise()
     broker.group_coordinator.commit_offsets(
         _committer(request),
         offsets,
-        lambda errors: reply(_response(topics, errors)),
+        lambda errors: reply.complete(_response(topics, errors)),
         retention_ms=request.retention_time_ms,
         unknown_group=_error_of_unknown_group(version),
     )
-    return reply.answer()
+    return reply.result()
 
 
 def _committer(request: OffsetCommitRequest) -> Committer:
@@ -82,10 +82,10 @@ async def _commit_in_slices(
     topics, made = await work.run(steps, budget, context.connection, needs_place=False)
     errors: PartitionErrors = {}
     if made is not None:
-        reply: Reply[PartitionErrors] = Reply()
+        reply: Promise[PartitionErrors] = Promise()
         unknown_group = _error_of_unknown_group(context.api_version)
-        broker.group_coordinator.commit_at_once(_committer(request), made, reply, unknown_group=unknown_group)
-        answer = reply.answer()
+        broker.group_coordinator.commit_at_once(_committer(request), made, reply.complete, unknown_group=unknown_group)
+        answer = reply.result()
         errors = await answer if isinstance(answer, asyncio.Future) else answer
     response = _response_in_slices(topics, errors, budget)
     return await work.run(response, budget, context.connection, needs_place=False)

@@ -10,7 +10,7 @@ from oncelog.broker.dispatch.sliced_work import Steps, in_slices, new_budget
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.group.offset_requests import PartitionErrors
-from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.promise import Promise
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.offset_delete import (
@@ -43,11 +43,11 @@ def handle_offset_delete(broker: Broker, context: RequestContext, request: Offse
         judged = _Topic(broker, context, topic)
         for asked in topic.partitions:
             judged.sort(asked, deletable, errors)
-    reply: Reply[OffsetDeleteResponse] = Reply()
+    reply: Promise[OffsetDeleteResponse] = Promise()
     broker.group_coordinator.delete_offsets(
-        request.group_id, list(deletable), lambda outcome: reply(_response(request, errors, outcome))
+        request.group_id, list(deletable), lambda outcome: reply.complete(_response(request, errors, outcome))
     )
-    return reply.answer()
+    return reply.result()
 
 
 async def _delete_in_slices(
@@ -58,7 +58,7 @@ async def _delete_in_slices(
     errors: PartitionErrors = {}
     replies = await work.finish(_delete_some(broker, context, request, errors, budget), budget, connection)
     for reply in replies:
-        answer = reply.answer()
+        answer = reply.result()
         outcome = await answer if isinstance(answer, asyncio.Future) else answer
         if isinstance(outcome, ErrorCode):
             return OffsetDeleteResponse(error_code=outcome)
@@ -73,18 +73,18 @@ def _delete_some(
     request: OffsetDeleteRequest,
     refused: PartitionErrors,
     budget: WorkBudget,
-) -> Steps[list[Reply[PartitionErrors | ErrorCode]]]:
+) -> Steps[list[Promise[PartitionErrors | ErrorCode]]]:
     deletable: dict[TopicPartition, None] = {}
     for topic in request.topics:
         judged = _Topic(broker, context, topic)
         budget.left -= _UNITS_PER_TOPIC
         yield from in_slices(topic.partitions, partial(judged.sort, deletable=deletable, refused=refused), budget, 1)
     partitions = list(deletable)
-    replies: list[Reply[PartitionErrors | ErrorCode]] = []
+    replies: list[Promise[PartitionErrors | ErrorCode]] = []
     for first in range(0, max(len(partitions), 1), _OFFSETS_AT_ONCE):
         some = partitions[first : first + _OFFSETS_AT_ONCE]
-        replies.append(Reply())
-        broker.group_coordinator.delete_offsets(request.group_id, some, replies[-1])
+        replies.append(Promise())
+        broker.group_coordinator.delete_offsets(request.group_id, some, replies[-1].complete)
         budget.left -= _UNITS_PER_OFFSET * len(some)
         if budget.left <= 0:
             yield None

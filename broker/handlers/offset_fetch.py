@@ -21,7 +21,7 @@ from oncelog.broker.handlers.response_room import ResponseRoom
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.group.offset_requests import FetchedOffset, FetchedOffsets
-from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.promise import Promise
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.offset_fetch import (
@@ -159,9 +159,9 @@ class _Fetch:
         """Return the response, which is small, or a future of it."""
         if not self._unknown:
             return _at_once(self._build())
-        reply: Reply[OffsetFetchResponse] = Reply()
-        self._when_known = lambda: reply(_at_once(self._build()))
-        return reply.answer()
+        reply: Promise[OffsetFetchResponse] = Promise()
+        self._when_known = lambda: reply.complete(_at_once(self._build()))
+        return reply.result()
 
     async def respond_in_slices(self, asking: Coroutine[Any, Any, None]) -> OffsetFetchResponse:
         """Go on asking, and build the response when all is known."""

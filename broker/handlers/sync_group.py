@@ -10,7 +10,7 @@ from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.group.member import SyncResult
 from oncelog.coordinator.group.state import SyncRequest
-from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.promise import Promise
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -24,11 +24,11 @@ def handle_sync_group(broker: Broker, context: RequestContext, request: SyncGrou
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not broker.authorizer.authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    reply: Reply[SyncGroupResponse] = Reply()
+    reply: Promise[SyncGroupResponse] = Promise()
     broker.group_coordinator.sync_group(
-        request.group_id, _sync_request(request), lambda result: reply(_response(result))
+        request.group_id, _sync_request(request), lambda result: reply.complete(_response(result))
     )
-    return reply.answer()
+    return reply.result()
 
 
 def _sync_request(request: SyncGroupRequest) -> SyncRequest:

@@ -24,7 +24,7 @@ from oncelog.broker.transactions.verification import Errors, Pending
 from oncelog.coordinator.group.large_commit import LargeCommit
 from oncelog.coordinator.group.offset_requests import MANY_OFFSETS, Committer, OffsetToCommit, PartitionErrors
 from oncelog.coordinator.group.shard import Producer
-from oncelog.coordinator.runtime import Reply
+from oncelog.coordinator.promise import Promise
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.api_keys import ApiKey
 from oncelog.protocol.errors import ErrorCode
@@ -113,15 +113,15 @@ async def _append_in_slices(
     steps = _make_large(broker, context, request, denied, errors, budget)
     made = await work.run(steps, budget, context.connection, needs_place=False)
     if made is not None:
-        verdict, reply = _verify(broker, version, request), Reply[PartitionErrors]()
+        verdict, reply = _verify(broker, version, request), Promise[PartitionErrors]()
         unverified = verdict if isinstance(verdict, dict) else await verdict.decided()
         error = next(iter(unverified.values()), None)
         if error is None:
             producer = Producer(request.producer_id, request.producer_epoch)
-            broker.group_coordinator.commit_at_once(_committer(request), made, reply, producer=producer)
+            broker.group_coordinator.commit_at_once(_committer(request), made, reply.complete, producer=producer)
         else:
-            made.refuse(error, reply)
-        answer = reply.answer()
+            made.refuse(error, reply.complete)
+        answer = reply.result()
         errors |= await answer if isinstance(answer, asyncio.Future) else answer
     response = _response_in_slices(request, version, errors, budget)
     return await work.run(response, budget, context.connection, needs_place=False)
@@ -190,16 +190,16 @@ class _Commit:
 
     def append(self, unverified: Errors) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
         """In the same step as the verdict."""
-        request, reply = self._request, Reply[TxnOffsetCommitResponse]()
+        request, reply = self._request, Promise[TxnOffsetCommitResponse]()
         for error in unverified.values():
             return self._answer(dict.fromkeys((offset.partition for offset in self.offsets), error))
         self._broker.group_coordinator.txn_commit_offsets(
             _committer(request),
             Producer(request.producer_id, request.producer_epoch),
             self.offsets,
-            lambda errors: reply(self._answer(errors)),
+            lambda errors: reply.complete(self._answer(errors)),
         )
-        return reply.answer()
+        return reply.result()
 
     def _answer(self, errors: PartitionErrors) -> TxnOffsetCommitResponse:
         return _response(self._request, self._version, self._refused | errors)

@@ -6,22 +6,22 @@ alone pays nothing for the others.
 """
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Final, TypeAlias
 
 from oncelog.broker.transactions.add_partitions_to_txn_sender import AddPartitionsToTxnSender, PartitionErrors, Question
 from oncelog.broker.transactions.verification_metrics import VerificationMetrics
 from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
-from oncelog.coordinator.runtime import Answer, partition_for
+from oncelog.coordinator.promise import Response, Undecided
 from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.topic_partition import TopicPartition
 
 _CLIENT_VERSION: Final = 2
 """The transaction protocol of clients whose partitions are added by writing to them."""
 
-_Answer: TypeAlias = Answer[PartitionErrors | ErrorCode] | asyncio.Future[PartitionErrors] | asyncio.Future[ErrorCode]
+_Answer: TypeAlias = PartitionErrors | asyncio.Future[PartitionErrors] | Response[ErrorCode]
 """One error stands for all partitions."""
 
 
@@ -53,13 +53,12 @@ class Asked:
 
     def withdraw(self) -> bool:
         """Take the question back, if nothing has been done about it yet; whoever does, asks again."""
-        if isinstance(self._answer, Coroutine):
-            self._answer.close()
-            return True
-        return False
+        return isinstance(self._answer, Undecided)
 
     async def answers(self) -> PartitionErrors:
         answer = self._answer
+        if isinstance(answer, Undecided):
+            return self._noted(await answer.decide())
         return self._noted(answer if isinstance(answer, dict | ErrorCode) else await answer)
 
     def _noted(self, answer: PartitionErrors | ErrorCode) -> PartitionErrors:

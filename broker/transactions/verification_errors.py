@@ -11,7 +11,7 @@ CoordinatorOperationExceptionHelper.)
 from enum import Enum, auto
 from typing import Final
 
-from oncelog.coordinator.runtime import coordinator_error
+from oncelog.coordinator.log_errors import coordinator_error
 from oncelog.protocol.errors import ErrorCode
 
 _FIRST_PRODUCE_WITH_ABORTABLE: Final = 11

@@ -54,9 +54,10 @@ from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.group.shard import NO_PRODUCER, GroupShard, Producer
 from oncelog.coordinator.group.state import GroupState, JoinRequest, SyncRequest
 from oncelog.coordinator.load_report import LoadReport
+from oncelog.coordinator.log_loading import batch_by_batch, load
 from oncelog.coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, TopicMetadata, WallClock
-from oncelog.coordinator.runtime import batch_by_batch, load, partition_for
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME
 from oncelog.protocol.records.record_batch import NO_PRODUCER_ID
 from oncelog.protocol.records.record_walk import WorkBudget

@@ -22,8 +22,8 @@ from oncelog.coordinator.group.offsets import CommittedOffset, StoredOffset
 from oncelog.coordinator.group.shard import NO_PRODUCER, SESSION_PARTS, GroupShard, OnOutcome, Producer
 from oncelog.coordinator.group.state import GroupState
 from oncelog.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from oncelog.coordinator.log_errors import coordinator_error
 from oncelog.coordinator.ports import TopicMetadata
-from oncelog.coordinator.runtime import coordinator_error
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID
 from oncelog.protocol.records.record_walk import WorkBudget

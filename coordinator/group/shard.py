@@ -35,8 +35,9 @@ from oncelog.coordinator.group.memory import GroupMemory
 from oncelog.coordinator.group.offsets import CommittedOffset, OffsetStore
 from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.group.state import GroupState, Step
+from oncelog.coordinator.log_errors import coordinator_error
 from oncelog.coordinator.ports import ReplicatedLog, WallClock
-from oncelog.coordinator.runtime import Deadlines, coordinator_error
+from oncelog.coordinator.timers import Deadlines
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.control_records import parse_end_txn_marker
 from oncelog.protocol.records.record_batch import (

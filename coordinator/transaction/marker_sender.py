@@ -10,19 +10,20 @@ until it is known to be deleted; what fails is tried again with the leader of th
 leader that has seen a newer coordinator of this transaction (TRANSACTION_COORDINATOR_FENCED) ends it: a successor has
 read the same decision from the log and carries it out, and this broker is about to learn of it.
 
-An entry is removed only as itself, by identity: an answer that comes late, from before a resignation or for an earlier
-transaction of the same id, finds its entry gone and changes nothing. ``on_done`` is called exactly once, in the step
-in which the last partition is crossed off.
+An entry is removed only as itself, by identity: a response that comes late, from before a resignation or for an earlier
+transaction of the same id, finds its entry gone and changes nothing. ``PendingMarkers.then`` calls back exactly once,
+in the step in which the last partition gets its marker.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final
 
 from oncelog.coordinator.ports import BrokerChannel, TopicMetadata
-from oncelog.coordinator.runtime import Backoff
+from oncelog.coordinator.timers import Backoff
+from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
 from oncelog.protocol.errors import ErrorCode, error_of
 from oncelog.protocol.internal.topics import INTERNAL_TOPICS
 from oncelog.protocol.messages.write_txn_markers import (
@@ -54,7 +55,7 @@ class MarkerOutcome(Enum):
     """A newer coordinator has taken over."""
 
 
-MARKER_OUTCOMES: Final = {
+MARKER_OUTCOMES: Final[dict[int, MarkerOutcome]] = {
     ErrorCode.NONE: MarkerOutcome.DONE,
     # The partition has seen a later transaction of this producer, which exists only after this one ended there.
     ErrorCode.INVALID_PRODUCER_EPOCH: MarkerOutcome.DONE,
@@ -76,7 +77,8 @@ MARKER_OUTCOMES: Final = {
 """Any other code is unexpected. It is logged as an error and retried, because forgetting a marker is never right."""
 
 
-def marker_outcome(error: ErrorCode) -> MarkerOutcome:
+def marker_outcome(error: int) -> MarkerOutcome:
+    """Return what a response's error code for one partition means."""
     return MARKER_OUTCOMES.get(error, MarkerOutcome.RETRY)
 
 
@@ -84,12 +86,12 @@ class PendingMarkers:
     """A decided transaction, and the partitions that do not have its marker yet."""
 
     __slots__ = (
+        "_on_done",
         "again",
         "attempts",
         "commit",
         "coordinator_epoch",
         "log_partition",
-        "on_done",
         "producer_epoch",
         "producer_id",
         "transaction_version",
@@ -98,34 +100,37 @@ class PendingMarkers:
     )
 
     def __init__(
-        self,
-        *,
-        transactional_id: str,
-        log_partition: int,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        transaction_version: int,
-        coordinator_epoch: int,
-        partitions: Iterable[TopicPartition],
-        on_done: Callable[[], None],
+        self, transactional_id: str, prepared: TransactionMetadata, *, log_partition: int, coordinator_epoch: int
     ) -> None:
+        """``prepared`` is the durable Prepare*; ``log_partition`` and ``coordinator_epoch`` are those of its record."""
         self.transactional_id = transactional_id
         self.log_partition = log_partition
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.commit = commit
-        self.transaction_version = transaction_version
         self.coordinator_epoch = coordinator_epoch
-        self.waiting = set(partitions)
-        self.on_done = on_done
+        self.producer_id = prepared.producer_id
+        self.producer_epoch = prepared.producer_epoch
+        self.commit = prepared.state is TransactionState.PREPARE_COMMIT
+        self.transaction_version = prepared.client_transaction_version
+        self.waiting = set(prepared.partitions)
         self.attempts = 0
         self.again: list[TopicPartition] = []
         """Partitions that the next attempt is for."""
+        self._on_done: Callable[[], None] | None = None
 
     def __str__(self) -> str:
         result = "commit" if self.commit else "abort"
         return f"{result} of {self.transactional_id!r} ({self.producer_id}, {self.producer_epoch})"
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call back once: when every partition has its marker, now if that is so. Never if it was fenced before."""
+        if self.waiting:
+            self._on_done = callback
+        else:
+            callback()
+
+    def complete(self) -> None:
+        """Every partition has its marker."""
+        if self._on_done is not None:
+            self._on_done()
 
 
 _Batch = dict[PendingMarkers, list[TopicPartition]]
@@ -140,15 +145,14 @@ class MarkerSender:
         broker_id: int,
         metadata: TopicMetadata,
         channel: BrokerChannel,
-        retry_backoff_ms: int,
-        retry_backoff_max_ms: int,
+        retries: Backoff,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
         self._channel = channel
         self._pending: dict[str, PendingMarkers] = {}
         self._outgoing: dict[int, _Batch] = {}
-        self._retries = Backoff(retry_backoff_ms, retry_backoff_max_ms)
+        self._retries = retries
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -235,7 +239,7 @@ class MarkerSender:
         self._channel.send(broker_id, request, lambda response: self._on_response(broker_id, batch, response))
 
     def _on_response(self, broker_id: int, batch: _Batch, response: Message | None) -> None:
-        errors: dict[tuple[int, str, int], ErrorCode] = {}
+        errors: dict[tuple[int, str, int], int] = {}
         if response is None:
             logger.info("broker %d did not answer about the markers of %d transactions: again", broker_id, len(batch))
         else:
@@ -250,7 +254,7 @@ class MarkerSender:
         broker_id: int,
         markers: PendingMarkers,
         partitions: list[TopicPartition],
-        errors: dict[tuple[int, str, int], ErrorCode],
+        errors: dict[tuple[int, str, int], int],
     ) -> None:
         """Take one answer for one transaction. A partition that it does not mention is retried."""
         again: list[TopicPartition] = []
@@ -268,10 +272,10 @@ class MarkerSender:
                     logger.warning("%s: broker %d knows a newer coordinator of %s", markers, broker_id, partition)
                     del self._pending[markers.transactional_id]
                     return
-            if error not in MARKER_OUTCOMES:
-                logger.error("%s: broker %d answered %s for %s", markers, broker_id, error.name, partition)
-            elif error is not ErrorCode.NONE:
-                logger.info("%s: broker %d answered %s for %s", markers, broker_id, error.name, partition)
+            if error != ErrorCode.NONE:
+                level = logging.INFO if error in MARKER_OUTCOMES else logging.ERROR
+                name = error_of(error).name
+                logger.log(level, "%s: broker %d responded %s for %s", markers, broker_id, name, partition)
         if again:
             self._retry(markers, again)
         self._finish_if_done(markers)
@@ -293,7 +297,7 @@ class MarkerSender:
     def _finish_if_done(self, markers: PendingMarkers) -> None:
         if not markers.waiting and self._is_current(markers):
             del self._pending[markers.transactional_id]
-            markers.on_done()
+            markers.complete()
 
 
 def _pieces(batch: _Batch) -> Iterator[_Batch]:
@@ -327,10 +331,10 @@ def _marker(markers: PendingMarkers, partitions: list[TopicPartition]) -> Writab
     )
 
 
-def _errors_by_partition(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
-    """{(producer id, topic, partition): error}"""
+def _errors_by_partition(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], int]:
+    """Return the error codes by (producer id, topic, partition)."""
     return {
-        (marker.producer_id, topic.name, partition.partition_index): error_of(partition.error_code)
+        (marker.producer_id, topic.name, partition.partition_index): partition.error_code
         for marker in response.markers
         for topic in marker.topics
         for partition in topic.partitions

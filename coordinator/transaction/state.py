@@ -199,8 +199,8 @@ class Transaction:
         return transition
 
     def notify(self) -> None:
-        """Wake whoever waits for the end of the transition, if it has ended and no other has begun."""
-        if self.waiters and self.pending is None:
+        """Wake the waiters if the id is idle: nothing is pending, and no completion is about to begin."""
+        if self.waiters and self.pending is None and self.metadata.state not in PREPARED_STATES:
             waiters, self.waiters = self.waiters, {}
             for waiter in waiters:
                 waiter()
@@ -357,9 +357,9 @@ def decide_end_txn(
     producer: ProducerIdAndEpoch,
     commit: bool,
     now_ms: int,
+    new_producer_id: int = NO_PRODUCER_ID,
     *,
     client_version: int = 0,
-    new_producer_id: int = NO_PRODUCER_ID,
 ) -> Transition | ErrorCode | Missing:
     """A producer ends its transaction.
 

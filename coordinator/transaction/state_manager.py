@@ -20,8 +20,10 @@ from functools import partial
 from typing import Final
 
 from oncelog.coordinator.load_report import LoadReport
-from oncelog.coordinator.ports import Cancellable, ReplicatedLog, TaskOwner, WallClock
-from oncelog.coordinator.runtime import coordinator_error, load, partition_for
+from oncelog.coordinator.log_errors import coordinator_error
+from oncelog.coordinator.log_loading import load
+from oncelog.coordinator.ports import Cancellable, FinalizedFeatures, ReplicatedLog, TaskOwner, WallClock
+from oncelog.coordinator.promise import Promise
 from oncelog.coordinator.transaction.log_records import build_record_batch, build_tombstones, value_version
 from oncelog.coordinator.transaction.log_replay import LogReplay
 from oncelog.coordinator.transaction.state import (
@@ -32,13 +34,18 @@ from oncelog.coordinator.transaction.state import (
     decide_expiration,
 )
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 
 logger = logging.getLogger(__name__)
 
 TOMBSTONES_PER_BATCH: Final = 100
 
-OnDone = Callable[[ErrorCode], None]
+
+class Commit(Promise[ErrorCode]):
+    """A record in the log: NONE once it is durable and applied, NOT_COORDINATOR once leadership ended before that."""
+
+    __slots__ = ()
 
 
 class OwnedPartition:
@@ -84,17 +91,17 @@ class TransactionStateManager:
         partition_count: Callable[[], int | None],
         tasks: TaskOwner,
         wall_clock: WallClock,
-        transaction_version: Callable[[], int],
+        features: FinalizedFeatures,
         on_open: Callable[[OwnedPartition, list[Transaction]], None],
     ) -> None:
         """``on_open`` is called with each partition that has been loaded, and those that it must complete.
 
-        ``transaction_version`` is the finalised level of the feature, which says in what form records are written.
+        ``features`` says in what form records are written.
         """
         self._partition_count = partition_count
         self._tasks = tasks
         self._wall_clock = wall_clock
-        self._transaction_version = transaction_version
+        self._features = features
         self._on_open = on_open
         self._partitions: dict[int, OwnedPartition] = {}
         self._loads: dict[int, Cancellable] = {}
@@ -143,6 +150,11 @@ class TransactionStateManager:
         if partition.is_open:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.log.is_deserted else partition
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        """Return an id of an open partition; None if it is not known, or its requests are not served here."""
+        partition = self.partition_of(transactional_id)
+        return None if isinstance(partition, ErrorCode) else partition.transactions.get(transactional_id)
 
     def partition_for(self, transactional_id: str) -> int | None:
         """None while the topic does not exist."""
@@ -200,47 +212,46 @@ class TransactionStateManager:
 
     # Transitions
 
-    def append(self, partition: OwnedPartition, txn: Transaction, transition: Transition, on_done: OnDone) -> None:
-        """Begin a transition. ``on_done`` gets NONE when it was applied, or why it will not be (as far as we know)."""
+    def append(self, partition: OwnedPartition, txn: Transaction, transition: Transition) -> Commit | ErrorCode:
+        """Append a transition to the log, and apply it when it is durable. An error: it was not appended.
+
+        Nothing remains of a transition that the log refused.
+        """
         is_new = not txn.metadata.exists_in_log
         txn.begin(transition)
         if is_new:
             partition.transactions[txn.transactional_id] = txn
+        commit = Commit()
+        error = self.append_pending(partition, txn, commit)
+        if error is ErrorCode.NONE:
+            return commit
+        txn.withdraw()
+        if is_new:
+            del partition.transactions[txn.transactional_id]
+        txn.notify()
+        return error
 
-        def on_refused(error: ErrorCode) -> None:
-            txn.withdraw()
-            if is_new:
-                del partition.transactions[txn.transactional_id]
-            on_done(error)
-            txn.notify()
-
-        self._append_pending(partition, txn, on_done, on_refused)
-
-    def append_begun(self, partition: OwnedPartition, txn: Transaction, on_done: OnDone, on_refused: OnDone) -> None:
+    def append_pending(self, partition: OwnedPartition, txn: Transaction, commit: Commit) -> ErrorCode:
         """Append a transition that has begun already. If the log refuses it, it stays pending, for another attempt."""
-        self._append_pending(partition, txn, on_done, on_refused)
-
-    def _append_pending(self, partition: OwnedPartition, txn: Transaction, on_done: OnDone, on_refused: OnDone) -> None:
         transition = txn.pending
-        assert transition is not None
-        version = value_version(transition, self._transaction_version())
+        assert transition is not None, f"{txn} has nothing to append"
+        version = value_version(transition, self._features.transaction_version)
         batch = build_record_batch(txn.transactional_id, transition, self._wall_clock(), value_version=version)
         end_offset = partition.log.append(batch)
         if isinstance(end_offset, ErrorCode):
-            logger.info("the log of %s refused to let %s: %s", partition, txn, end_offset.name)
-            on_refused(coordinator_error(end_offset))
+            logger.info("The log of %s refused to let %s: %s", partition, txn, end_offset.name)
+            return coordinator_error(end_offset)
+        partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))
+        return ErrorCode.NONE
+
+    def _on_replicated(self, partition: OwnedPartition, txn: Transaction, commit: Commit, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE or not self.owns(partition):
+            commit.complete(ErrorCode.NOT_COORDINATOR)
             return
-
-        def on_replicated(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE or not self.owns(partition):
-                on_done(ErrorCode.NOT_COORDINATOR)
-                return
-            txn.apply()
-            partition.place(txn)
-            on_done(ErrorCode.NONE)
-            txn.notify()
-
-        partition.log.when_replicated(end_offset, on_replicated)
+        txn.apply()
+        partition.place(txn)
+        commit.complete(ErrorCode.NONE)
+        txn.notify()
 
     # Expiration
 

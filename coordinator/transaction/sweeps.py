@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable
 
 from oncelog.coordinator.metadata_store.store import StoreUnavailable
-from oncelog.coordinator.ports import ProducerIdSource, TaskOwner, WallClock
+from oncelog.coordinator.ports import FinalizedFeatures, ProducerIdSource, TaskOwner, WallClock
+from oncelog.coordinator.transaction.completion import Ending, TransactionCompletion
 from oncelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     Missing,
@@ -20,12 +21,10 @@ from oncelog.coordinator.transaction.state import (
     decide_timeout,
     decide_with_producer_id,
 )
-from oncelog.coordinator.transaction.state_manager import OnDone, OwnedPartition, TransactionStateManager
+from oncelog.coordinator.transaction.state_manager import TransactionStateManager
 from oncelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
-
-Abort = Callable[[OwnedPartition, Transaction, Transition, OnDone], None]
 
 
 class Sweeps:
@@ -38,21 +37,17 @@ class Sweeps:
         producer_ids: ProducerIdSource,
         tasks: TaskOwner,
         wall_clock: WallClock,
-        transaction_version: Callable[[], int],
+        features: FinalizedFeatures,
+        completion: TransactionCompletion,
         transactional_id_expiration_ms: int,
-        abort: Abort,
     ) -> None:
-        """``transaction_version`` is the finalised level of the feature.
-
-        ``abort`` carries out what was decided, and says when it is durable, or why it will not be.
-        """
         self._states = states
         self._producer_ids = producer_ids
         self._tasks = tasks
         self._wall_clock = wall_clock
-        self._transaction_version = transaction_version
+        self._features = features
+        self._completion = completion
         self._expiration_ms = transactional_id_expiration_ms
-        self._abort = abort
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._is_reserving = False
         self.timed_out_count = 0
@@ -94,14 +89,16 @@ class Sweeps:
                     logger.info("%s was %s: aborting it", txn, cause)
                     if decision.next_producer_id == new_producer_id:
                         new_producer_id = NO_PRODUCER_ID
-                    self._abort(partition, txn, decision._replace(cause=cause), self._count)
+                    ending = self._completion.end(partition, txn, decision._replace(cause=cause))
+                    if isinstance(ending, Ending):
+                        ending.prepared.then(self._count)
 
     def _count(self, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
             self.timed_out_count += 1
 
     def _decide_timeout(self, txn: Transaction, new_producer_id: int) -> Transition | Missing | None:
-        now_ms, version = self._wall_clock(), self._transaction_version()
+        now_ms, version = self._wall_clock(), self._features.transaction_version
         return decide_with_producer_id(
             lambda producer_id: decide_timeout(txn, now_ms, transaction_version=version, new_producer_id=producer_id),
             new_producer_id,

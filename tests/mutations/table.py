@@ -226,9 +226,9 @@ MUTATIONS: Final = (
         f"{_TEST_MARKER_WRITE}::test_a_marker_of_version_2_with_the_present_epoch_is_refused",
     ),
     Mutation(
-        "B06", _COORDINATOR,
-        "                transaction_version=prepared.client_transaction_version,\n",
-        "                transaction_version=0,\n",
+        "B06", _MARKERS,
+        "        self.transaction_version = prepared.client_transaction_version\n",
+        "        self.transaction_version = 0\n",
         f"{_UNIT_2}::test_every_end_bumps_the_epoch_in_the_record_that_decides_it",
     ),
     Mutation(
@@ -301,8 +301,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B13", _MARKERS,
-        "            del self._pending[markers.transactional_id]\n            markers.on_done()",
-        "            markers.on_done()",
+        "            del self._pending[markers.transactional_id]\n            markers.complete()",
+        "            markers.complete()",
         f"{_TEST_MARKERS}::test_an_answer_that_comes_twice_completes_once",
     ),
     Mutation(
@@ -390,9 +390,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B21", _STATE_MANAGER,
-        "            on_done(ErrorCode.NONE)\n            txn.notify()\n\n"
-        "        partition.log.when_replicated(end_offset, on_replicated)\n",
-        "            on_done(ErrorCode.NONE)\n            txn.notify()\n\n        on_replicated(ErrorCode.NONE)\n",
+        "        partition.log.when_replicated(end_offset, partial(self._on_replicated, partition, txn, commit))\n",
+        "        self._on_replicated(partition, txn, commit, ErrorCode.NONE)\n",
         f"{_TEST_COORDINATOR}::test_nothing_is_answered_or_shown_before_it_is_replicated",
     ),
     Mutation(
@@ -497,8 +496,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B30", _STATE_MANAGER,
-        "            txn.withdraw()\n            if is_new:\n",
-        "            if is_new:\n",
+        "        txn.withdraw()\n        if is_new:\n",
+        "        if is_new:\n",
         f"{_TEST_COORDINATOR}::test_a_record_that_the_log_refused_leaves_nothing_pending",
     ),
     Mutation(
@@ -1203,7 +1202,7 @@ MUTATIONS: Final = (
         f"{_TEST_PARTITION}::test_a_removal_does_not_count_before_it_is_decided",
     ),
     Mutation(
-        "B83", "coordinator/runtime.py",
+        "B83", "coordinator/log_loading.py",
         "        elif log.high_watermark < offset:\n"
         "            if await replicated(log, offset) is not ErrorCode.NONE:\n"
         "                return False\n",

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.scenarios.scripted_producer import ScriptedProducer, ok
 from tests.scenarios.stage import Stage, scenario

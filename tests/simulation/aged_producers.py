@@ -9,8 +9,8 @@ import random
 import struct
 from collections.abc import Iterable
 
-from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.compiler import decode, encode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.transaction_log import TransactionLogKey, TransactionLogValue
 from oncelog.protocol.records.record_batch import (
     NewRecord,

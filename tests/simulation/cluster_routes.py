@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from oncelog.coordinator.metadata_store import paths
 from oncelog.coordinator.metadata_store.znodes import decode_controller, decode_partition_state, decode_topic
-from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.internal.topics import TRANSACTION_STATE_TOPIC_NAME
 from oncelog.protocol.messages.end_txn import EndTxnRequest
 from oncelog.protocol.messages.produce import ProduceRequest

@@ -11,9 +11,9 @@ import pytest
 
 from oncelog.broker.storage.partition_log import PartitionLog
 from oncelog.coordinator.metadata_store.znodes import PartitionState
-from oncelog.coordinator.runtime import partition_for
 from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -243,7 +243,7 @@ class TestMarkers:
             request = WriteTxnMarkersRequest(markers=[requests.marker(1, 0, [T0], commit=False)])
             answers: list[Message | None] = []
             assert cluster[1].process is not None
-            channel = cluster[1].running.transaction_coordinator._markers._channel
+            channel = cluster[1].running.transaction_coordinator._completion._markers._channel
             cluster[1].process.context.run(channel.send, 2, request, answers.append)
             assert await until(lambda: bool(answers)) < 2.1
             (answer,) = answers

@@ -48,7 +48,7 @@ def bare_names(text: str) -> list[str]:
         "import broker",
         "from clients import VERSION",
         "from protocol.errors import ErrorCode",
-        '"import coordinator.runtime\\n"',
+        '"import coordinator.promise\\n"',
     ],
 )
 def test_bare_name_in_a_text_is_found(text: str) -> None:

@@ -31,6 +31,8 @@ from oncelog.broker.storage.partition_log import AppendInfo, AppendOrigin
 from oncelog.broker.transactions.coordinators import TransactionCoordinators
 from oncelog.broker.transactions.verification import TransactionVerifier
 from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
+from oncelog.coordinator.ports import CoordinatorHost
 from oncelog.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.leader_and_isr import (
@@ -136,15 +138,15 @@ class ReplicaSide:
     def _transaction_verifier(self) -> TransactionVerifier:
         """Next to a coordinator that coordinates nothing."""
         channel = LocalChannel(ME, self.metadata)
-        coordinator = TransactionCoordinator(
+        host = CoordinatorHost(
             broker_id=ME,
-            config=transaction_config(self.config),
             metadata=self.metadata,
             channel=channel,
-            producer_ids=NoProducerIds(),
             tasks=self.supervisor,
             wall_clock=self.wall_clock,
-            transaction_version=lambda: 2,
+        )
+        coordinator = TransactionCoordinator(
+            host, transaction_config(self.config), producer_ids=NoProducerIds(), features=FinalizedFeatureCache()
         )
         coordinators = TransactionCoordinators(
             coordinator, broker_id=ME, metadata=self.metadata, channel=channel, request_timeout_ms=1_000

@@ -26,9 +26,9 @@ from oncelog.broker.handlers.sync_group import handle_sync_group
 from oncelog.broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from oncelog.broker.parts import Broker
 from oncelog.broker.security.authorizer import Operation
-from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.compiler import decode, encode
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from oncelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

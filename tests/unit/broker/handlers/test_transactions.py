@@ -22,9 +22,9 @@ from oncelog.broker.network.response_memory import ResponseMemory
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.broker.security.authorizer import Operation, ResourceType
 from oncelog.coordinator.controller.cluster_image import MetadataCache
-from oncelog.coordinator.runtime import partition_for
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

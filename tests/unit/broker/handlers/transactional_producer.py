@@ -12,9 +12,9 @@ from oncelog.broker.handlers.produce import handle_produce
 from oncelog.broker.parts import Broker
 from oncelog.broker.replication.partition import Partition
 from oncelog.broker.storage.partition_log import PartitionLog
-from oncelog.coordinator.runtime import partition_for
 from oncelog.coordinator.transaction.state import ProducerIdAndEpoch
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -7,8 +7,8 @@ from oncelog.coordinator.group.log_records import GroupChanged
 from oncelog.coordinator.group.offset_requests import Committer
 from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.group.state import GroupState
-from oncelog.coordinator.runtime import partition_for
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import partition_for
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from tests.unit.coordinator.group.group_world import GROUP, GroupWorld, group_world
 

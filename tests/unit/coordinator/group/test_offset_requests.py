@@ -9,7 +9,7 @@ from oncelog.coordinator.group.offset_requests import Committer, OffsetToCommit,
 from oncelog.coordinator.group.settings import GroupSettings
 from oncelog.coordinator.group.shard import Producer
 from oncelog.coordinator.group.state import GroupState
-from oncelog.coordinator.runtime import LOAD_SLICE_BYTES
+from oncelog.coordinator.log_loading import LOAD_SLICE_BYTES
 from oncelog.protocol.compiler import encode
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.consumer_protocol import ConsumerProtocolSubscription

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from oncelog.coordinator.timers import Backoff
 from oncelog.coordinator.transaction.marker_sender import (
     ATTEMPTS_FOR_INTERNAL_TOPICS,
     MARKER_OUTCOMES,
@@ -15,7 +16,7 @@ from oncelog.coordinator.transaction.marker_sender import (
     PendingMarkers,
     marker_outcome,
 )
-from oncelog.coordinator.transaction.state import TransactionState
+from oncelog.coordinator.transaction.state import TransactionMetadata, TransactionState
 from oncelog.protocol.compiler import decoder, encode
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.write_txn_markers import (
@@ -32,6 +33,22 @@ OFFSETS = TopicPartition("__consumer_offsets", 3)
 ELSEWHERE, ANYWHERE = 2, 3
 
 
+def prepared(
+    *partitions: TopicPartition, producer_id: int = 4000, epoch: int = 0, commit: bool = True, version: int = 0
+) -> TransactionMetadata:
+    """Return the Prepare* of a transaction over these partitions."""
+    return TransactionMetadata(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timeout_ms=60_000,
+        state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+        partitions=frozenset(partitions),
+        start_ms=0,
+        last_update_ms=0,
+        client_transaction_version=version,
+    )
+
+
 class Sender:
     """A sender alone, and which of its transactions are done."""
 
@@ -43,8 +60,7 @@ class Sender:
             broker_id=HERE,
             metadata=self.cluster,
             channel=self.cluster,
-            retry_backoff_ms=20,
-            retry_backoff_max_ms=1_000,
+            retries=Backoff(20, 1_000),
         )
 
     def send(
@@ -52,26 +68,25 @@ class Sender:
     ) -> PendingMarkers:
         """Send a commit to these partitions."""
         markers = self.pending(*partitions, transactional_id=transactional_id, epoch=epoch, log_partition=log_partition)
-        self.world.do(lambda: self.sender.send(markers))
+        self.world.do(lambda: self.begin(markers))
         self.world.turn()
         return markers
+
+    def begin(self, markers: PendingMarkers) -> None:
+        """Send markers, and note when they are done."""
+        self.sender.send(markers)
+        markers.then(lambda: self.done.append(markers))
 
     def pending(
         self, *partitions: TopicPartition, transactional_id: str = "id", epoch: int = 0, log_partition: int = 0
     ) -> PendingMarkers:
         """A commit that is not sent yet."""
-        markers = PendingMarkers(
-            transactional_id=transactional_id,
+        return PendingMarkers(
+            transactional_id,
+            prepared(*partitions, epoch=epoch),
             log_partition=log_partition,
-            producer_id=4000,
-            producer_epoch=epoch,
-            commit=True,
-            transaction_version=0,
             coordinator_epoch=5,
-            partitions=partitions,
-            on_done=lambda: self.done.append(markers),
         )
-        return markers
 
     def deliver(self, count: int | None = None) -> None:
         self.world.do(lambda: self.cluster.deliver(count))
@@ -99,18 +114,8 @@ def sender() -> Iterator[Sender]:
 
 def test_local_partitions_are_done_before_send_returns(sender: Sender) -> None:
     sender.cluster.partitions[INVOICES].leader = HERE
-    markers = PendingMarkers(
-        transactional_id="id",
-        log_partition=0,
-        producer_id=4000,
-        producer_epoch=0,
-        commit=False,
-        transaction_version=2,
-        coordinator_epoch=5,
-        partitions=[INVOICES],
-        on_done=lambda: sender.done.append(markers),
-    )
-    sender.sender.send(markers)  # Not even a running loop is needed.
+    markers = PendingMarkers("id", prepared(INVOICES, commit=False, version=2), log_partition=0, coordinator_epoch=5)
+    sender.begin(markers)  # Not even a running loop is needed.
     assert sender.done == [markers]
     assert sender.cluster.partitions[INVOICES].markers == [Marker(4000, 0, False, 5, 2)]
 
@@ -129,22 +134,17 @@ def test_a_lost_request_is_one_line_of_the_log(sender: Sender, caplog: pytest.Lo
 def test_one_request_to_a_broker_carries_all_of_a_turn(sender: Sender) -> None:
     all_markers = [
         PendingMarkers(
-            transactional_id=f"id-{number}",
+            f"id-{number}",
+            prepared(INVOICES, SHIPMENTS, producer_id=number),
             log_partition=0,
-            producer_id=number,
-            producer_epoch=0,
-            commit=True,
-            transaction_version=0,
             coordinator_epoch=5,
-            partitions=[INVOICES, SHIPMENTS],
-            on_done=lambda: sender.done.append(all_markers[0]),
         )
         for number in range(10)
     ]
 
     def send_all() -> None:
         for markers in all_markers:
-            sender.sender.send(markers)
+            sender.begin(markers)
 
     sender.world.do(send_all)
     sender.world.turn()
@@ -524,7 +524,7 @@ def test_markers_of_many_transactions_share_requests_that_fit(sender: Sender) ->
 
     def send() -> None:
         for number, (start, end) in enumerate(itertools.pairwise(cuts)):
-            sender.sender.send(sender.pending(*partitions[start:end], transactional_id=f"id-{number}"))
+            sender.begin(sender.pending(*partitions[start:end], transactional_id=f"id-{number}"))
 
     sender.world.do(send)
     sender.world.turn()

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from oncelog.coordinator.runtime import java_hash
 from oncelog.coordinator.transaction.listing import TransactionFilter
 from oncelog.coordinator.transaction.log_records import build_record_batch
 from oncelog.coordinator.transaction.state import (
@@ -15,6 +14,7 @@ from oncelog.coordinator.transaction.state import (
     TransactionState,
 )
 from oncelog.protocol.errors import ErrorCode
+from oncelog.protocol.internal.placement import java_hash
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.world import HERE, Marker, World, world

@@ -11,11 +11,10 @@ import random
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CoroutineType
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from oncelog.coordinator.ports import LeaderAndEpoch, OnReplicated, OnResponse
-from oncelog.coordinator.runtime import Answer, map_answer
+from oncelog.coordinator.ports import CoordinatorHost, LeaderAndEpoch, OnReplicated, OnResponse
+from oncelog.coordinator.promise import Response, Undecided, map_result
 from oncelog.coordinator.transaction.coordinator import (
     EndTxnResult,
     InitProducerIdResult,
@@ -39,6 +38,7 @@ from oncelog.protocol.topic_partition import TopicPartition
 from tests.simulation.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 HERE = 1
 """The broker of the coordinator."""
@@ -394,14 +394,16 @@ class World:
         self.transaction_version = level
         self.tasks = Tasks(self.loop)
         self.coordinator = TransactionCoordinator(
-            broker_id=HERE,
-            config=self.config,
-            metadata=self.cluster,
-            channel=self.cluster,
+            CoordinatorHost(
+                broker_id=HERE,
+                metadata=self.cluster,
+                channel=self.cluster,
+                tasks=self.tasks,
+                wall_clock=self.wall_clock,
+            ),
+            self.config,
             producer_ids=self.producer_ids,
-            tasks=self.tasks,
-            wall_clock=self.wall_clock,
-            transaction_version=lambda: self.transaction_version,
+            features=self,
         )
 
     @property
@@ -460,7 +462,7 @@ class World:
 
     # Requests
 
-    def begin(self, request: Callable[[], Answer[T]]) -> "Call[T]":
+    def begin(self, request: Callable[[], Response[T]]) -> "Call[T]":
         """Make a request and see how far it gets in this turn of the loop."""
         call: Call[T] = Call(self)
         self.do(lambda: call.begin(request()))
@@ -499,7 +501,7 @@ class World:
     ) -> "Call[ErrorCode]":
         """EndTxn of a version-1 client, which learns nothing but the error."""
         return self.begin(
-            lambda: map_answer(
+            lambda: shaped(
                 self.coordinator.end_txn(transactional_id, producer, commit=commit, client_version=0),
                 lambda result: result.error,
             )
@@ -520,6 +522,17 @@ class World:
         return metadata
 
 
+def shaped(response: Response[T], shape: Callable[[T], R]) -> Response[R]:
+    """The same response in another shape."""
+    if not isinstance(response, Undecided):
+        return map_result(response, shape)
+
+    async def decide() -> R:
+        return shape(await response.decide())
+
+    return Undecided(decide)
+
+
 class Call(Generic[T]):
     """One request. ``answer`` is None as long as there is none."""
 
@@ -530,14 +543,14 @@ class Call(Generic[T]):
         self.held_its_connection = False
         """Whether the connection's next request had to wait."""
 
-    def begin(self, answer: Answer[T]) -> None:
+    def begin(self, answer: Response[T]) -> None:
         if isinstance(answer, asyncio.Future):
             self._later = answer
-        elif isinstance(answer, CoroutineType):
+        elif isinstance(answer, Undecided):
             self.held_its_connection = True
-            self._later = self._world.loop.create_task(answer)
+            self._later = self._world.loop.create_task(answer.decide())
         else:
-            self._value = cast(T, answer)
+            self._value = answer
 
     @property
     def answer(self) -> T | None:

@@ -1,0 +1,118 @@
+"""The result of a request or of an append: there already, or still to come.
+
+A coordinator decides in one synchronous step, and responds when the high watermark has passed the record: in the same
+call where one replica is enough, else later. ``Promise`` serves both without a future in the first case.
+
+What a coordinator returns for a request is a ``Response``, one of three:
+
+* the result itself;
+* a future of it: the request is decided and in the log, and the result comes when the record is replicated, so the
+  connection's next request may begin;
+* ``Undecided``: nothing is done yet, and the connection's next request waits until the request is decided.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Promise(Generic[T]):
+    """A result that is completed once, now or later; later completions are ignored."""
+
+    __slots__ = ("_callbacks", "value")
+
+    def __init__(self) -> None:
+        self.value: T | None = None
+        """None until it is completed."""
+        self._callbacks: tuple[Callable[[T], None], ...] = ()
+
+    def complete(self, value: T) -> None:
+        """Set the value and call back; do nothing if there is a value already."""
+        if self.value is None:
+            self.value = value
+            callbacks, self._callbacks = self._callbacks, ()
+            for callback in callbacks:
+                callback(value)
+
+    def then(self, callback: Callable[[T], None]) -> None:
+        """Call back with the value: now if it is there, else when it comes, in the order of these calls."""
+        if self.value is not None:
+            callback(self.value)
+        else:
+            self._callbacks += (callback,)
+
+    def result(self) -> T | asyncio.Future[T]:
+        """Return the value if it is there, else a future of it."""
+        return self.value if self.value is not None else self.future()
+
+    def future(self) -> asyncio.Future[T]:
+        """Return a future of the value. Cancelling it has no effect on this promise."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.then(partial(settle, future))
+        return future
+
+
+def settle(future: asyncio.Future[T], value: T) -> None:
+    """Set the result of a future, unless it is done: the first result counts, and its reader may be gone."""
+    if not future.done():
+        future.set_result(value)
+
+
+class Undecided(NamedTuple, Generic[T]):
+    """A request that must wait before it is decided: for its transactional id, or for a producer id."""
+
+    decide: Callable[[], Coroutine[Any, Any, T]]
+
+
+Response: TypeAlias = T | asyncio.Future[T] | Undecided[T]
+
+
+async def value_of(response: Response[T]) -> T:
+    """Wait for the result."""
+    if isinstance(response, Undecided):
+        decided: T = await response.decide()
+        return decided
+    if isinstance(response, asyncio.Future):
+        future: asyncio.Future[T] = response
+        return await future
+    return response
+
+
+def map_response(response: Response[T], shape: Callable[[T], R]) -> R | asyncio.Future[R] | Coroutine[Any, Any, R]:
+    """Return the shaped result, a future of it, or, where the request is undecided, the coroutine that decides it."""
+    if isinstance(response, Undecided):
+        return _decide(response, shape)
+    return map_result(response, shape)
+
+
+def map_result(result: T | asyncio.Future[T], shape: Callable[[T], R]) -> R | asyncio.Future[R]:
+    """Return the shaped result, or a future of it."""
+    if isinstance(result, asyncio.Future):
+        return _map_future(result, shape)
+    return shape(result)
+
+
+async def _decide(undecided: Undecided[T], shape: Callable[[T], R]) -> R:
+    return shape(await undecided.decide())
+
+
+def _map_future(future: asyncio.Future[T], shape: Callable[[T], R]) -> asyncio.Future[R]:
+    """A future that fails, or a shape that raises, cancels the mapped future; the event loop reports the exception."""
+    mapped: asyncio.Future[R] = future.get_loop().create_future()
+
+    def on_done(done: asyncio.Future[T]) -> None:
+        if mapped.done():
+            return  # The connection is gone.
+        try:
+            if not done.cancelled():
+                mapped.set_result(shape(done.result()))
+        finally:
+            if not mapped.done():
+                mapped.cancel()
+
+    future.add_done_callback(on_done)
+    return mapped
