@@ -5,5 +5,5 @@ Works against any broker that speaks Kafka's protocol. Knows the protocol only: 
 
 from typing import Final
 
-VERSION: Final = "0.1.0"
+VERSION: Final = "0.2.0"
 """The distribution's version; what clients name as theirs when they connect (KIP-511)."""
