@@ -8,7 +8,7 @@ from typing import Final
 from oncelog.protocol.topic_partition import TopicPartition
 
 NO_TOPIC_ID: Final = b"\0" * 16
-"""Of a topic of which only the name is known: brokers before Kafka 2.8."""
+"""The id of a topic of which only the name is known: brokers before Kafka 2.8 have no topic ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class OffsetRange:
     start: int
     end: int
     topic_id: bytes = NO_TOPIC_ID
-    """Of the topic that is meant, and not of a later one of the same name."""
+    """The topic's id; a later topic of the same name has another one."""
 
     @property
     def size(self) -> int:
-        """How many offsets it has; not all of them need have a record."""
+        """The number of offsets; compaction and markers leave some of them without a record."""
         return self.end - self.start
 
     @property
@@ -38,9 +38,10 @@ class OffsetRange:
 def cut(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
-    """The tasks: no empty ones, none with more offsets than allowed, and about as many as asked for, or more.
+    """Cut ranges into tasks: none empty, none above ``max_records_per_partition`` offsets, ``min_partitions`` or more.
 
-    Where more are wanted than there are, they go one by one to the range whose pieces are the largest.
+    To reach ``min_partitions``, the range whose pieces are the largest is cut once more, again and again, while it has
+    more than one offset for each piece.
     """
     whole = [each for each in ranges if each.size > 0]
     most = max_records_per_partition
@@ -59,6 +60,6 @@ def _cut_evenly(whole: OffsetRange, count: int) -> Sequence[OffsetRange]:
 
 
 def listed(partitions: Collection[TopicPartition]) -> str:
-    """``a-0, a-1 and 7 more``, for messages."""
+    """Return ``a-0, a-1 and 7 more``, for messages."""
     some = [f"{topic}-{partition}" for topic, partition in sorted(partitions)]
     return ", ".join(some[:10]) + (f" and {len(some) - 10} more" if len(some) > 10 else "")

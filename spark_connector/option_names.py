@@ -1,7 +1,7 @@
-"""Names of options that only one direction uses, and that the other one accepts without effect.
+"""Names of options that only reading or only writing uses, and that the other one accepts without effect.
 
-A temporary view has one list of options for ``SELECT`` and ``INSERT INTO``, so that neither may refuse what is meant
-for the other. Values are not looked at.
+A temporary view has one list of options for ``SELECT`` and ``INSERT INTO``, so neither may refuse the options of the
+other. Their values are not checked.
 """
 
 from typing import Final

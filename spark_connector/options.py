@@ -1,13 +1,13 @@
 """Reading options: each with its type and bounds, and every complaint collected before the first is raised. Pure.
 
-Spark hands over the options of ``.option(…)`` as text, with names in lower case. An ``OptionReader`` is asked for them
-one by one; it returns the value, or notes what is wrong and returns the default, so that the reading goes on.
-``finish`` then raises ``OptionsInvalid`` with all that was wrong, one line each, with the name as documented and the
-values that it may have. An option that nobody asked for is wrong too: a misspelt one that is silently ignored is how
-data gets lost.
+Spark passes the options of ``.option(…)`` as text, with names in lower case. Each method of ``OptionReader`` returns
+one option's value; if it is not valid, the method notes the problem and returns the default, so that reading goes on.
+``finish`` then raises ``OptionsInvalid`` with all problems, one line each, with the name as documented and the values
+that it may have. An option that was not read by then is a problem too: a misspelt option that is silently ignored loses
+data.
 
-Options that begin with ``kafka.`` are settings of the client, by Kafka's names. ``CLIENT_SETTINGS`` has those that both
-directions know; what this client cannot do is refused by name rather than ignored.
+Options that begin with ``kafka.`` are settings of the client, by Kafka's names. ``client_settings`` reads those that
+reading and writing share; a setting that this client does not support is refused by name rather than ignored.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -29,9 +29,9 @@ _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 SPARKS_OWN: Final = frozenset(
     {"checkpointlocation", "queryname", "path", "outputmode", "serialization.format", "provider", "owner"}
 )
-"""What Spark itself, or its catalog, puts among the options."""
+"""Options that Spark itself, or its catalog, adds."""
 SECOND_COPY: Final = "option."
-"""Before the names of options that the catalog lists twice."""
+"""The prefix of the second copies of options that the catalog lists twice."""
 
 WITHOUT_EFFECT: Final = frozenset(
     {
@@ -50,7 +50,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "kafka.metrics.sample.window.ms",
     }
 )
-"""Settings of Kafka's clients that are accepted and mean nothing here: none of them changes what is read or written."""
+"""Settings of Kafka's clients that are accepted without effect: none of them changes what is read or written."""
 
 _ABOUT_TLS: Final = (
     "kafka.ssl.truststore.type",
@@ -64,7 +64,7 @@ _ABOUT_TLS: Final = (
 
 
 class OptionsInvalid(UserError):
-    """Options that cannot be: ``problems`` has a line for each."""
+    """Options are not valid: ``problems`` has a line for each."""
 
     def __init__(self, problems: Collection[str]) -> None:
         self.problems = tuple(problems)
@@ -78,7 +78,7 @@ class OptionsInvalid(UserError):
 
 
 class OptionReader:
-    """The options of one reader or writer, and what was found to be wrong with them."""
+    """Reads the options of one reader or writer, and collects their problems."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): v for name, v in options.items() if not name.lower().startswith(SECOND_COPY)}
@@ -91,11 +91,11 @@ class OptionReader:
         return name.lower() in self._options
 
     def given(self, names: Collection[str]) -> list[str]:
-        """Those of some options that are there."""
+        """Return those of some options that are given."""
         return [name for name in names if self.has(name)]
 
     def parsed(self, name: str, parse: Callable[[str], T], valid: str, default: T) -> T:
-        """The option as ``parse`` (ValueError if it cannot be) makes it; ``valid`` says what it may be."""
+        """Return the option as ``parse`` converts it (``ValueError``: a problem); ``valid`` describes valid values."""
         if not self.has(name):
             return default
         text = self._options[name.lower()]
@@ -132,27 +132,27 @@ class OptionReader:
         return self.parsed(name, parse, " or ".join(each or "nothing" for each in choices), default)
 
     def milliseconds(self, name: str, default_seconds: float, *, minimum: int = 1) -> float:
-        """A number of milliseconds, in seconds."""
+        """Return an option in milliseconds as seconds."""
         milliseconds = self.integer(name, None, minimum=minimum, maximum=MAX_INT32)
         return default_seconds if milliseconds is None else milliseconds / 1000
 
     def refuse(self, name: str, reason: str) -> None:
-        """Complain about an option if it is there."""
+        """Note a problem if the option is given."""
         if self.has(name):
             self.problems.append(f"{name}: {reason}")
 
     def ignore(self, names: Collection[str]) -> None:
-        """Accept options that mean nothing here."""
+        """Accept options without effect."""
         self._ignored.update(name.lower() for name in names)
 
     def complain(self, problem: str) -> None:
         self.problems.append(problem)
 
     def client_settings(self, client_id: str, *, patience: str, hint: str = "") -> ClientSettings:
-        """Where the cluster is, by the ``kafka.*`` options that reading and writing share.
+        """Return the client's settings from the ``kafka.*`` options that reading and writing share.
 
-        ``patience`` is the option that says how long to look for a first broker: Kafka's consumers and producers have
-        different names for it. ``hint`` says more where there is no address.
+        ``patience`` names the option for the time to reach a first broker (ms): Kafka's consumers and producers have
+        different names for it. ``hint`` is added to the message if ``kafka.bootstrap.servers`` is missing.
         """
         if not self.has(_BOOTSTRAP):
             self.complain(f"{_BOOTSTRAP}: is required; it may be host:port,host:port of some of the brokers{hint}")
@@ -168,7 +168,7 @@ class OptionReader:
         )
 
     def _tls(self) -> TlsSettings | None:
-        """With ``kafka.security.protocol=SSL``; keys and certificates are PEM, as Kafka has them since 2.7."""
+        """Return TLS settings, None without ``kafka.security.protocol=SSL``; keys are PEM, as in Kafka since 2.7."""
         is_secured = self.choice("kafka.security.protocol", {"plaintext": False, "ssl": True}, False)
         for kind in ("truststore", "keystore"):
             self.choice(f"kafka.ssl.{kind}.type", {"pem": True}, True)
@@ -190,7 +190,7 @@ class OptionReader:
         )
 
     def finish(self) -> None:
-        """Raise ``OptionsInvalid`` if anything was wrong, or if there are options that nobody knows."""
+        """Raise ``OptionsInvalid`` if there is a problem, or an option that was not read."""
         for name in sorted(self._options.keys() - self._known.keys() - self._ignored - SPARKS_OWN):
             self.problems.append(self._unknown(name))
         if self.problems:

@@ -1,8 +1,8 @@
-"""Errors that a user has to act on, without the stack of the process in which they were noticed.
+"""Errors that a user can mend, shown without a traceback.
 
-Spark shows the traceback of its Python process with every error, some forty lines above the message. For what is wrong
-with options or addresses no line of it helps. Spark leaves it out where ``SPARK_HIDE_TRACEBACK`` is set in the
-environment of that process (from 4.1 on), which ends after the error: so the variable is set for one error.
+Spark shows the traceback of its Python process with every error, some forty lines above the message. It does not help
+with wrong options or addresses. Spark (from 4.1 on) leaves it out if ``SPARK_HIDE_TRACEBACK`` is set in the environment
+of that process. The process ends after the error, so the variable is set for one error only.
 """
 
 import os
@@ -14,7 +14,7 @@ from oncelog.clients.errors import NoBrokerReachable, TlsFailed
 
 
 class UserError(ValueError):
-    """What a user has to change before the query can run: options, a schema, a version."""
+    """The user must change options, a schema or a version before the query can run."""
 
 
 _PLAIN: Final = (UserError, NoBrokerReachable, TlsFailed)

@@ -2,14 +2,14 @@
 
 Spark calls a data source in many processes: a long-lived one for each streaming query, short ones that plan, and a pool
 of workers that are forked and used again for the tasks of many batches. Each has at most one client for each
-``ClientSettings``, made on first use and kept as long as the process lives, so that a micro-batch finds its connections
-open. Settings travel (they are pickled into tasks), clients never do: a forked process has other keys in the cache and
-makes its own. What it inherited stays untouched in there, because it shares the parent's epoll object: to close it
-here would deafen the parent.
+``ClientSettings``, made on first use and kept until the process ends, so that a micro-batch finds its connections open.
+Settings are pickled into tasks, clients never: a forked process has other keys in the cache and makes its own client.
+It leaves the inherited one untouched, because that shares the parent's epoll object: to close it would unregister the
+parent's sockets.
 
-The loop runs only inside ``run``. Whatever arrives meanwhile waits in the socket, and is looked at first when the loop
-runs again: an answer that came in time is not late because nobody looked, and a connection that the broker closed is
-known to be closed before the next request is sent.
+The loop runs only inside ``run``. Responses that arrive in between wait in the socket, and are read first when the loop
+runs again: so a response that came in time does not time out, and a connection that the broker closed is known to be
+closed before the next request is sent.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ T = TypeVar("T")
 DEFAULT_REACH_SECONDS: Final = 60.0
 """As in Kafka's clients: ``default.api.timeout.ms`` of consumers, ``max.block.ms`` of producers."""
 _TURNS_UNTIL_AN_END_IS_KNOWN: Final = 3
-"""Of the loop: one reads the end of a connection, the next closes it, the one after that says so."""
+"""Turns of the loop: one reads the end of a connection, the next closes it, the third reports it closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,9 @@ class ClientSettings:
     client_id: str = "oncelog-spark"
     connect_seconds: float = 10.0
     request_seconds: float = 30.0
-    """How long one operation is tried, over all of its attempts."""
+    """The time of one operation, over all of its attempts."""
     reach_seconds: float = DEFAULT_REACH_SECONDS
-    """How long a process looks for a first broker."""
+    """The time in which a process must reach a first broker."""
     tls: TlsSettings | None = None
 
 
@@ -76,21 +76,21 @@ class ProcessClient:
 
     @cached_property
     def admin(self) -> "Admin":
-        """The administrator of the same cluster; imported when wanted, since tasks never want it."""
+        """The admin client of the same cluster; imported on first use, since tasks never use it."""
         from oncelog.clients.admin.admin import Admin
 
         return Admin(self.cluster)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run the loop until ``coroutine`` has ended; when interrupted, end it before the interruption goes on."""
+        """Run the loop until ``coroutine`` has ended, and return its result; an interruption cancels it first."""
         task = self._loop.create_task(_after_news(coroutine))
         self._watch.start(self._loop)
         try:
-            return self._run_to_its_end(task)
+            return self._run_to_end(task)
         finally:
             self._watch.stop()
 
-    def _run_to_its_end(self, task: "asyncio.Task[T]") -> T:
+    def _run_to_end(self, task: "asyncio.Task[T]") -> T:
         try:
             return self._loop.run_until_complete(task)
         finally:
@@ -115,11 +115,11 @@ class ProcessClient:
         return found
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Have ``coroutine`` go on whenever ``run`` runs. Whoever starts it awaits or cancels it in a later ``run``."""
+        """Start a task that makes progress while ``run`` runs. The caller awaits or cancels it in a later ``run``."""
         return self._loop.create_task(coroutine)
 
     def close(self) -> None:
-        """Close the connections and the loop. Only for those who made the client themselves: processes just end."""
+        """Close the connections and the loop. Spark's processes need not call it: they just end."""
         self.run(self.cluster.close())
         self._loop.close()
         self.resources.close()
@@ -129,7 +129,7 @@ class ProcessClient:
 
 
 async def _after_news(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Let the loop look at its sockets before the first step, and act on what it sees."""
+    """Let the loop read its sockets, and handle what it reads, before the first step of ``coroutine``."""
     for _ in range(_TURNS_UNTIL_AN_END_IS_KNOWN):
         await asyncio.sleep(0)
     return await coroutine
@@ -140,7 +140,7 @@ _clients: Final[dict[tuple[int, ClientSettings], ProcessClient]] = {}
 
 
 def process_client(settings: ClientSettings) -> ProcessClient:
-    """This process's client for these settings."""
+    """Return this process's client for these settings; make it on the first call."""
     key = (os.getpid(), settings)
     client = _clients.get(key)
     if client is None:
@@ -149,6 +149,6 @@ def process_client(settings: ClientSettings) -> ProcessClient:
 
 
 def close_process_clients() -> None:
-    """Close this process's clients: for processes that are not Spark's, and outlive their use of the connector."""
+    """Close this process's clients: for processes that go on after their use of the connector, unlike Spark's."""
     for key in [key for key in _clients if key[0] == os.getpid()]:
         _clients.pop(key).close()

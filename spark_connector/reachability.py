@@ -1,8 +1,8 @@
-"""What a process does while no broker can be reached: says so soon, and gives up after a while.
+"""What a process does while no broker can be reached: it logs that soon, and gives up after a while.
 
-An address that nobody serves, in the options or advertised by a broker, makes every call wait and retry. ``reach`` is
-the first call of a process and bounds that wait; ``ReachabilityWatch`` looks at a cluster's failed attempts while a
-call runs, so that the log names address and reason long before any time is up.
+An unreachable address, in the options or advertised by a broker, makes every call wait and retry. ``reach`` is the
+first call of a process and bounds that wait; ``ReachabilityWatch`` checks a cluster's failed attempts while a call
+runs, so that the log names address and reason long before the call times out.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from oncelog.clients.retry import Backoff, Retry
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 1.5
-"""Between two looks. An address that has no connection in both is reported: within 3 s of the first attempt."""
+"""The interval of checks. An address that fails in two of them is reported: within 3 s of the first attempt."""
 _REPEAT_SECONDS: Final = 30.0
-"""Between two reports of one call."""
+"""The interval of reports of one call."""
 
 
 def advice(addresses: Collection[Address]) -> str:
-    """Return what to do about addresses that cannot be reached."""
+    """Return the remedy for addresses that cannot be reached."""
     bootstrap = ",".join(str(address) for address in addresses)
     return f"`oncelog doctor --bootstrap {bootstrap}` says what keeps this machine from using the brokers"
 
 
 async def reach(cluster: Cluster, seconds: float) -> None:
-    """Connect to any broker. Raises ``NoBrokerReachable`` after ``seconds``, other errors that do not pass at once."""
+    """Connect to any broker. Raises ``NoBrokerReachable`` after ``seconds``; errors that are not retriable at once."""
     retry = Retry(Backoff(rng=cluster.rng), seconds)
     while True:
         try:
@@ -50,7 +50,7 @@ async def reach(cluster: Cluster, seconds: float) -> None:
 
 
 class ReachabilityWatch:
-    """Looks at a cluster's failed attempts while its loop runs, and logs those that last."""
+    """Checks a cluster's failed connection attempts while its loop runs, and logs those that last."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -60,7 +60,7 @@ class ReachabilityWatch:
         """Loop time until which nothing is reported again."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to look; what failed in an earlier call is forgotten."""
+        """Begin to check; failures of an earlier call are forgotten."""
         self._cluster.unreachable.clear()
         self._seen_before = frozenset()
         self._timer = loop.call_later(_LOOK_SECONDS, self._look, loop)

@@ -1,7 +1,7 @@
-"""``OncelogDataSource``: what Spark asks for when somebody says ``format("oncelog")``. Nothing but doors.
+"""``OncelogDataSource``: the class that Spark makes an instance of for ``format("oncelog")``.
 
-An instance lives in a planner process of the driver and is pickled to others, so it holds only the options. What
-stands behind a door is imported when it is opened: a batch read never loads the streaming sink.
+An instance belongs to a planner process of the driver and is pickled to others, so it holds only the options. Readers
+and writers are imported when they are made: a batch read never loads the streaming sink.
 """
 
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ class OncelogDataSource(DataSource):
         with plain_errors():
             require_spark(pyspark.__version__)
             columns = read_columns(self.options)
-        if "provider" in self.options:  # Only the catalog says it.
+        if "provider" in self.options:  # Only the catalog sets it.
             from oncelog.spark_connector.reading.catalog_table import table_schema
 
             return table_schema(columns, self.options)

@@ -6,11 +6,11 @@ from typing import Final
 from oncelog.spark_connector.plain_errors import UserError
 
 MINIMUM: Final = (4, 2)
-"""The first release whose streams ask for offsets with a limit (``latestOffset(start, limit)``)."""
+"""The first release that calls ``latestOffset(start, limit)`` of a stream, with a limit."""
 
 
 class UnsupportedSpark(UserError):
-    """This PySpark lacks what the connector needs."""
+    """This version of PySpark is too old for the connector."""
 
 
 def require_spark(version: str) -> None:

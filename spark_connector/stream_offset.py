@@ -1,17 +1,17 @@
-"""The offset of a stream, as Spark keeps it in its checkpoint: JSON that holds all that a batch needs. Pure.
+"""The offset of a stream, as Spark stores it in its checkpoint: JSON that holds all that a batch needs. Pure.
 
-Spark stores only the *end* offset of a batch before it runs the batch, asks ``initialOffset`` as often as it likes, and
-keeps what that says nowhere. So the initial offset is a constant that means nothing but "begin", and the offset where a
-batch really starts stands inside the offset where it ends: whoever runs the batch again, perhaps in another process and
-days later, reads the same ranges. Offsets are compared as text by Spark, so their JSON has one order::
+Spark stores only the *end* offset of a batch before it runs the batch; it calls ``initialOffset`` any number of times
+and does not store its result. So the initial offset is a constant that only means "begin", and the offset at which a
+batch starts is part of the offset at which it ends: a batch that is run again, perhaps in another process and days
+later, reads the same ranges. Spark compares offsets as text, so their JSON has one order::
 
     {"v": 1, "init": true}
     {"v": 1, "start": {topic: {partition: offset}}, "end": {topic: {partition: offset}}, "ids": {topic: hex},
      "revision": 2}
 
 ``ids`` are the topics' ids where the cluster has ids: a topic that was deleted and created again is another one, though
-its name and offsets fit. Offsets of releases whose patterns matched state topics, too, have no ``revision``; it means
-nothing to those releases.
+its name and offsets fit. Offsets of releases whose patterns matched state topics, too, have no ``revision``; it is
+ignored by those releases.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,7 +33,7 @@ class OffsetUnreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where a batch starts and ends, and which topics were meant."""
+    """Where a batch starts and ends, and the ids of its topics."""
 
     start: Mapping[TopicPartition, int] = field(default_factory=dict)
     end: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class StreamOffset:
         ]
 
     def without(self, topics: Collection[str]) -> "StreamOffset":
-        """The same, but for some topics."""
+        """Return the same offset without some topics."""
         if not topics:
             return self
         start, end = ({tp: n for tp, n in each.items() if tp.topic not in topics} for each in (self.start, self.end))
@@ -59,12 +59,12 @@ class StreamOffset:
 
 
 def initial_json() -> Json:
-    """What ``initialOffset`` returns, always."""
+    """Return the constant result of ``initialOffset``."""
     return {"v": _VERSION, "init": True}
 
 
 def parse_offset(json: Json) -> StreamOffset | None:
-    """None for the initial offset. Raises ``OffsetUnreadable``."""
+    """Parse an offset; None for the initial one. Raises ``OffsetUnreadable``."""
     if json.get("v") != _VERSION:
         raise OffsetUnreadable(f"an offset of another source, or of a later version of this one: {str(json)[:200]}")
     if json.get("init"):
@@ -77,7 +77,7 @@ def parse_offset(json: Json) -> StreamOffset | None:
 
 
 def nested(offsets: Mapping[TopicPartition, int]) -> Json:
-    """``{topic: {partition: offset}}`` in the order of topics, then of partition numbers."""
+    """Return ``{topic: {partition: offset}}`` in the order of topics, then of partition numbers."""
     topics: Json = {}
     for topic_partition, offset in sorted(offsets.items()):
         topics.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offset

@@ -1,12 +1,12 @@
-"""Record batches straight into Arrow: no object for a record, a key or a value is ever made.
+"""Record batches straight into Arrow, without a Python object for a record, a key or a value.
 
-What a consumer may see of an answer (no markers, nothing aborted) is decompressed and put together in pieces of up to
-``_PIECE_BYTES``; ``record_columns`` says where the fields of all of its records are. Numbers become Arrow columns as
-they are. Keys and values are copied by Arrow itself: over the piece lies a binary array whose offsets go
-``[start, end, start, end, …]``, so that every second element is a value and those between are what separates them; to
-take every second element is one call.
+What a consumer may see of a Fetch response (no markers, no aborted records) is decompressed and joined in pieces of up
+to ``_PIECE_BYTES``; ``record_columns`` locates the fields of all records of a piece. Numbers become Arrow columns as
+they are. Keys and values are copied by Arrow itself: a binary array over the piece has the offsets
+``[start, end, start, end, …]``, so that every second element is a value and the others are the bytes between values;
+one call takes every second element.
 
-Columns that nobody asked for cost nothing but the walk over them. The schema is exactly what Spark expects: it compares
+Columns that are not read are located but not copied. The schema is exactly the one that Spark expects: it compares
 names, types and nullability of the first batch.
 """
 
@@ -41,7 +41,7 @@ _PIECE_BYTES: Final = 8 * 1024 * 1024
 _MAX_BATCH_BYTES: Final = 1024 * 1024 * 1024
 """Decompressed, of one record batch; offsets in Arrow's binary arrays have 31 bits."""
 _MAX_MILLISECONDS: Final = (2**63 - 1) // 1000
-"""Spark's timestamps are microseconds in 64 bits; what lies beyond becomes the first or the last of them."""
+"""Spark's timestamps are microseconds in 64 bits; later and earlier ones become the last or the first of them."""
 
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _TYPES: Final = {
@@ -57,12 +57,12 @@ _TYPES: Final = {
 
 
 def arrow_schema(columns: Columns) -> Any:
-    """The Arrow schema of what is read."""
+    """Return the Arrow schema of the columns that are read."""
     return pa.schema([(name, _TYPES[name]) for name in columns.names])
 
 
 class ArrowDecoder:
-    """Decodes the answers to one range's fetches."""
+    """Decodes the Fetch responses of one range."""
 
     def __init__(self, offset_range: OffsetRange, columns: Columns, *, check_crcs: bool) -> None:
         self._range = offset_range
@@ -73,7 +73,7 @@ class ArrowDecoder:
         self._every_second = np.empty(0, np.int64)
 
     def decode(self, fetched: FetchedBatches) -> Iterator[Any]:
-        """Record batches of Arrow with the records of the range, in order. Raises ``RangeUnreadable``."""
+        """Yield Arrow record batches with the records of the range, in order. Raises ``RangeUnreadable``."""
         pieces: list[Buffer] = []
         headers: list[BatchHeader] = []
         size = 0
@@ -89,7 +89,7 @@ class ArrowDecoder:
             yield from self._decode_piece(pieces, headers, start)
 
     def _visible(self, fetched: FetchedBatches) -> Iterator[tuple[Buffer, BatchHeader]]:
-        """The decompressed records of each batch that a consumer may see, if it is in the range."""
+        """Yield the decompressed records of each batch of the range that a consumer may see, with its header."""
         aborted = AbortedRanges(fetched.aborted)
         for at, header in fetched.batches:
             try:
@@ -104,7 +104,7 @@ class ArrowDecoder:
                 raise self._unreadable(header, error) from error
 
     def _payload(self, buffer: Buffer, at: int, header: BatchHeader) -> Buffer:
-        """Where nothing is compressed, what is in the answer; it is copied once, when the piece is put together."""
+        """Return the records of a batch: uncompressed ones as a view of the response, copied once, into the piece."""
         if header.attributes & COMPRESSION_MASK == Compression.NONE:
             return memoryview(buffer)[at + HEADER_SIZE : at + header.size]
         return records_payload(buffer, at, header, max_decompressed_bytes=_MAX_BATCH_BYTES)
@@ -125,7 +125,7 @@ class ArrowDecoder:
             raise self._unreadable(_first_broken(payloads, headers), error) from error
 
     def _within(self, offsets: Integers, start: int) -> slice:
-        """Which of the records are in the range, from ``start`` on."""
+        """Return which of the records are in the range, from offset ``start`` on."""
         edges = (start, self._range.end)
         if offsets.size and edges[0] <= offsets[0] and offsets[-1] < edges[1]:
             return slice(0, offsets.size)
@@ -164,7 +164,7 @@ class ArrowDecoder:
         return self._topics.slice(0, count)
 
     def _binaries(self, data: Any, at: Integers, length: Integers) -> Array:
-        """The bytes at some ascending positions; a negative length is a null."""
+        """Return a column of the bytes at some ascending positions; a negative length is a null."""
         count = at.size
         if not count:
             return pa.array([], pa.binary())
@@ -201,7 +201,7 @@ def _timestamps(milliseconds: Integers) -> Array:
 
 
 def _as_strings(names: Array) -> Array:
-    """Bytes that are not UTF-8 become U+FFFD, as in Java."""
+    """Decode UTF-8; other bytes become U+FFFD, as in Java."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
@@ -209,7 +209,7 @@ def _as_strings(names: Array) -> Array:
 
 
 def _first_broken(payloads: Sequence[Buffer], headers: Sequence[BatchHeader]) -> BatchHeader:
-    """Which of the batches of a piece cannot be read: the first one alone that cannot."""
+    """Return the header of the first batch of a piece that cannot be read by itself."""
     for payload, header in zip(payloads, headers, strict=True):
         try:
             _, records = locate_records([payload], [header])

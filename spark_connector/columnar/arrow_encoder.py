@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.columnar.key_partitions import ends_and_bytes, partitions_of_keys
 from oncelog.spark_connector.columnar.varint_columns import varint_sizes, varints, zigzag
-from oncelog.spark_connector.target_topics import STATE_TOPIC, shown, why_no_target
+from oncelog.spark_connector.target_topics import STATE_TOPIC, shown, target_problem
 
 Numbers = npt.NDArray[Any]
 
@@ -31,15 +31,15 @@ NO_HEADERS: Final = b"\0"
 _FIXED_BYTES: Final = 2
 """Of each record: attributes and timestamp delta."""
 _MOST_OVERHEAD: Final = 20
-"""Above key, value and headers; for deciding where to cut."""
+"""Bytes of a record beside key, value and headers, at most; an estimate for cutting batches."""
 
 
 class RowsInvalid(ValueError):
-    """Rows that cannot be written; no attempt will change that."""
+    """Rows that cannot be written, however often the task is retried."""
 
 
 class EncodedRecords(NamedTuple):
-    """The records of one batch, uncompressed: what stands behind its header."""
+    """The records of one batch, uncompressed and without the batch's header."""
 
     topic_partition: TopicPartition
     records: memoryview
@@ -48,7 +48,7 @@ class EncodedRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows by column; binary arrays without offsets of their own. None: the column is not there."""
+    """Rows by column, as binary arrays; None for a column that the rows do not have."""
 
     value: "pa.Array"
     key: "pa.Array | None" = None
@@ -77,7 +77,10 @@ class Rows:
 
 
 def rows_of(batch: "pa.RecordBatch") -> Rows:
-    """The columns of a batch from Spark that count, by name; the schema has been checked before."""
+    """Return the columns of a batch from Spark by name, without those that are not written.
+
+    The types are those that ``write_options`` has checked.
+    """
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     key, topic = columns.get("key"), columns.get("topic")
     return Rows(
@@ -96,7 +99,7 @@ def _binary(array: "pa.Array") -> "pa.Array":
 
 
 class ArrowEncoder:
-    """Encodes rows for the partitions of their topics. ``topic`` wins over the column, as in Spark's own sink."""
+    """Encodes rows for the partitions of their topics. ``topic`` overrides the column, as in Spark's own sink."""
 
     def __init__(self, topic: str | None, batch_bytes: int, rng: Random, *, state_topic: str = STATE_TOPIC) -> None:
         self._topic = topic
@@ -105,19 +108,19 @@ class ArrowEncoder:
         self._rng = rng
 
     def topics_of(self, rows: Rows) -> list[str]:
-        """The topics that rows are for. Raises ``RowsInvalid``."""
+        """Return the topics that rows are for. Raises ``RowsInvalid``."""
         if self._topic is not None:
             return [self._topic]
         if rows.topic is None or rows.topic.null_count:
             raise RowsInvalid("a row has no topic: the column topic is null, and there is no option topic")
         topics = [str(each) for each in pc.unique(rows.topic).to_pylist()]
         for topic in topics:
-            if reason := why_no_target(topic, self._state_topic):
+            if reason := target_problem(topic, self._state_topic):
                 raise RowsInvalid(f"a row of the column topic is for {shown(topic)}: {reason}. Correct the column")
         return topics
 
     def encode(self, rows: Rows, partition_counts: Mapping[str, int]) -> Iterator[EncodedRecords]:
-        """The batches of some rows. Raises ``RowsInvalid``."""
+        """Yield the batches of some rows, by topic and partition. Raises ``RowsInvalid``."""
         if self._topic is not None:
             yield from self._encode_topic(self._topic, rows, partition_counts[self._topic])
             return
@@ -139,7 +142,7 @@ class ArrowEncoder:
             yield EncodedRecords(home, view[ends[start] : ends[end]], int(end - start))
 
     def _partitions(self, topic: str, rows: Rows, count: int) -> Numbers:
-        """The partition of each row: as the column says, else by the key's hash, else one for all that have neither."""
+        """Return the partition of each row: its column, else its key's hash, else one random one for all others."""
         anywhere = self._rng.randrange(count)
         if rows.key is None:
             partitions = np.full(len(rows), anywhere, np.int32)
@@ -157,7 +160,7 @@ class ArrowEncoder:
         return partitions
 
     def _cut(self, rows: Rows, partitions: Numbers) -> list[int]:
-        """Where batches begin: with each partition, and where a batch would become too large."""
+        """Return the rows that begin batches: the first of each partition, and where a batch would grow too large."""
         sizes = _lengths(rows.value) + _MOST_OVERHEAD
         if rows.key is not None:
             sizes += _lengths(rows.key)
@@ -178,7 +181,7 @@ def _nulls(array: "pa.Array") -> Numbers:
 
 
 def _lengths(array: "pa.Array") -> Numbers:
-    """Of binary values; 0 of nulls."""
+    """Return the lengths of binary values in bytes; 0 for nulls."""
     lengths = np.diff(ends_and_bytes(array)[0]).astype(np.int64)
     if array.null_count:
         lengths[_nulls(array)] = 0
@@ -186,7 +189,7 @@ def _lengths(array: "pa.Array") -> Numbers:
 
 
 def _records(rows: Rows, starts: list[int]) -> "pa.Array":
-    """Each row as a record of the batch that it is in."""
+    """Return each row as an encoded record of its batch; batches begin at the rows ``starts``."""
     count = len(rows)
     counts = np.diff([*starts, count])
     deltas = np.arange(count, dtype=np.int64) - np.repeat(np.asarray(starts, np.int64), counts)
@@ -208,7 +211,7 @@ def _records(rows: Rows, starts: list[int]) -> "pa.Array":
 
 
 def _sizes(array: "pa.Array") -> tuple[Numbers, Numbers]:
-    """How many bytes each value has, and what its length field says: -1 for a null."""
+    """Return the bytes of each value, and the content of its length field: -1 for a null."""
     sizes = _lengths(array)
     if not array.null_count:
         return sizes, sizes
@@ -216,7 +219,7 @@ def _sizes(array: "pa.Array") -> tuple[Numbers, Numbers]:
 
 
 def encode_headers(headers: "pa.Array") -> "pa.Array":
-    """The header section of each row: how many, then each with its name and value. Raises ``RowsInvalid``."""
+    """Return each row's encoded headers: their count, then each name and value. Raises ``RowsInvalid``."""
     counts = headers.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = headers.flatten()
     if flat.null_count or flat.field(0).null_count:

@@ -4,7 +4,7 @@
     headers array<struct<key: string, value: binary>>, only with ``includeHeaders``
 
 ``timestampType`` is 0 where the producer gave the time, 1 where the broker did. ``headers`` is null for a record
-without headers. A selection of them may be read: what is not asked for is not decoded.
+without headers. A selection of them may be read; the others are not decoded.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _BY_LOWER_CASE: Final = {name.lower(): name for name in NAMES}
 
 
 class SchemaRefused(UserError):
-    """A schema was given that is not the source's."""
+    """The given schema is not the source's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Columns:
         return ", ".join(f"`{name}` {_DDL[name]}" for name in self.names)
 
     def check(self, fields: Sequence[tuple[str, str]]) -> None:
-        """A schema, as names and types, that somebody gave must be this one: ``SchemaRefused`` if it is not."""
+        """Raise ``SchemaRefused`` unless the given schema (names and types) is this one."""
         if [(name, text.replace(" ", "")) for name, text in fields] != [
             (name, _DDL[name].replace(" ", "")) for name in self.names
         ]:
@@ -56,12 +56,12 @@ class Columns:
 
 
 def parse_columns(text: str) -> Columns:
-    """``key,value``: a selection, in the order that it is to have. Raises ``ValueError``."""
-    asked = [name.strip() for name in text.split(",")]
-    unknown = [name for name in asked if name.lower() not in _BY_LOWER_CASE]
+    """Parse a selection such as ``key,value``; its order is kept. Raises ``ValueError``."""
+    chosen = [name.strip() for name in text.split(",")]
+    unknown = [name for name in chosen if name.lower() not in _BY_LOWER_CASE]
     if unknown:
         raise ValueError(f"there is no column {', '.join(map(repr, unknown))}")
-    names = tuple(_BY_LOWER_CASE[name.lower()] for name in asked)
+    names = tuple(_BY_LOWER_CASE[name.lower()] for name in chosen)
     if _repeats(names):
         raise ValueError("a column is named twice")
     return Columns(names)

@@ -8,16 +8,16 @@ from oncelog.protocol.schema import Buffer
 
 
 class RangeUnreadable(Exception):
-    """A range cannot be read: what a broker sends, or refuses."""
+    """A range cannot be read: a broker sends corrupt batches, or no batch in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """The whole record batches of one answer, in ``buffer``."""
+    """The complete record batches of one Fetch response, in ``buffer``."""
 
     buffer: Buffer
     batches: list[tuple[int, BatchHeader]]
-    """Where each begins, and its header."""
+    """The position of each in the buffer, and its header."""
     aborted: list[AbortedTransaction]
     start: int
-    """The first offset that was asked for. The first batch may begin before it: those records are to be left out."""
+    """The fetch offset of the request. Records of the first batch before it must be left out."""

@@ -23,7 +23,7 @@ class HeaderColumns:
     """One entry for each header, in the order of records; a value's length below 0 is a null."""
 
     counts: Integers
-    """Of each record."""
+    """The number of headers of each record."""
     name_at: Integers
     name_length: Integers
     value_at: Integers
@@ -31,7 +31,7 @@ class HeaderColumns:
 
 
 def locate_headers(records: RecordColumns) -> HeaderColumns:
-    """``CorruptRecord`` if they are broken."""
+    """Return where the headers of all records are. Raises ``CorruptRecord``."""
     try:
         return _locate(records)
     except (IndexError, ValueError) as error:
@@ -71,7 +71,7 @@ def _next_headers(records: RecordColumns, at: Integers, end: Integers) -> tuple[
 def _walk(
     records: RecordColumns, record: int, at: int, fields: npt.NDArray[np.int64], counts: Integers, index: int
 ) -> int:
-    """The headers of one record from the ``index``-th on; the position after them."""
+    """Locate the headers of one record from the ``index``-th on, in ``fields``; return the position after them."""
     start, end = at, int(records.end[record])
     data = records.data[start:end].tobytes()
     for column in range(int(counts[record]) - index):

@@ -1,4 +1,4 @@
-"""Which partitions rows go to, for whole columns at once: the same answers as ``oncelog.clients.producer.partitioner``.
+"""Which partitions rows go to, for whole columns at once: the same as ``oncelog.clients.producer.partitioner`` chooses.
 
 Murmur2 takes a key four bytes at a time. Here it takes the first four bytes of all keys, then the next four of those
 that have as many; keys above ``_LONG`` bytes are rare, and hashed one by one.
@@ -22,7 +22,7 @@ Numbers = npt.NDArray[Any]
 
 
 def ends_and_bytes(array: "pa.Array") -> tuple[Numbers, Numbers]:
-    """A binary array's offsets (one more than there are rows) and the bytes that they point into."""
+    """Return a binary array's offsets (one more than there are rows) and the bytes that they point into."""
     kind = np.int64 if pa.types.is_large_binary(array.type) else np.int32
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, dtype=kind)[array.offset : array.offset + len(array) + 1]
@@ -30,7 +30,7 @@ def ends_and_bytes(array: "pa.Array") -> tuple[Numbers, Numbers]:
 
 
 def murmur2_of(keys: "pa.Array") -> Numbers:
-    """The hash of each key (uint32); that of a null is of no meaning."""
+    """Return the murmur2 hash of each key (uint32); that of a null is undefined."""
     ends, data = ends_and_bytes(keys)
     starts, lengths = ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64)
     hashes = _SEED ^ lengths.astype(np.uint32)
@@ -69,7 +69,7 @@ def _mix(hashes: Numbers, words: Numbers) -> Numbers:
 
 
 def _mix_rest(hashes: Numbers, data: Numbers, starts: Numbers, lengths: Numbers) -> Numbers:
-    """The last one to three bytes."""
+    """Mix in the last one to three bytes of each key."""
     rests = lengths % _WORD
     for left in range(_WORD - 1, 0, -1):
         rows = np.flatnonzero(rests >= left)
@@ -81,5 +81,5 @@ def _mix_rest(hashes: Numbers, data: Numbers, starts: Numbers, lengths: Numbers)
 
 
 def partitions_of_keys(keys: "pa.Array", partition_count: int) -> Numbers:
-    """The partition of each key, as in every Kafka client; that of a null is of no meaning."""
+    """Return the partition of each key, as in every Kafka client; that of a null is undefined."""
     return ((murmur2_of(keys) & _POSITIVE) % np.uint32(partition_count)).astype(np.int32)

@@ -1,11 +1,11 @@
 """The records of many batches as columns of numbers: where each field is. Pure.
 
 Only the ends of records are found one after the other, since each says where the next one begins; all else is done for
-all records together. ``RecordColumns`` refers to one buffer, the decompressed records of the batches put together: what
-a key or a value is stays where it is until somebody wants it.
+all records together. ``RecordColumns`` refers to one buffer, the joined decompressed records of the batches; keys and
+values are not copied here.
 
-What a batch says is doubted as ``oncelog.protocol.records.record_batch.iter_records`` doubts it: lengths and offsets
-that contradict each other or the header are ``CorruptRecord``.
+A batch is validated as ``oncelog.protocol.records.record_batch.iter_records`` does it: lengths and offsets that
+contradict each other or the header are ``CorruptRecord``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ from oncelog.protocol.records.varint import Buffer, decode_varint
 from oncelog.spark_connector.columnar.varint_decoding import Bytes, Integers, decode_varints
 
 _SHORTEST_RUN: Final = 32
-"""So many records of one length are worth being looked for together."""
+"""Records of one length in a row that are worth locating together."""
 _SAFE: Final = 2**62
-"""Below it no sum of two overflows."""
+"""The sum of two numbers below this does not overflow 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class RecordColumns:
     value_at: Integers
     value_length: Integers
     headers_at: Integers
-    """Of the header count."""
+    """The position of the header count."""
     end: Integers
     has_headers: bool
-    """Whether any record has."""
+    """Whether any record has headers."""
 
 
 def locate_records(payloads: Sequence[Buffer], headers: Sequence[BatchHeader]) -> tuple[bytes, RecordColumns]:
-    """The records of some batches, decompressed, and the columns of them all. ``CorruptRecord`` if they are broken."""
+    """Return the joined payloads (decompressed records), and where the fields are. Raises ``CorruptRecord``."""
     joined = b"".join(payloads)
     try:
         ends = _ends(joined, payloads, headers)
@@ -56,7 +56,7 @@ def locate_records(payloads: Sequence[Buffer], headers: Sequence[BatchHeader]) -
 
 
 def _ends(joined: bytes, payloads: Sequence[Buffer], headers: Sequence[BatchHeader]) -> Integers:
-    """Where each record ends."""
+    """Return the position after each record."""
     ends: list[Integers] = []
     at = 0
     for payload, header in zip(payloads, headers, strict=True):
@@ -69,7 +69,7 @@ def _ends(joined: bytes, payloads: Sequence[Buffer], headers: Sequence[BatchHead
 
 
 def _walk(joined: bytes, at: int, end: int, count: int) -> Iterator[Integers]:
-    """The ends of ``count`` records, which fill what is between ``at`` and ``end``."""
+    """Yield the ends of ``count`` records, which fill the bytes from ``at`` to ``end``."""
     while count >= _SHORTEST_RUN:
         run, size = _equal_records(joined, at, end, count)
         if run < _SHORTEST_RUN:
@@ -97,7 +97,7 @@ def _walk(joined: bytes, at: int, end: int, count: int) -> Iterator[Integers]:
 
 
 def _equal_records(joined: bytes, at: int, end: int, count: int) -> tuple[int, int]:
-    """How many records from ``at`` on have the length of the first one, and that, with the length field, in bytes."""
+    """Return how many records from ``at`` on have the first one's size, and that size with its length field (bytes)."""
     length, body = decode_varint(joined, at)
     size = body - at + length
     most = min(count, (end - at) // size) if length > 0 else 0
@@ -145,14 +145,14 @@ def _columns(data: Bytes, end: Integers, headers: Sequence[BatchHeader]) -> Reco
 
 
 def _after(at: Integers, length: Integers, end: Integers) -> Integers:
-    """The position after fields of some lengths, all of which must be in their records."""
+    """Return the positions after fields of some lengths. Raises ``ValueError`` if one ends after its record."""
     if (length > end - at).any():
         raise ValueError("a field that ends after its record")
     return at + np.maximum(length, 0)
 
 
 def _check_offsets(delta: Integers, counts: Sequence[int], headers: Sequence[BatchHeader]) -> None:
-    """They increase within a batch, from 0 or more to its last one or less."""
+    """Raise ``ValueError`` unless offset deltas increase within a batch, from 0 or more up to its last offset delta."""
     increases = np.diff(delta, prepend=-1) > 0
     starts = np.cumsum([0, *counts[:-1]])[np.array(counts) > 0]
     increases[starts] = delta[starts] >= 0

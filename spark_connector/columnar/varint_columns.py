@@ -1,7 +1,7 @@
-"""Columns of varints: the numbers of many records as the bytes that stand in a record batch. Vectorised, pure.
+"""Columns of varints: the numbers of many records as the bytes of a record batch. Vectorised, pure.
 
-A varint is base 128, least significant group first, zig-zagged (``oncelog.protocol.records.varint``). A ``Layout``
-places several of them, and single zero bytes, side by side for each row, and makes a binary array of the rows.
+A varint is base 128, least significant group first, zig-zagged (``oncelog.protocol.records.varint``). ``varints``
+places several of them, and zero bytes, side by side for each row, and makes a binary array of the rows.
 """
 
 from typing import Any, Final
@@ -18,12 +18,12 @@ _LIMITS: Final = tuple(1 << _GROUP * groups for groups in range(1, 5))
 
 
 def zigzag(values: Numbers) -> Numbers:
-    """-1 is 1, 1 is 2."""
+    """Map signed numbers to unsigned ones, small ones to small ones: -1 to 1, 1 to 2."""
     return (values << 1) ^ (values >> 63)
 
 
 def varint_sizes(zigzagged: Numbers) -> Numbers:
-    """How many bytes each takes."""
+    """Return the bytes that each varint takes."""
     sizes = np.ones(len(zigzagged), np.int64)
     largest = int(zigzagged.max()) if len(zigzagged) else 0
     for limit in _LIMITS:
@@ -34,7 +34,7 @@ def varint_sizes(zigzagged: Numbers) -> Numbers:
 
 
 def varints(*columns: Numbers | int, zeros_after_first: int = 0) -> "pa.Array":
-    """One binary value for each row: the varints of the columns in their order.
+    """Return one binary value for each row: the varints of the columns in their order.
 
     A column is int64 numbers, one for each row; ``zeros_after_first`` zero bytes follow the first column.
     """

@@ -1,8 +1,8 @@
 """Many variable-length integers at once: one at each of some positions in a buffer. Pure.
 
-An integer of a record is one byte, or two, so nearly always that those two are handled for all positions together, and
-only what is longer is looked at again. Positions beyond the buffer read its last byte: whoever asks compares where the
-fields of a record end with where the record does, and nothing that was read beyond it counts.
+Nearly every integer of a record has one byte or two, so two bytes are decoded for all positions together, and only
+longer integers are looked at again. Positions beyond the buffer read its last byte: the caller compares the end of a
+record's fields with the end of the record, and rejects what was read beyond it.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ _MOST_BITS: Final = 63
 
 
 def decode_varints(data: Bytes, at: Integers) -> tuple[Integers, Integers]:
-    """The integers at ``at``, and the positions after them. ValueError if one does not end within 64 bits."""
+    """Return the integers at ``at``, and the positions after them. Raises ``ValueError`` for one of over 64 bits."""
     first = data.take(at, mode="clip")
     continues = first >> 7
     zigzag = (first & 0x7F).astype(np.int64)

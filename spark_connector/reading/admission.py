@@ -1,4 +1,4 @@
-"""How much of what is there one micro-batch reads: ``maxOffsetsPerTrigger``, ``minOffsetsPerTrigger``. Pure.
+"""How many of the new offsets one micro-batch reads: ``maxOffsetsPerTrigger``, ``minOffsetsPerTrigger``. Pure.
 
 The rules are those of Spark's ``KafkaMicroBatchStream``.
 """
@@ -12,14 +12,14 @@ Offsets = Mapping[TopicPartition, int]
 
 
 def new_offsets(start: Offsets, latest: Offsets) -> int:
-    """How many offsets there are after ``start``."""
+    """Return the number of offsets from ``start`` to ``latest``."""
     return sum(max(0, latest[tp] - offset) for tp, offset in start.items())
 
 
 def limited_end(start: Offsets, latest: Offsets, limit: int) -> dict[TopicPartition, int]:
-    """Ends that take about ``limit`` offsets, from each partition in proportion to how many are there.
+    """Return ends that admit about ``limit`` offsets, from each partition in proportion to its new ones.
 
-    No partition that has any is left out, however small its share, so that none waits for ever: the sum may exceed the
+    At least one offset is admitted of each partition that has new ones, so that none starves: the sum may exceed the
     limit by one for each partition.
     """
     total = new_offsets(start, latest)
@@ -37,7 +37,7 @@ def _share(lag: int, total: int, limit: int) -> int:
 
 
 class TriggerDelay:
-    """Holds a batch back until it is large enough, or has waited long enough. The first one is never held back."""
+    """Delays a batch until it is large enough, or the delay is over. The first batch is never delayed."""
 
     def __init__(self, min_offsets: int, max_delay_seconds: float) -> None:
         self._min_offsets = min_offsets
@@ -45,7 +45,7 @@ class TriggerDelay:
         self._last_trigger = -math.inf
 
     def holds_back(self, count: int, now: float) -> bool:
-        """Whether to wait although there are ``count`` offsets; ``now`` in seconds of the caller's clock."""
+        """Return whether a batch of ``count`` new offsets has to wait; ``now`` is seconds of the caller's clock."""
         if count < self._min_offsets and now - self._last_trigger < self._max_delay_seconds:
             return True
         self._last_trigger = now

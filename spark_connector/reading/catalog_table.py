@@ -1,9 +1,9 @@
 """Tables of Spark's catalog: ``CREATE TABLE … USING oncelog OPTIONS (…)``.
 
-Spark 4.3 gives a table's options to the data source when it asks for the schema of a new table, and forgets them when
-the table is read: then it hands over the schema from the catalog, and only what ``WITH (…)`` says. But it keeps the
-schema with all that is in it. So the schema of a table has the table's options in the metadata of its first column, as
-JSON, and they are read from there. DataFrames that are loaded with options have no such metadata.
+Spark 4.3 passes a table's options to the data source when it requests the schema of a new table, but not when the
+table is read: then it passes the schema from the catalog, and only the options of ``WITH (…)``. The catalog keeps the
+metadata of columns with the schema. So the schema of a table has the table's options in the metadata of its first
+column, as JSON, and they are read from there. DataFrames that are loaded with options have no such metadata.
 """
 
 import json
@@ -20,7 +20,7 @@ _METADATA: Final = "oncelog.options"
 
 
 def table_schema(columns: Columns, options: Mapping[str, str]) -> StructType:
-    """The schema of a new table, with the table's options."""
+    """Return the schema of a new table, with the table's options in it."""
     own = {
         name.lower(): value
         for name, value in options.items()
@@ -32,7 +32,7 @@ def table_schema(columns: Columns, options: Mapping[str, str]) -> StructType:
 
 
 def table_options(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
-    """The options of what is read: those that are given go before those of its table."""
+    """Return the options of a read: the given ones, then those of its table."""
     stored: dict[str, str] = {}
     for field in schema.fields:
         if _METADATA in (field.metadata or {}):

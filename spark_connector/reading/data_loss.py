@@ -1,9 +1,9 @@
-"""Records that were to be read and are not there any more: how that is noticed on the driver, and told. Pure.
+"""Records that were deleted before they were read: how the driver detects and reports it. Pure.
 
-What retention or a reader's long absence took away is noticed by the task that finds the beginning of the log behind
-its range. The driver notices what happened to whole topics: deleted, deleted and created again (it has another id), cut
-back (an unclean election). With ``failOnDataLoss`` each of them ends the query; without, it is logged, and reading goes
-on with what is there.
+A task detects records that retention deleted: the log begins after the start of its range. The driver detects what
+happened to whole topics: deleted, deleted and created again (with another id), truncated (an unclean election). With
+``failOnDataLoss`` each of them fails the query; without it, the loss is logged, and reading goes on with the records
+that are left.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class DataLoss(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What is not as the last offset of a stream has it."""
+    """The differences between the last offset of a stream and the cluster."""
 
     deleted: frozenset[TopicPartition]
     recreated: frozenset[str]
@@ -34,14 +34,14 @@ class Losses:
         return bool(self.deleted or self.recreated or self.cut_back)
 
     def __str__(self) -> str:
-        told = []
+        parts = []
         if self.recreated:
-            told.append(f"topics were deleted and created again: {', '.join(sorted(self.recreated))}")
+            parts.append(f"topics were deleted and created again: {', '.join(sorted(self.recreated))}")
         if self.deleted:
-            told.append(f"partitions do not exist any more: {listed(self.deleted)}")
+            parts.append(f"partitions do not exist any more: {listed(self.deleted)}")
         if self.cut_back:
-            told.append(f"the log ends before what was read already: {listed(self.cut_back)}")
-        return "; ".join(told)
+            parts.append(f"the log ends before what was read already: {listed(self.cut_back)}")
+        return "; ".join(parts)
 
 
 def find_losses(
@@ -50,7 +50,7 @@ def find_losses(
     found_ids: Mapping[TopicPartition, bytes],
     high_watermarks: Mapping[TopicPartition, int],
 ) -> Losses:
-    """Compare where a stream is with the partitions that exist (with their topics' ids) and the ends of their logs."""
+    """Compare a stream's offset with the partitions that exist (with their topics' ids) and the ends of their logs."""
     recreated = frozenset(
         tp.topic
         for tp, topic_id in found_ids.items()
@@ -66,4 +66,5 @@ def find_losses(
 
 
 def data_loss(what: object) -> DataLoss:
+    """Return the error for a loss, with the remedy."""
     return DataLoss(f"{what}. {_ADVICE}")

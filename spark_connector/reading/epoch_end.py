@@ -1,7 +1,7 @@
-"""Asking a partition's leader where an epoch ends in its log: whether it still has what was read of an earlier leader.
+"""Truncation detection: whether a partition's leader still has the records that were read from an earlier leader.
 
-A log that lost its end, by an election that was not clean or a disk that lost writes, goes on with other records at the
-same offsets. The leader's answer tells: the epoch of what was read ends before the position there (KIP-320).
+A log that was truncated, by an unclean election or a disk that lost writes, goes on with other records at the same
+offsets. OffsetForLeaderEpoch detects it: the leader epoch of the last record read ends before the position (KIP-320).
 """
 
 from typing import Final
@@ -26,15 +26,15 @@ _CONSUMER: Final = -1
 async def find_epoch_end(
     connection: Connection, topic_partition: TopicPartition, epoch: int, *, leader_epoch: int, seconds: float
 ) -> EpochEndOffset | None:
-    """Return where the epoch, or the last one before it, ends; None if the broker is too old to say.
+    """Return where ``epoch``, or the last epoch before it, ends; None if the broker lacks the request's version.
 
-    Raises ``Unreachable`` for errors that pass, ``BrokerRefused`` for others, and what the connection raises.
+    Raises ``Unreachable`` for retriable errors, ``BrokerRefused`` for others, and the connection's errors.
     """
-    asked = OffsetForLeaderPartition(
+    partition = OffsetForLeaderPartition(
         partition=topic_partition.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch
     )
     request = OffsetForLeaderEpochRequest(
-        replica_id=_CONSUMER, topics=[OffsetForLeaderTopic(topic=topic_partition.topic, partitions=[asked])]
+        replica_id=_CONSUMER, topics=[OffsetForLeaderTopic(topic=topic_partition.topic, partitions=[partition])]
     )
     try:
         response = await connection.send(request, OffsetForLeaderEpochResponse, timeout=seconds)
@@ -52,6 +52,6 @@ async def find_epoch_end(
 
 
 def is_cut(end: EpochEndOffset, position: int) -> bool:
-    """Return whether a log whose epoch ends so has lost records before the position."""
+    """Return whether a log whose epoch ends at ``end`` has lost records before the position."""
     is_known = end.end_offset != _NO_OFFSET and end.leader_epoch != NO_EPOCH
     return not is_known or end.end_offset < position

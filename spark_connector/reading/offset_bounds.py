@@ -1,7 +1,7 @@
-"""Where reading starts and ends, as the options say it: before a cluster was asked. Pure.
+"""Where reading starts and ends, as the options define it, before any request to the cluster. Pure.
 
-A bound turns into one question for each partition, which is a timestamp of ListOffsets (ms since the epoch, or
-``EARLIEST``, ``LATEST``), or into an offset outright. The names and rules are those of Spark's Kafka source.
+For each partition a bound becomes a timestamp for ListOffsets (ms since the epoch, or ``EARLIEST``, ``LATEST``), or an
+offset that needs no request. The names and rules are those of Spark's Kafka source.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,11 +15,11 @@ from oncelog.spark_connector.reading.topic_selection import parse_partition_numb
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""Of ListOffsets; and what ``startingOffsets`` writes for them in JSON."""
+"""Timestamps of ListOffsets; ``startingOffsets`` has the same numbers in JSON."""
 
 
 class BoundInvalid(UserError):
-    """A bound does not fit the partitions that there are."""
+    """A bound does not fit the partitions that exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +61,37 @@ FROM_LATEST: Final = Everywhere(LATEST)
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """A bound, partition by partition: what ListOffsets has to be asked, and what is known without."""
+class BoundOffsets:
+    """A bound by partitions: the timestamps to look up by ListOffsets, and the offsets that are known without it."""
 
-    asked: Mapping[TopicPartition, int]
+    timestamps: Mapping[TopicPartition, int]
     known: Mapping[TopicPartition, int]
 
 
-def questions(bound: Bound, partitions: Collection[TopicPartition]) -> Questions:
-    """Raises ``BoundInvalid`` if a bound with numbers for partitions does not name just these partitions."""
+def offsets_of(bound: Bound, partitions: Collection[TopicPartition]) -> BoundOffsets:
+    """Return the bound of each partition.
+
+    Raises ``BoundInvalid`` if a bound with numbers for partitions does not name exactly these partitions.
+    """
     match bound:
         case Everywhere(position):
-            return Questions(dict.fromkeys(partitions, position), {})
+            return BoundOffsets(dict.fromkeys(partitions, position), {})
         case Timestamp(_, timestamp, _):
-            return Questions(dict.fromkeys(partitions, timestamp), {})
+            return BoundOffsets(dict.fromkeys(partitions, timestamp), {})
         case Timestamps(option, timestamps, _):
             _must_name(option, timestamps, partitions)
-            return Questions(dict(timestamps), {})
+            return BoundOffsets(dict(timestamps), {})
         case Offsets(option, offsets):
             _must_name(option, offsets, partitions)
-            asked = {tp: offset for tp, offset in offsets.items() if offset < 0}
-            return Questions(asked, {tp: offset for tp, offset in offsets.items() if offset >= 0})
+            named = {tp: offset for tp, offset in offsets.items() if offset < 0}
+            return BoundOffsets(named, {tp: offset for tp, offset in offsets.items() if offset >= 0})
 
 
-def not_found(bound: Bound, missing: Collection[TopicPartition]) -> None:
-    """Partitions have no record as young as asked for. Raises ``BoundInvalid`` unless their ends will do."""
+def require_found(bound: Bound, missing: Collection[TopicPartition]) -> None:
+    """Raise ``BoundInvalid`` if partitions without a record after the bound's time may not begin at their ends.
+
+    ``missing`` are these partitions.
+    """
     if missing and isinstance(bound, Timestamp | Timestamps) and not bound.or_latest:
         raise BoundInvalid(
             f"{bound.option}: no record is as young as that in {listed(missing)}; "
@@ -134,7 +140,7 @@ class BoundParser:
 
 
 def parse_timestamps(text: str) -> dict[TopicPartition, int]:
-    """``{"topic": {"0": 1700000000000}}``."""
+    """Parse ``{"topic": {"0": 1700000000000}}``: milliseconds since the epoch."""
     return _checked(parse_partition_numbers(text), 0)
 
 

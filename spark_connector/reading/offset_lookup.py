@@ -1,7 +1,7 @@
-"""Asking a cluster which partitions there are and where they begin and end: the driver's questions.
+"""Which partitions a cluster has, and where they begin and end: the driver's requests.
 
-Answers that pass, such as those of a broker that has only just started, are not taken for the truth: topics that are
-missing are asked for again for a while before they count as missing.
+A broker that has only just started may not know a topic yet. So topics that are missing are requested again for
+``DOUBT_SECONDS`` before they count as missing.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 from oncelog.spark_connector.offset_ranges import listed
 from oncelog.spark_connector.plain_errors import UserError
-from oncelog.spark_connector.reading.offset_bounds import EARLIEST, LATEST, Bound, not_found, questions
+from oncelog.spark_connector.reading.offset_bounds import EARLIEST, LATEST, Bound, offsets_of, require_found
 from oncelog.spark_connector.reading.topic_selection import Assign, Subscribe, SubscribePattern, TopicSelection
 
 DOUBT_SECONDS: Final = 5.0
-"""How long what a broker says against expectation (a topic is gone) is doubted."""
+"""The time after which an unexpected response (a topic is gone) counts as true."""
 
 
 class NothingToRead(UserError):
-    """Topics or partitions that are named by the options do not exist."""
+    """Topics or partitions that the options name do not exist."""
 
 
 async def find_partitions(cluster: Cluster, selection: TopicSelection) -> dict[TopicPartition, bytes]:
-    """The partitions that are selected and exist now, each with its topic's id (zeros if it has none)."""
+    """Return the selected partitions that exist now, each with its topic's id (zeros if it has none)."""
     match selection:
         case SubscribePattern():
             topics = await list_topics(cluster)
@@ -42,8 +42,8 @@ async def find_partitions(cluster: Cluster, selection: TopicSelection) -> dict[T
             return {tp: found[tp] for tp in partitions if tp in found}
 
 
-async def must_find_partitions(cluster: Cluster, selection: TopicSelection) -> dict[TopicPartition, bytes]:
-    """The same, for the beginning: ``NothingToRead`` if what is named does not exist."""
+async def require_partitions(cluster: Cluster, selection: TopicSelection) -> dict[TopicPartition, bytes]:
+    """Return the same for the first batch. Raises ``NothingToRead`` if a named topic or partition does not exist."""
     deadline = asyncio.get_running_loop().time() + DOUBT_SECONDS
     while True:
         found = await find_partitions(cluster, selection)
@@ -56,7 +56,7 @@ async def must_find_partitions(cluster: Cluster, selection: TopicSelection) -> d
 
 
 def _missing(selection: TopicSelection, found: Collection[TopicPartition]) -> str:
-    """What is named and not found; a pattern names nothing."""
+    """Return a message with the named topics or partitions that were not found; a pattern names none."""
     match selection:
         case Subscribe(topics):
             gone = sorted(set(topics) - {each.topic for each in found})
@@ -69,7 +69,7 @@ def _missing(selection: TopicSelection, found: Collection[TopicPartition]) -> st
 
 
 async def _partitions(cluster: Cluster, names: Collection[str]) -> dict[TopicPartition, bytes]:
-    """Of some topics as they are now, not as they were when last asked for. Topics that do not exist are left out."""
+    """Return the partitions of topics by fresh metadata, with topic ids. Topics that do not exist are left out."""
     for name in names:
         cluster.metadata.forget(name)
     found: dict[TopicPartition, bytes] = {}
@@ -83,28 +83,29 @@ async def _partitions(cluster: Cluster, names: Collection[str]) -> dict[TopicPar
 
 
 async def find_offsets(
-    cluster: Cluster, asked: Mapping[TopicPartition, int], *, read_committed: bool
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, int | None]:
-    """ListOffsets: the offset for each timestamp, ``EARLIEST`` or ``LATEST``; None where no record is that young."""
-    if not asked:
+    """Return the offset for each timestamp (ms, ``EARLIEST`` or ``LATEST``); None if no record is that young."""
+    if not timestamps:
         return {}
-    answers = await list_offsets(cluster, asked, read_committed=read_committed)
-    return {tp: found.offset for tp, found in answers.require_all().items()}
+    listed_offsets = await list_offsets(cluster, timestamps, read_committed=read_committed)
+    return {tp: found.offset for tp, found in listed_offsets.require_all().items()}
 
 
 async def resolve_bound(
     cluster: Cluster, bound: Bound, partitions: Collection[TopicPartition], *, read_committed: bool
 ) -> dict[TopicPartition, int]:
-    """An offset for each partition. Raises ``BoundInvalid`` if the bound does not fit them."""
-    to_ask = questions(bound, partitions)
-    found = await find_offsets(cluster, to_ask.asked, read_committed=read_committed)
+    """Return the bound's offset in each partition. Raises ``BoundInvalid`` if the bound does not fit them."""
+    offsets = offsets_of(bound, partitions)
+    found = await find_offsets(cluster, offsets.timestamps, read_committed=read_committed)
     without = [tp for tp, offset in found.items() if offset is None]
-    not_found(bound, without)
+    require_found(bound, without)
     found |= await find_offsets(cluster, dict.fromkeys(without, LATEST), read_committed=read_committed)
-    return {**to_ask.known, **{tp: offset or 0 for tp, offset in found.items()}}
+    return {**offsets.known, **{tp: offset or 0 for tp, offset in found.items()}}
 
 
 async def earliest_offsets(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the log start offsets."""
     found = await find_offsets(cluster, dict.fromkeys(partitions, EARLIEST), read_committed=False)
     return {tp: offset or 0 for tp, offset in found.items()}
 
@@ -112,6 +113,6 @@ async def earliest_offsets(cluster: Cluster, partitions: Collection[TopicPartiti
 async def latest_offsets(
     cluster: Cluster, partitions: Collection[TopicPartition], *, read_committed: bool
 ) -> dict[TopicPartition, int]:
-    """The high watermarks; for ``read_committed`` the last stable offsets."""
+    """Return the high watermarks; for ``read_committed`` the last stable offsets."""
     found = await find_offsets(cluster, dict.fromkeys(partitions, LATEST), read_committed=read_committed)
     return {tp: offset or 0 for tp, offset in found.items()}

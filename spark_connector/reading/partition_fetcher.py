@@ -1,18 +1,19 @@
-"""Fetching one range of offsets of one partition, in a task: answers out, in order, the next one already under way.
+"""Fetches one range of offsets of one partition, in a task, in order, with one request ahead.
 
-``next`` returns an answer's batches and has asked for what follows before: the broker works while the task decodes. An
-answer waits in the socket, so no time counts while nobody looks; it is measured from where ``next`` is called.
+``next`` returns a response's batches after it has sent the request for those that follow: the broker works while the
+task decodes. Responses wait in the socket; their time-out counts from the call of ``next``.
 
-Errors that pass (a leader that moved, a broker that restarts) are tried again as long as there is progress within
-``patience_seconds``, and so are answers without records: a broker whose remote tier is slow sends them too. A range
-that yields none for so long although the log reaches beyond it counts as lost, since compaction may have emptied it.
-What is gone for good is ``DataLoss``, or is passed over where the options say so: the range then goes on where the log
-does. What a broker that lags behind might say in error is doubted for some seconds first.
+Retriable errors (a leader that moved, a broker that restarts) are retried while records come within
+``patience_seconds``, and so are responses without records: a broker with a slow remote tier sends them too. A range of
+which no record comes in that time although the log reaches beyond it counts as lost: compaction may have emptied it.
+Deleted records are a ``DataLoss``, or are skipped if ``failOnDataLoss`` is false: then the range goes on at the log's
+start. A loss that a broker with old metadata may report by mistake is checked again for some seconds first.
 
-A new leader is asked first whether its log still has what was read of this range
-(``oncelog.spark_connector.reading.epoch_end``).
+Before the first fetch from a new leader, ``oncelog.spark_connector.reading.epoch_end`` checks that its log still has
+the records that were read.
 
-The topic goes by its id where the cluster has ids (Fetch 13): a new topic of the same name is never read for it.
+Requests name the topic by its id if the cluster has ids (Fetch 13): a new topic of the same name is never read in its
+place.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ _NEWEST_WITH_TOPIC_NAMES: Final = 12
 _CONSUMER: Final = -1
 _NO_SESSION_EPOCH: Final = -1
 _UNDER_WAY_SECONDS: Final = 86_400.0
-"""For the connection, an answer is never late: who waits for it says so."""
+"""The connection's time-out, in effect none: ``_receive`` has its own, which begins later."""
 _ABOUT_THE_TOPIC: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
@@ -68,12 +69,12 @@ class PartitionFetcher:
         offset_range: OffsetRange,
         settings: FetchSettings,
         *,
-        answer_seconds: float,
+        response_seconds: float,
         fail_on_data_loss: bool,
     ) -> None:
-        """``answer_seconds`` is how long a broker may take for one answer."""
+        """Make a fetcher; a response times out ``response_seconds`` (and the wait of the request) after ``next``."""
         self._cluster = cluster
-        self._answer_seconds = answer_seconds
+        self._response_seconds = response_seconds
         self._range = offset_range
         self._settings = settings
         self._fail_on_data_loss = fail_on_data_loss
@@ -82,12 +83,12 @@ class PartitionFetcher:
         self._under_way: asyncio.Future[FetchResponse] | None = None
         self._connection: Connection | None = None
         self._leader_epoch = NO_EPOCH
-        """That of the leader whose log has what was read."""
+        """The leader epoch in which the leader's log is known to have the records that were read."""
         self._read_epoch = NO_EPOCH
-        """That of the last batch that was read."""
+        """The leader epoch of the last batch that was read."""
         self._failures = 0
-        self._is_answered_empty = False
-        """Whether the last answer had no records, from a log that reaches to the range's end."""
+        self._was_empty = False
+        """Whether the last response had no records, although the log reaches to the range's end."""
         self._doubts_since: float | None = None
 
     @property
@@ -95,7 +96,10 @@ class PartitionFetcher:
         return self._position >= self._range.end
 
     async def next(self) -> FetchedBatches | None:
-        """What comes next; None at the end of the range."""
+        """Return the next batches; None at the end of the range.
+
+        Raises ``RangeUnreadable``, ``DataLoss`` and ``BrokerRefused``.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.patience_seconds
         while not self.is_done:
@@ -106,21 +110,21 @@ class PartitionFetcher:
                     return fetched
             except (Unreachable, ConnectionLost, RequestTimedOut) as failure:
                 error = failure
-                await self._begin_anew()
+                await self._refresh_leader()
             if not self.is_done and loop.time() >= deadline:
                 self._give_up(error)
         return None
 
     def _give_up(self, error: ClientError | None) -> None:
-        """The time is up. Raises ``RangeUnreadable``, or ``DataLoss`` unless the options let the query go on."""
-        nothing = f"{self._range}: nothing came for {self._settings.patience_seconds:g} s at {self._position}"
-        if error is not None or not self._is_answered_empty:
+        """Raise ``RangeUnreadable``; or skip the range, or raise ``DataLoss``, if its records may be compacted away."""
+        nothing = f"{self._range}: no records for {self._settings.patience_seconds:g} s at {self._position}"
+        if error is not None or not self._was_empty:
             raise RangeUnreadable(nothing) from error
         reason = "although the log goes on: compaction emptied the range, or the broker cannot read it now"
-        self._lose(f"{nothing}, {reason}", self._range.end)
+        self._report_loss(f"{nothing}, {reason}", self._range.end)
 
     def close(self) -> None:
-        """Nobody waits for what is under way."""
+        """Cancel the request that is under way."""
         if self._under_way is not None:
             self._under_way.cancel()
             self._under_way = None
@@ -128,21 +132,21 @@ class PartitionFetcher:
     # One request
 
     async def _fetch(self) -> FetchedBatches | None:
-        """One answer's batches; None if it had none, after a pause if there is reason for one."""
+        """Return one response's batches; None if it had none, after a pause where one is due."""
         if self._under_way is None:
             await self._send()
-        data, throttle_seconds = await self._answer()
+        data, throttle_seconds = await self._receive()
         if throttle_seconds:
             await asyncio.sleep(throttle_seconds)
         error = error_code(data.error_code)
-        self._is_answered_empty = False
+        self._was_empty = False
         if error is not ErrorCode.NONE:
-            await self._judge(error)
+            await self._handle_error(error)
             return None
         if data.records:
             return self._take(data)
         if not throttle_seconds:
-            await self._note_empty_answer(data)
+            await self._note_empty_response(data)
         return None
 
     async def _send(self) -> None:
@@ -152,25 +156,25 @@ class PartitionFetcher:
         if leader is None:
             error = topics[tp.topic].error_code or ErrorCode.LEADER_NOT_AVAILABLE
             if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                await self._find_topic()
+                await self._check_topic()
             raise Unreachable(f"{self._range}: no leader: {error_code(error).name}")
         connection = await self._cluster.connection_to(leader)
-        await self._follow(connection, self._cluster.metadata.leader_epoch(tp))
+        await self._verify_leader(connection, self._cluster.metadata.leader_epoch(tp))
         self._connection = connection
         self._send_on(connection)
 
-    async def _follow(self, connection: Connection, leader_epoch: int) -> None:
-        """Read on from this leader, if its log has what was read. Raises ``DataLoss`` unless the options let it."""
-        if leader_epoch <= self._leader_epoch:  # Metadata of a broker that lags behind: the fetch will be refused.
+    async def _verify_leader(self, connection: Connection, leader_epoch: int) -> None:
+        """Check that a new leader's log has the records that were read. Raises ``DataLoss``, or logs it."""
+        if leader_epoch <= self._leader_epoch:  # Metadata that is not newer: a former leader refuses the fetch.
             return
         if self._read_epoch != NO_EPOCH:
             tp, epoch = self._range.topic_partition, self._read_epoch
-            seconds = self._answer_seconds
+            seconds = self._response_seconds
             end = await find_epoch_end(connection, tp, epoch, leader_epoch=leader_epoch, seconds=seconds)
             if end is not None and is_cut(end, self._position):
                 where = f"at {end.end_offset}" if end.end_offset >= 0 else "at an offset that its leader does not know"
                 lost = f"{self._range}: the log was cut off {where} and goes on with other records"
-                self._lose(f"{lost}, after it had been read up to {self._position}", self._position)
+                self._report_loss(f"{lost}, after it had been read up to {self._position}", self._position)
         self._leader_epoch = leader_epoch
 
     def _send_on(self, connection: Connection) -> None:
@@ -194,24 +198,24 @@ class PartitionFetcher:
             topics=[FetchTopic(topic=self._range.topic, topic_id=self._range.topic_id, partitions=[wanted])],
         )
 
-    async def _answer(self) -> tuple[PartitionData, float]:
-        """What came of the partition, and for how long the broker wants quiet (s)."""
-        assert self._under_way is not None, "waiting without having asked"
-        assert self._connection is not None, "asked without a connection"
+    async def _receive(self) -> tuple[PartitionData, float]:
+        """Await the response; return the partition's part of it, and the throttle time (s)."""
+        assert self._under_way is not None, "no request is under way"
+        assert self._connection is not None, "a request is under way without a connection"
         under_way, self._under_way = self._under_way, None
-        seconds = self._answer_seconds + self._settings.max_wait_ms / 1000
+        seconds = self._response_seconds + self._settings.max_wait_ms / 1000
         try:
             async with asyncio.timeout(seconds):
                 response = await under_way
         except TimeoutError:
             self._connection.abort()
-            raise RequestTimedOut(f"{self._connection.address} did not answer in time") from None
+            raise RequestTimedOut(f"{self._connection.address} did not respond in time") from None
         for topic in response.responses:
             for data in topic.partitions:
                 return data, response.throttle_time_ms / 1000
         return PartitionData(error_code=response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR), 0.0
 
-    # Answers
+    # Responses
 
     def _take(self, data: PartitionData) -> FetchedBatches:
         records = data.records or b""
@@ -232,24 +236,24 @@ class PartitionFetcher:
         aborted = data.aborted_transactions or [] if self._settings.read_committed else []
         return FetchedBatches(records, batches, aborted, start)
 
-    async def _note_empty_answer(self, data: PartitionData) -> None:
+    async def _note_empty_response(self, data: PartitionData) -> None:
         end = data.last_stable_offset if self._settings.read_committed else data.high_watermark
-        self._is_answered_empty = end >= self._range.end
-        if self._is_answered_empty:  # The broker need not have waited for records: it has some, further on.
+        self._was_empty = end >= self._range.end
+        if self._was_empty:  # The broker has records further on, so it may have responded without waiting.
             await self._pause()
 
-    async def _judge(self, error: ErrorCode) -> None:
-        """An error: pause where it passes, raise where it does not."""
+    async def _handle_error(self, error: ErrorCode) -> None:
+        """Prepare a retry after a retriable error; raise ``BrokerRefused`` or ``DataLoss`` for others."""
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._find_place()
+            await self._check_position()
         elif error in _ABOUT_THE_TOPIC:
-            await self._find_topic()
+            await self._check_topic()
         elif error not in RETRIABLE and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
             raise BrokerRefused(str(self._range), Refusal(error=error))
-        await self._begin_anew()
+        await self._refresh_leader()
 
-    async def _begin_anew(self) -> None:
-        """After a pause, by newer metadata."""
+    async def _refresh_leader(self) -> None:
+        """Pause, and have the next request find the leader by fresh metadata."""
         self.close()
         self._connection = None
         await self._pause()
@@ -259,20 +263,21 @@ class PartitionFetcher:
         await asyncio.sleep(self._backoff.pause_seconds(self._failures))
         self._failures += 1
 
-    async def _find_place(self) -> None:
-        """The position is not in the log: before its beginning, or behind its end."""
+    async def _check_position(self) -> None:
+        """Report a loss if the position is before the log's start, or, beyond doubt, after its end."""
         tp = self._range.topic_partition
         earliest = (await earliest_offsets(self._cluster, [tp]))[tp]
         if self._position < earliest:
             lost = f"{self._range}: the log begins at {earliest}, offsets from {self._position} on are gone"
-            self._lose(lost, earliest)
+            self._report_loss(lost, earliest)
             return
         latest = (await latest_offsets(self._cluster, [tp], read_committed=False))[tp]
         if self._position > latest and self._is_beyond_doubt():
-            self._lose(f"{self._range}: the log ends at {latest}, before offset {self._position}", self._range.end)
+            lost = f"{self._range}: the log ends at {latest}, before offset {self._position}"
+            self._report_loss(lost, self._range.end)
 
-    async def _find_topic(self) -> None:
-        """The broker does not know the topic, or not by this id."""
+    async def _check_topic(self) -> None:
+        """Report a loss if, beyond doubt, the topic was deleted, or has another id by now."""
         self._cluster.metadata.forget(self._range.topic)
         topic = (await self._cluster.topics([self._range.topic]))[self._range.topic]
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -282,7 +287,7 @@ class PartitionFetcher:
         else:
             return
         if self._is_beyond_doubt():
-            self._lose(lost, self._range.end)
+            self._report_loss(lost, self._range.end)
 
     def _is_beyond_doubt(self) -> bool:
         now = asyncio.get_running_loop().time()
@@ -290,8 +295,9 @@ class PartitionFetcher:
             self._doubts_since = now
         return now - self._doubts_since >= DOUBT_SECONDS
 
-    def _lose(self, lost: str, go_on_at: int) -> None:
+    def _report_loss(self, lost: str, go_on_at: int) -> None:
+        """Raise ``DataLoss``; if the options allow it, log the loss and go on at an offset."""
         if self._fail_on_data_loss:
             raise data_loss(lost)
-        _log.warning("data loss, passed over because failOnDataLoss is false: %s", lost)
+        _log.warning("data loss, skipped because failOnDataLoss is false: %s", lost)
         self._position = go_on_at

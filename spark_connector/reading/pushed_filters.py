@@ -1,9 +1,9 @@
-"""Filters that narrow what is read, instead of dropping rows afterwards: on partition, offset and timestamp. Pure.
+"""Filters that narrow the ranges to read, instead of dropping rows afterwards: partition, offset, timestamp. Pure.
 
-A comparison of partition or offset is kept exactly, so Spark need not look at it again. One of timestamp only says from
-where on to read: the broker knows the first offset whose record is not older than a time, and everything before it is
-older; but records after it may be older too, so Spark still has to look. (An upper bound says nothing: a late record
-may be anywhere.)
+A comparison of partition or offset is applied exactly, so Spark need not apply it again. One of timestamp only raises
+the start: the broker knows the first offset whose record is not older than a time, and all records before it are older;
+records after it may be older too, so Spark still has to filter. (An upper bound does not narrow anything: a late record
+may be at any offset.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,14 +30,14 @@ class Comparison:
 
 @dataclass(slots=True)
 class PushedFilters:
-    """What the filters of one query leave to be read."""
+    """The filters that Spark has pushed into one read."""
 
     min_timestamp: int | None = None
     """Milliseconds since the epoch, never negative; None to begin where the range does."""
     _kept: list[Comparison] = field(default_factory=list)
 
     def push(self, comparison: Comparison) -> bool:
-        """Take a comparison into account; whether it is then true of every row that is read."""
+        """Take a comparison into account; return whether it then holds for every row that is read."""
         column = comparison.column.lower()
         if column in ("partition", "offset") and _is_about_integers(comparison):
             self._kept.append(comparison)
@@ -53,7 +53,7 @@ class PushedFilters:
                 self.min_timestamp = max(timestamp, timestamp if self.min_timestamp is None else self.min_timestamp)
 
     def narrowed(self, ranges: Iterable[OffsetRange], from_offsets: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-        """What is left of ranges; ``from_offsets`` are where the minimal timestamp begins."""
+        """Return the parts of ranges that the filters leave; ``from_offsets`` are the offsets of ``min_timestamp``."""
         return [self._narrow(each, from_offsets.get(each.topic_partition, 0)) for each in ranges]
 
     def _narrow(self, whole: OffsetRange, from_offset: int) -> OffsetRange:
@@ -90,7 +90,7 @@ def _holds(partition: int, comparison: Comparison) -> bool:
 
 
 def _bounds(comparison: Comparison) -> tuple[int, int]:
-    """The lowest number for which it holds, and the lowest above for which it does not any more."""
+    """Return the lowest number for which it holds, and the next one above for which it does not."""
     value = comparison.value
     assert isinstance(value, int), f"a comparison with {type(value).__name__} was kept"
     match comparison.operator:

@@ -1,4 +1,4 @@
-"""What a task does: read one range of offsets and yield it as Arrow record batches."""
+"""Reads one range of offsets in a task, as Arrow record batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReader:
-    """How tasks of one query read. Picklable: connections are made where it is used."""
+    """Reads ranges of one query. Picklable: each process uses its own connections."""
 
     client: ClientSettings
     fetch: FetchSettings
@@ -32,7 +32,7 @@ class RangeReader:
             client.cluster,
             offset_range,
             self.fetch,
-            answer_seconds=self.client.request_seconds,
+            response_seconds=self.client.request_seconds,
             fail_on_data_loss=self.fail_on_data_loss,
         )
         decoder = ArrowDecoder(offset_range, self.columns, check_crcs=self.fetch.check_crcs)

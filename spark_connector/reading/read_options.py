@@ -1,8 +1,8 @@
-"""The options of reading, validated all at once: ``ReadOptions`` is what everything else works with. Pure.
+"""The options of reading, validated all at once into ``ReadOptions``. Pure.
 
 The names, defaults and precedences are those of Spark's Kafka source (its integration guide), with three differences:
-``kafka.isolation.level`` is ``read_committed`` unless said otherwise, what is misspelt is refused, and there are
-``columns``, ``pushFilters`` and ``groupId``.
+``kafka.isolation.level`` defaults to ``read_committed``, unknown options are refused, and there are ``columns``,
+``pushFilters`` and ``groupId``.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ _WITHOUT_EFFECT: Final = (
     "kafka.session.timeout.ms",
     "kafka.partition.assignment.strategy",
 )
-"""Of Spark's Kafka source, or of Kafka's consumer. There is no group while reading, and offsets are retried by time."""
+"""Options of Spark's Kafka source or of Kafka's consumer. Reading joins no group, and retries are limited by time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +72,11 @@ class FetchSettings:
 
     read_committed: bool = True
     max_partition_bytes: int = 4 * _MEBIBYTE
-    """Of one answer; a first batch that is larger comes nevertheless."""
+    """The size of one response; a larger first batch is sent nevertheless."""
     max_wait_ms: int = 500
     check_crcs: bool = True
     patience_seconds: float = 120.0
-    """How long a task goes on without any progress before it fails."""
+    """The time without progress after which a task fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool, spark_keeps_pla
 
 
 def read_columns(options: Mapping[str, str]) -> Columns:
-    """Only the columns, for the schema, which is asked for before it is known what else. Raises ``OptionsInvalid``."""
+    """Return the columns, for the schema: Spark requests it before a reader. Raises ``OptionsInvalid``."""
     reader = OptionReader(options)
     columns = _columns(reader)
     if reader.problems:
@@ -183,7 +183,7 @@ def _end(reader: OptionReader, streaming: bool) -> Bound:
 
 
 def _by_time(reader: OptionReader, one: str, each: str, otherwise: Bound, or_latest: bool) -> Bound:
-    """A timestamp for all goes before those for each partition, and these before offsets."""
+    """Return a bound: one timestamp overrides timestamps by partition, and these override offsets."""
     timestamp = reader.integer(one, None, minimum=0)
     timestamps = reader.parsed(
         each, parse_timestamps, 'JSON as {"topic": {"0": 1700000000000}}, in ms since the epoch', None
@@ -203,7 +203,7 @@ def _trigger(reader: OptionReader) -> tuple[int | None, int | None, float]:
 
 
 def _parse_duration(text: str) -> float:
-    """In seconds. A number without a unit is milliseconds, as Spark has it."""
+    """Parse a duration into seconds. A number without a unit is milliseconds, as in Spark."""
     number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = text.strip()[len(number) :] or "ms"
     if unit not in _DURATION_UNITS or not number.strip().isdecimal():

@@ -1,7 +1,7 @@
 """The batch reader: the ranges are planned once, on the driver; tasks read them.
 
-What Spark asks for twice (a second action on the same DataFrame) is planned once: the ends are those of the first time,
-until the DataFrame is loaded anew.
+A second action on the same DataFrame reads the same plan: the ends are those of the first action, until the DataFrame
+is loaded again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from oncelog.spark_connector.reading.offset_bounds import BoundInvalid
 from oncelog.spark_connector.reading.offset_lookup import (
     find_offsets,
     latest_offsets,
-    must_find_partitions,
+    require_partitions,
     resolve_bound,
 )
 from oncelog.spark_connector.reading.pushed_filters import Comparison, Operator, PushedFilters
@@ -49,7 +49,7 @@ scan.
 """
 
 _column_and_value: Final = attrgetter("attribute", "value")
-"""Of a comparison: the path of the column, and what it is compared with."""
+"""Of one of Spark's comparisons: the path of the column, and the value."""
 
 
 class RangePartition(InputPartition):
@@ -90,7 +90,7 @@ class OncelogReader(DataSourceReader):
 
 
 class OncelogFilteringReader(OncelogReader):
-    """With ``pushFilters=true``: a class of its own, since Spark refuses one that can while its own setting is off."""
+    """A reader with ``pushFilters=true``: Spark refuses readers with ``pushFilters`` while its own setting is off."""
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
         for each in filters:
@@ -115,11 +115,11 @@ def range_reader(options: ReadOptions) -> RangeReader:
 
 
 async def plan_batch(cluster: Cluster, options: ReadOptions, pushed: PushedFilters) -> list[OffsetRange]:
-    """The range of each partition. Raises ``NothingToRead`` or ``BoundInvalid``."""
+    """Return the range of each partition. Raises ``NothingToRead`` or ``BoundInvalid``."""
     committed = options.fetch.read_committed
 
     async def plan() -> list[OffsetRange]:
-        found = await must_find_partitions(cluster, options.selection)
+        found = await require_partitions(cluster, options.selection)
         start = await resolve_bound(cluster, options.start, found, read_committed=committed)
         end = await resolve_bound(cluster, options.end, found, read_committed=committed)
         latest = await latest_offsets(cluster, found, read_committed=committed)
@@ -143,7 +143,7 @@ def _check(
 ) -> None:
     """Raise ``BoundInvalid`` for a start after the end, and for an end that the log does not reach.
 
-    The second may be a loss of records, so that ``failOnDataLoss`` decides; the first is what the options say.
+    The second may be a loss of records, so ``failOnDataLoss=false`` allows it.
     """
     for tp, offset in sorted(end.items()):
         if options.fail_on_data_loss and offset > latest[tp]:

@@ -1,11 +1,11 @@
-"""Where the next micro-batch ends: what the driver knows of the log, and the decision.
+"""Where the next micro-batch ends: the driver's view of the logs, and the decision.
 
-Spark polls every 11 ms or so while nothing happens, so what the brokers said is kept for a moment (``_FRESH_SECONDS``),
-and which partitions there are for a little longer. While no broker answers the stream stands still, and fails only when
-that lasts.
+Spark polls every 11 ms or so while nothing happens, so offsets are cached for a moment (``_FRESH_SECONDS``), and the
+partitions for ``kafka.metadata.max.age.ms``. While no broker responds the stream has no new batches; it fails when that
+lasts for ``kafkaConsumer.pollTimeoutMs``.
 
-An end is never before an earlier one, unless the log itself was cut back and ``failOnDataLoss`` is off. Whatever looks
-like loss is looked at again for some seconds: a broker that has just started may know less than the others.
+An end is never before an earlier one, unless the log was truncated and ``failOnDataLoss`` is off. An apparent loss is
+checked again for some seconds: a broker that has just started may have old metadata.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from oncelog.spark_connector.reading.offset_lookup import (
     earliest_offsets,
     find_partitions,
     latest_offsets,
-    must_find_partitions,
+    require_partitions,
     resolve_bound,
 )
 from oncelog.spark_connector.reading.read_options import ReadOptions
@@ -41,7 +41,7 @@ _RETRY_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is selected, and where it ends, as the brokers said it."""
+    """The selected partitions, with their topics' ids and their ends, by the brokers' last responses."""
 
     topic_ids: Mapping[TopicPartition, bytes]
     latest: Mapping[TopicPartition, int]
@@ -57,39 +57,39 @@ class StreamPlanner:
         self._view: View | None = None
         self._viewed_at = 0.0
         self._partitions_found_at = 0.0
-        self._silent_since: float | None = None
+        self._failing_since: float | None = None
         self._target: View | None = None
-        """With Trigger.AvailableNow: what this run may read."""
+        """With Trigger.AvailableNow: the ends of this run."""
 
     @property
     def latest(self) -> Mapping[TopicPartition, int]:
-        """Where the log ended when it was last looked at."""
+        """The ends of the logs, as last looked up."""
         return {} if self._view is None else self._view.latest
 
-    async def aim(self) -> None:
-        """Trigger.AvailableNow: what is there now is what will be read."""
-        self._target = await self._persistently_look()
+    async def fix_target(self) -> None:
+        """Read up to the current ends of the logs, and no further (Trigger.AvailableNow)."""
+        self._target = await self._look_up_with_retries()
 
     async def begin(self, *, max_offsets: int | None) -> StreamOffset:
-        """The end of the first batch of a query, which also settles where it starts."""
+        """Return the offset of the first batch of a query, which also settles where it starts."""
 
         async def resolve() -> tuple[dict[TopicPartition, int], View]:
-            found = await must_find_partitions(self._cluster, self._options.selection)
+            found = await require_partitions(self._cluster, self._options.selection)
             start = await resolve_bound(self._cluster, self._options.start, found, read_committed=self._committed)
-            return start, self._target or await self._look(found)
+            return start, self._target or await self._look_up(found)
 
         start, view = await retry_operation(self._cluster, self._options.fetch.patience_seconds, resolve)
         known = {tp: offset for tp, offset in start.items() if tp in view.latest}
         return self._offset(known, view, max_offsets)
 
     async def advance(self, previous: StreamOffset, *, max_offsets: int | None, may_wait: bool) -> StreamOffset:
-        """The end of the next batch; ``previous`` itself if there is nothing new, or too little."""
+        """Return the offset of the next batch; ``previous`` itself if there are no or too few new offsets."""
         view = self._target or await self._fresh_view()
         if view is None:
             return previous
         # A former release read state topics, too, whose partitions are not selected any more.
         known = previous.without({tp.topic for tp in previous.end if leaves_out(self._options.selection, tp.topic)})
-        view, losses = await self._certain(known, view)
+        view, losses = await self._confirm(known, view)
         start = await self._start(known, view, losses)
         if may_wait and self._target is None:
             if self._delay.holds_back(new_offsets(start, view.latest), asyncio.get_running_loop().time()):
@@ -107,25 +107,25 @@ class StreamPlanner:
 
     # Where the next batch starts
 
-    async def _certain(self, previous: StreamOffset, view: View) -> tuple[View, Losses]:
-        """A view in which every loss is one: whatever looks like it is looked at again for a while."""
+    async def _confirm(self, previous: StreamOffset, view: View) -> tuple[View, Losses]:
+        """Return a view and its confirmed losses: a view with losses is looked up again for ``DOUBT_SECONDS``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + DOUBT_SECONDS
         losses = await self._losses(previous, view)
         while losses and loop.time() < deadline:
             await asyncio.sleep(_DOUBT_PAUSE_SECONDS)
-            view = await self._persistently_look()
+            view = await self._look_up_with_retries()
             losses = await self._losses(previous, view)
-            if self._target is not None:  # What it was taken from knew less than there was.
+            if self._target is not None:  # The broker that it came from had old metadata.
                 self._target = view
         if losses and self._options.fail_on_data_loss:
             raise data_loss(losses)
         if losses:
-            _log.warning("data loss, passed over because failOnDataLoss is false: %s", losses)
+            _log.warning("data loss, skipped because failOnDataLoss is false: %s", losses)
         return view, losses
 
     async def _start(self, previous: StreamOffset, view: View, losses: Losses) -> dict[TopicPartition, int]:
-        """Where the batch before ended, and the beginning of partitions that are new."""
+        """Return where the previous batch ended, and the log starts of new partitions."""
         start = {
             tp: min(offset, view.latest[tp]) if tp in losses.cut_back else offset
             for tp, offset in previous.end.items()
@@ -137,36 +137,36 @@ class StreamPlanner:
         return start
 
     async def _beginnings(self, added: set[TopicPartition], new: set[TopicPartition]) -> dict[TopicPartition, int]:
-        """Partitions that were added are read from their beginning, which is 0 unless some of it is gone already."""
+        """Return the log starts of ``new`` partitions. A start above 0 of an ``added`` one is a loss of records."""
         earliest = await earliest_offsets(self._cluster, new)
         late = {tp: offset for tp, offset in earliest.items() if offset > 0 and tp in added}
         if late:
             lost = "; ".join(f"{tp.topic}-{tp.partition} is new and begins at {o}" for tp, o in sorted(late.items()))
             if self._options.fail_on_data_loss:
                 raise data_loss(lost)
-            _log.warning("data loss, passed over because failOnDataLoss is false: %s", lost)
+            _log.warning("data loss, skipped because failOnDataLoss is false: %s", lost)
         return earliest
 
     async def _losses(self, previous: StreamOffset, view: View) -> Losses:
         behind = [tp for tp, offset in previous.end.items() if view.latest.get(tp, offset) < offset]
-        # What is committed may end before an offset that was asked for; what is written may not.
+        # A last stable offset may be before an offset that was read; the high watermark may not.
         written = await latest_offsets(self._cluster, behind, read_committed=False) if behind else {}
         return find_losses(previous.end, previous.topic_ids, view.topic_ids, written)
 
-    # What the brokers say
+    # What the brokers report
 
     async def _fresh_view(self) -> View | None:
-        """A view that is young enough; None while no broker answers."""
+        """Return a view that is fresh enough; None while no broker responds."""
         now = asyncio.get_running_loop().time()
-        age_limit = _FRESH_SECONDS if self._silent_since is None else _RETRY_SECONDS
+        age_limit = _FRESH_SECONDS if self._failing_since is None else _RETRY_SECONDS
         if self._view is not None and now - self._viewed_at < age_limit:
-            return self._view if self._silent_since is None else None
+            return self._view if self._failing_since is None else None
         try:
-            view = await self._look(None if self._is_old(now) else self._known_partitions())
+            view = await self._look_up(None if self._is_old(now) else self._known_partitions())
         except ClientError as error:
-            self._bear_silence(error, now)
+            self._note_failure(error, now)
             return None
-        self._silent_since = None
+        self._failing_since = None
         return view
 
     def _is_old(self, now: float) -> bool:
@@ -175,20 +175,20 @@ class StreamPlanner:
     def _known_partitions(self) -> Mapping[TopicPartition, bytes] | None:
         return None if self._view is None else self._view.topic_ids
 
-    def _bear_silence(self, error: ClientError, now: float) -> None:
-        """No answer: that passes, or it does not."""
-        if self._silent_since is None:
-            self._silent_since = now
+    def _note_failure(self, error: ClientError, now: float) -> None:
+        """Log the first of some failures to look up; raise an error that is not retriable, or lasts too long."""
+        if self._failing_since is None:
+            self._failing_since = now
             _log.warning("no new offsets for now: %s", error)
         self._viewed_at = now
-        if not error.is_retriable or now - self._silent_since > self._options.fetch.patience_seconds:
+        if not error.is_retriable or now - self._failing_since > self._options.fetch.patience_seconds:
             raise error
 
-    async def _persistently_look(self) -> View:
-        return await retry_operation(self._cluster, self._options.fetch.patience_seconds, self._look)
+    async def _look_up_with_retries(self) -> View:
+        return await retry_operation(self._cluster, self._options.fetch.patience_seconds, self._look_up)
 
-    async def _look(self, partitions: Mapping[TopicPartition, bytes] | None = None) -> View:
-        """Ask; for the partitions as well if they are not given."""
+    async def _look_up(self, partitions: Mapping[TopicPartition, bytes] | None = None) -> View:
+        """Look up the ends of the logs, and first the partitions if they are not given."""
         now = asyncio.get_running_loop().time()
         if partitions is None:
             partitions = await find_partitions(self._cluster, self._options.selection)

@@ -1,7 +1,7 @@
-"""The stream reader, as Spark calls it; what it decides is in ``stream_planner``, what it keeps in ``stream_offset``.
+"""The stream reader, as Spark calls it; ``stream_planner`` decides, ``stream_offset`` is what Spark stores.
 
-One instance lives in one process of the driver for a whole run of the query and is asked for offsets and partitions; a
-second one is pickled to the executors for ``read``. So nothing is connected before it is asked for.
+One instance stays in one process of the driver for a whole run of the query and plans offsets and partitions; a second
+one is pickled to the executors for ``read``. So connections are made on first use.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_TELL_SECONDS: Final = 10.0
-"""For a group that only watches."""
+_GROUP_COMMIT_SECONDS: Final = 10.0
+"""The time-out of an offset commit; the group is only for monitoring."""
 
 
 class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,7 +48,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """What tasks need: no planner."""
+        """Return the state for tasks: without the planner."""
         return {"_options": self._options, "_range_reader": self._range_reader, "_planner": None}
 
     # On the driver
@@ -65,10 +65,10 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._run_with(self._make_planner().aim())
+        self._run_with(self._make_planner().fix_target())
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        """Without a limit (Trigger.Once) all that there is; otherwise by this query's own limits."""
+        """Return the end of the next batch: all offsets without a limit (Trigger.Once), else by the query's limits."""
         planner = self._make_planner()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         previous = parse_offset(start)
@@ -80,11 +80,11 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if following is previous else following.to_json()
 
     def reportLatestOffset(self) -> Json:
-        """For the progress report: where the log ends, as far as was seen."""
+        """Return the ends of the logs, as last looked up, for the progress report."""
         return nested(self._make_planner().latest)
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """By the end only, which says where the batch starts. The same offset twice is a batch of other sources."""
+        """Return the tasks of ``end``, which has the start too; none if both are equal (a batch of other sources)."""
         offset = parse_offset(end)
         if offset is None or start == end:
             return []
@@ -96,25 +96,25 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(task) for task in tasks]
 
     def commit(self, end: Json) -> None:
-        """The batch is done. Spark's checkpoint knows that; a group is told for those who watch its lag."""
+        """Commit the end of a finished batch to ``groupId``, for tools that monitor lag; Spark's checkpoint counts."""
         offset = parse_offset(end)
         if self._options.group_id is None or offset is None:
             return
         try:
-            self._run_with(self._tell(self._options.group_id, offset))
+            self._run_with(self._commit_to_group(self._options.group_id, offset))
         except (ClientError, TimeoutError) as error:
-            reason = str(error) or f"no answer within {_TELL_SECONDS:g} s"
+            reason = str(error) or f"no response within {_GROUP_COMMIT_SECONDS:g} s"
             _log.warning("offsets were not committed to group %s: %s", self._options.group_id, reason)
 
-    async def _tell(self, group_id: str, offset: StreamOffset) -> None:
-        async with asyncio.timeout(_TELL_SECONDS):  # The next batch waits for it.
+    async def _commit_to_group(self, group_id: str, offset: StreamOffset) -> None:
+        async with asyncio.timeout(_GROUP_COMMIT_SECONDS):  # The next batch waits for it.
             outcomes = await process_client(self._options.client).admin.alter_group_offsets(group_id, offset.end)
         refused = {str(tp): outcome for tp, outcome in outcomes.items() if outcome is not None}
         if refused:
             _log.warning("offsets were not committed to group %s: %s", group_id, refused)
 
     def stop(self) -> None:
-        """Spark ends the process after this."""
+        """Do nothing: Spark ends the process after this call."""
 
     def _make_planner(self) -> StreamPlanner:
         if self._planner is None:

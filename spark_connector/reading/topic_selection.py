@@ -23,8 +23,8 @@ class Subscribe:
 class SubscribePattern:
     """All partitions of all topics whose whole name matches, also of topics that are created later.
 
-    Topics with the sink's decisions are left out as internal ones are: a stream that reads what its own sink writes
-    there has a new batch for ever.
+    State topics of sinks are left out as internal topics are: a stream that reads the decisions of its own sink makes
+    a new batch for ever.
     """
 
     pattern: str
@@ -49,7 +49,7 @@ TopicSelection = Subscribe | SubscribePattern | Assign
 
 
 def leaves_out(selection: TopicSelection, topic: str) -> bool:
-    """Whether a topic is never read although it exists, and although a former release may have read it."""
+    """Return whether a pattern never reads a topic; a former release may have read it."""
     return isinstance(selection, SubscribePattern) and topic in selection.left_out
 
 
@@ -61,7 +61,7 @@ def parse_subscribe(text: str) -> Subscribe:
 
 
 def parse_subscribe_pattern(text: str, state_topic: str = STATE_TOPIC) -> SubscribePattern:
-    """A pattern that leaves out ``state_topic`` besides the usual one."""
+    """Parse a pattern; it leaves out ``state_topic`` and the default one. Raises ``ValueError``."""
     if not text:
         raise ValueError("an empty pattern matches nothing")
     try:
@@ -72,7 +72,7 @@ def parse_subscribe_pattern(text: str, state_topic: str = STATE_TOPIC) -> Subscr
 
 
 def parse_assign(text: str) -> Assign:
-    """``{"topic": [0, 1]}``."""
+    """Parse ``{"topic": [0, 1]}``. Raises ``ValueError``."""
     parsed = _parse_json_object(text)
     partitions = []
     for topic, numbers in parsed.items():
@@ -85,9 +85,9 @@ def parse_assign(text: str) -> Assign:
 
 
 def parse_partition_numbers(text: str) -> dict[TopicPartition, int]:
-    """``{"topic": {"0": 23}}``: a number for each partition, as startingOffsets and the like have it.
+    """Parse ``{"topic": {"0": 23}}``, a number for each partition, as in ``startingOffsets``. Raises ``ValueError``.
 
-    Also an offset of a stream of this source, as its checkpoint and error messages show it: it stands for its end.
+    An offset of a stream of this source, as its checkpoint and error messages show it, stands for its end.
     """
     found = {}
     parsed = _parse_json_object(text)

@@ -18,7 +18,7 @@ from oncelog.spark_connector.option_names import READING_ONLY
 from oncelog.spark_connector.options import MAX_INT32, OptionReader
 from oncelog.spark_connector.process_client import ClientSettings
 from oncelog.spark_connector.sink.commit.former_names import Former
-from oncelog.spark_connector.target_topics import STATE_TOPIC, why_no_target, why_no_topic_of_ours
+from oncelog.spark_connector.target_topics import STATE_TOPIC, target_problem, topic_problem
 
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Kafka's default of ``transaction.max.timeout.ms``, the longest that brokers allow."""
@@ -224,13 +224,13 @@ def _finish(
 
 
 def _topic(state_topic: str, text: str) -> str:
-    if reason := why_no_target(text, state_topic):
+    if reason := target_problem(text, state_topic):
         raise ValueError(reason)
     return text
 
 
 def _state_topic(text: str) -> str:
-    if reason := why_no_topic_of_ours(text):
+    if reason := topic_problem(text):
         raise ValueError(reason)
     return text
 

@@ -1,4 +1,4 @@
-"""Bounds of reading, turned into questions about partitions."""
+"""Bounds of reading, by partitions."""
 
 import pytest
 
@@ -11,30 +11,30 @@ from oncelog.spark_connector.reading.offset_bounds import (
     Offsets,
     Timestamp,
     Timestamps,
-    not_found,
-    questions,
+    offsets_of,
+    require_found,
 )
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def test_questions() -> None:
-    assert questions(FROM_EARLIEST, [A, B]).asked == {A: EARLIEST, B: EARLIEST}
-    assert questions(Timestamp("startingTimestamp", 5, False), [A]).asked == {A: 5}
-    assert questions(Timestamps("x", {A: 5, B: 6}, False), [A, B]).asked == {A: 5, B: 6}
-    offsets = questions(Offsets("startingOffsets", {A: 7, B: LATEST}), [A, B])
-    assert (offsets.asked, offsets.known) == ({B: LATEST}, {A: 7})
+def test_offsets_of() -> None:
+    assert offsets_of(FROM_EARLIEST, [A, B]).timestamps == {A: EARLIEST, B: EARLIEST}
+    assert offsets_of(Timestamp("startingTimestamp", 5, False), [A]).timestamps == {A: 5}
+    assert offsets_of(Timestamps("x", {A: 5, B: 6}, False), [A, B]).timestamps == {A: 5, B: 6}
+    offsets = offsets_of(Offsets("startingOffsets", {A: 7, B: LATEST}), [A, B])
+    assert (offsets.timestamps, offsets.known) == ({B: LATEST}, {A: 7})
 
 
 def test_every_partition_has_to_be_named_and_no_other() -> None:
     with pytest.raises(BoundInvalid, match=r"startingOffsets: has to name every partition that is read.*t-1"):
-        questions(Offsets("startingOffsets", {A: 7}), [A, B])
+        offsets_of(Offsets("startingOffsets", {A: 7}), [A, B])
     with pytest.raises(BoundInvalid, match="names t-1, which is not read or does not exist"):
-        questions(Timestamps("startingOffsetsByTimestamp", {A: 7, B: 7}, False), [A])
+        offsets_of(Timestamps("startingOffsetsByTimestamp", {A: 7, B: 7}, False), [A])
 
 
 def test_no_record_is_that_young() -> None:
     with pytest.raises(BoundInvalid, match=r"startingTimestamp: no record is as young as that in t-0.*Strategy=latest"):
-        not_found(Timestamp("startingTimestamp", 5, False), [A])
-    not_found(Timestamp("startingTimestamp", 5, True), [A])
-    not_found(Timestamp("startingTimestamp", 5, False), [])
+        require_found(Timestamp("startingTimestamp", 5, False), [A])
+    require_found(Timestamp("startingTimestamp", 5, True), [A])
+    require_found(Timestamp("startingTimestamp", 5, False), [])

@@ -36,7 +36,7 @@ from tests.unit.spark_connector.scripted_partition import (
 
 def fetcher(cluster: Cluster, start: int, end: int, *, fail: bool = True) -> PartitionFetcher:
     return PartitionFetcher(
-        cluster, offsets(start, end), FetchSettings(patience_seconds=60), answer_seconds=5, fail_on_data_loss=fail
+        cluster, offsets(start, end), FetchSettings(patience_seconds=60), response_seconds=5, fail_on_data_loss=fail
     )
 
 
@@ -91,7 +91,7 @@ async def test_patience_ends() -> None:
     partition = ScriptedPartition(end=4)
     partition.instead = [PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 10_000
     async with connected_to(partition) as cluster:
-        with pytest.raises(RangeUnreadable, match=r"orders-0 \[0, 4\): nothing came for 60 s at 0"):
+        with pytest.raises(RangeUnreadable, match=r"orders-0 \[0, 4\): no records for 60 s at 0"):
             await fetcher(cluster, 0, 4).next()
 
 
@@ -124,7 +124,7 @@ async def test_a_range_that_stays_empty_is_lost_when_patience_ends() -> None:
     partition.is_emptied = True
     loop = asyncio.get_running_loop()
     async with connected_to(partition) as cluster:
-        with pytest.raises(DataLoss, match=r"orders-0 \[0, 4\): nothing came for 60 s at 0, although the log goes on"):
+        with pytest.raises(DataLoss, match=r"orders-0 \[0, 4\): no records for 60 s at 0, although the log goes on"):
             await bases(fetcher(cluster, 0, 4))
         began = loop.time()
         assert await bases(fetcher(cluster, 0, 4, fail=False)) == []

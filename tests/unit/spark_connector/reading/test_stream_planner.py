@@ -75,7 +75,7 @@ async def test_available_now_reads_what_there_was() -> None:
     partition = ScriptedPartition(end=10)
     async with connected_to(partition) as cluster:
         planner = StreamPlanner(cluster, options(startingOffsets="earliest", minOffsetsPerTrigger="100"))
-        await planner.aim()
+        await planner.fix_target()
         partition.end = 20
         first = await planner.begin(max_offsets=6)
         second = await advance(planner, first, 6)
@@ -168,7 +168,7 @@ async def test_what_is_there_now_is_not_what_a_broker_says_that_knows_less() -> 
         offset = StreamOffset({P0: 0}, {P0: 4}, {TOPIC: ID})
         planner = StreamPlanner(cluster, options())
         partition.topic_id = None
-        await planner.aim()
+        await planner.fix_target()
         partition.topic_id = ID
         following = await planner.advance(offset, max_offsets=None, may_wait=True)
         assert following == StreamOffset({P0: 4}, {P0: 10}, {TOPIC: ID})
