@@ -22,6 +22,7 @@ from oncelog.broker.transactions.verification import TransactionVerifier
 from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.config_repository import ConfigRepository
 from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
 from oncelog.coordinator.group.coordinator import GroupCoordinator
 from oncelog.coordinator.metadata_store.session_health import SessionHealth
@@ -51,6 +52,7 @@ class Broker:
     log_manager: LogManager
     replica_manager: ReplicaManager
     controller: Controller
+    controller_apis: ControllerApis
     auto_topics: AutoTopicCreation
     producer_ids: ProducerIds
     group_coordinator: GroupCoordinator

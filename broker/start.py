@@ -54,6 +54,7 @@ from oncelog.coordinator.controller.cluster_image import MetadataCache
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.coordinator.controller.config_repository import ConfigRepository, Overrides
 from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.controller.controller_settings import ControllerSettings
 from oncelog.coordinator.controller.finalized_features import TRANSACTION_VERSION, FinalizedFeatureCache
 from oncelog.coordinator.controller.topic_plan import TopicDefaults
@@ -154,10 +155,10 @@ class _Start:
         listeners = listeners.with_ports(await server.bind(listeners.bound, listeners.inter_broker))
         monitor = await self._open_monitor()
 
-        controller = self._controller(broker_id, store, channel, listeners)
-        logs.space.on_change = partial(self._disk_changed, logs, controller)
-        await self._join(controller, store, member, replicas, partial(logs.directory.claim, broker_id, cluster_id))
-        self._begin_background(logs, replicas, controller, producer_ids, coordinators)
+        apis = self._controller(broker_id, store, channel, listeners)
+        logs.space.on_change = partial(self._disk_changed, logs, apis.controller)
+        await self._join(apis, store, member, replicas, partial(logs.directory.claim, broker_id, cluster_id))
+        self._begin_background(logs, replicas, apis.controller, producer_ids, coordinators)
         broker = Broker(
             config=config,
             disk=self._disk,
@@ -172,8 +173,9 @@ class _Start:
             configs=configs,
             log_manager=logs,
             replica_manager=replicas,
-            controller=controller,
-            auto_topics=self._auto_topics(ControllerClient(controller, channel, config)),
+            controller=apis.controller,
+            controller_apis=apis,
+            auto_topics=self._auto_topics(ControllerClient(apis, channel, config)),
             producer_ids=producer_ids,
             group_coordinator=groups,
             transaction_coordinator=transactions,
@@ -288,19 +290,19 @@ class _Start:
 
     async def _join(
         self,
-        controller: Controller,
+        controller_apis: ControllerApis,
         store: MetadataStore,
         member: "ClusterMember | None",
         replicas: ReplicaManager,
         claim_directory: Callable[[], None],
     ) -> None:
-        self._running = controller
+        controller = self._running = controller_apis.controller
         if member is not None:  # Another broker may have taken the id while the logs were loaded.
             await member.await_free_id(_session_of(store))
         claim_directory()  # A broker that is refused its id leaves the directory free for another id.
         SessionFile(self._disk, self._config.data_dir).keep(store)
         if member is not None:
-            member.follow(controller, replicas, store)
+            member.follow(controller_apis, replicas, store)
         await controller.start()
 
     # The parts
@@ -374,7 +376,7 @@ class _Start:
 
     def _controller(
         self, broker_id: int, store: MetadataStore, channel: BrokerChannel, listeners: Listeners
-    ) -> Controller:
+    ) -> ControllerApis:
         config = self._config
         settings = ControllerSettings(
             registration=BrokerRegistration(
@@ -402,16 +404,16 @@ class _Start:
             else None,
             tolerated_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
         )
-        return Controller(
+        controller = Controller(
             settings,
             store=store,
             configs=self._configs,
             features=self._features,
-            validator=ConfigRules(config),
             channel=channel,
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
+        return ControllerApis(controller, ConfigRules(config), self._rng)
 
     def _auto_topics(self, controller: ControllerClient) -> AutoTopicCreation:
         return AutoTopicCreation(self._config, controller, self._metadata, self._supervisor)

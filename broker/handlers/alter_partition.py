@@ -26,4 +26,4 @@ def handle_alter_partition(broker: Broker, context: RequestContext, request: Alt
     if request.lost_controller_id != NO_CONTROLLER and broker.controller_link is not None:
         contact = broker.controller_link.contact(request.lost_controller_id)
         return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, controller_contact=contact)
-    return broker.supervisor.spawn(broker.controller.alter_partition(request), "alter partitions")
+    return broker.supervisor.spawn(broker.controller_apis.alter_partition(request), "alter partitions")

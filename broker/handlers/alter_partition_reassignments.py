@@ -43,7 +43,7 @@ async def _alter(broker: Broker, request: AlterPartitionReassignmentsRequest) ->
         for partition in topic.partitions
     }
     may_resize = request.allow_replication_factor_change
-    results = await broker.controller.alter_reassignments(
+    results = await broker.controller_apis.alter_reassignments(
         targets, may_resize=may_resize, timeout_seconds=request.timeout_ms / 1000
     )
     if isinstance(results, ApiError):

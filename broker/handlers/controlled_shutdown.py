@@ -20,4 +20,4 @@ def handle_controlled_shutdown(broker: Broker, context: RequestContext, request:
     error = why_not_a_broker(broker, context)
     if error:
         return ControlledShutdownResponse(error_code=error)
-    return broker.supervisor.spawn(broker.controller.controlled_shutdown(request), "controlled shutdown")
+    return broker.supervisor.spawn(broker.controller_apis.controlled_shutdown(request), "controlled shutdown")

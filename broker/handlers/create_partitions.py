@@ -46,7 +46,7 @@ async def _create(
         if name not in errors and not broker.authorizer.authorize(context, Operation.ALTER, ResourceType.TOPIC, name):
             errors[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     topics = [_new_partitions(topic) for topic in request.topics if topic.name not in errors]
-    results = await broker.controller.create_partitions(
+    results = await broker.controller_apis.create_partitions(
         topics, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
     )
     for topic, result in zip(topics, results, strict=True):

@@ -52,7 +52,7 @@ async def _create(broker: Broker, context: RequestContext, request: CreateTopics
     counts = Counter([topic.name for topic in request.topics])
     errors = dict.fromkeys([name for name, count in counts.items() if count > 1], _NAMED_AGAIN)
     topics = await work.finish(_new_topics(broker, context, request, errors, budget), budget, connection)
-    results = await broker.controller.create_topics(
+    results = await broker.controller_apis.create_topics(
         topics, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
     )
     plans = dict(zip([topic.name for topic in topics], results, strict=True))

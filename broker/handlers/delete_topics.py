@@ -51,7 +51,7 @@ async def _delete(broker: Broker, context: RequestContext, request: DeleteTopics
     resolve = partial(_resolve, broker, context, asked_by_id=asked_by_id)
     resolved = await work.finish(in_slices(asked, resolve, budget, _UNITS_PER_TOPIC), budget, connection)
     names = [topic.name for topic in resolved if isinstance(topic, DeleteTopicState) and topic.name is not None]
-    errors = iter(await broker.controller.delete_topics(names, timeout_seconds=request.timeout_ms / 1000))
+    errors = iter(await broker.controller_apis.delete_topics(names, timeout_seconds=request.timeout_ms / 1000))
 
     def respond(topic: DeleteTopicState | DeletableTopicResult) -> DeletableTopicResult:
         return _result(topic, next(errors)) if isinstance(topic, DeleteTopicState) else topic

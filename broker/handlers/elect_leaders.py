@@ -47,7 +47,7 @@ def handle_elect_leaders(broker: Broker, context: RequestContext, request: Elect
 async def _elect(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     named = request.topic_partitions
     partitions = None if named is None else _partitions(request)
-    results = await broker.controller.elect_leaders(
+    results = await broker.controller_apis.elect_leaders(
         partitions, ElectionType(request.election_type), timeout_seconds=request.timeout_ms / 1000
     )
     if isinstance(results, ApiError):

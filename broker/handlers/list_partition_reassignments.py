@@ -37,7 +37,7 @@ def handle_list_partition_reassignments(
 
 
 async def _list(broker: Broker, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    moving = await broker.controller.reassignments(timeout_seconds=request.timeout_ms / 1000)
+    moving = await broker.controller_apis.reassignments(timeout_seconds=request.timeout_ms / 1000)
     if isinstance(moving, ApiError):
         return _refused(moving)
     wanted = _wanted(request)

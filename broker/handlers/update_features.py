@@ -42,7 +42,7 @@ def handle_update_features(broker: Broker, context: RequestContext, request: Upd
 
 async def _update(broker: Broker, version: int, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     updates = list({key.feature: _update_of(key, version) for key in request.feature_updates}.values())
-    errors = await broker.controller.update_features(
+    errors = await broker.controller_apis.update_features(
         updates, validate_only=request.validate_only, timeout_seconds=request.timeout_ms / 1000
     )
     if isinstance(errors, ApiError):

@@ -20,7 +20,7 @@ from oncelog.broker.peers.controller_client import ControllerClient
 from oncelog.broker.process.supervisor import Supervisor
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.cluster_image import MetadataCache, MetadataChange
-from oncelog.coordinator.controller.leadership import chunks
+from oncelog.coordinator.controller.partition_states import chunks
 from oncelog.coordinator.controller.topic_plan import NewTopic
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.internal.topics import GROUP_METADATA_TOPIC_NAME, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC_NAME

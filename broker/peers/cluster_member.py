@@ -34,6 +34,7 @@ from oncelog.clients.connection import Address
 from oncelog.coordinator.controller.cluster_image import ClusterImage, MetadataCache, MetadataChange
 from oncelog.coordinator.controller.config_repository import ConfigRepository
 from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.controller.membership import await_free_id
 from oncelog.coordinator.metadata_store.store import MetadataStore, Session
 from oncelog.protocol.errors import error_of
@@ -82,6 +83,7 @@ class ClusterMember:
         self._metadata = metadata
         self._listener_name = listener_name
         self._controller: Controller | None = None
+        self._controller_client: ControllerClient | None = None
         self._replication: ClusterReplication | None = None
         self._last = asyncio.Event()
         """Set while no other broker is known to be alive."""
@@ -114,9 +116,10 @@ class ClusterMember:
         is_alive = partial(live_broker.is_alive, listener_name=self._listener_name)
         await await_free_id(session, self._broker_id, self._session_seconds * _EXPIRY_ALLOWANCE, is_alive)
 
-    def follow(self, controller: Controller, replicas: ReplicaManager, store: MetadataStore) -> None:
+    def follow(self, controller_apis: ControllerApis, replicas: ReplicaManager, store: MetadataStore) -> None:
         """Work with this broker's controller from now on, and replicate with the others."""
-        self._controller = controller
+        controller = self._controller = controller_apis.controller
+        self._controller_client = ControllerClient(controller_apis, self.channel, self._config)
         self.controller_link = ControllerLink(
             controller,
             store=store,
@@ -126,7 +129,7 @@ class ClusterMember:
             configs=self._configs,
             listener_name=self._listener_name,
         )
-        self._local.serve_controller(controller, self._supervisor.spawn)
+        self._local.serve_controller(controller_apis, self._supervisor.spawn)
         self._replication = ClusterReplication(
             self._config,
             replicas,
@@ -148,20 +151,21 @@ class ClusterMember:
 
     async def leave(self) -> None:
         """Have others lead what this broker leads, as long as there are others. It is about to stop."""
-        if not self._config.controlled_shutdown_enable or self._controller is None or self._replication is None:
+        client = self._controller_client
+        if not self._config.controlled_shutdown_enable or client is None or self._replication is None:
             return
         self._replication.leave()
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await self._ask_to_leave(self._controller)
+                await self._ask_to_leave(client)
         except TimeoutError:
             logger.warning("Nobody helped broker %d to leave the cluster", self._broker_id)
 
-    async def _ask_to_leave(self, controller: Controller) -> None:
+    async def _ask_to_leave(self, client: ControllerClient) -> None:
         """Until nothing is left to lead, nobody is left who could, or nobody is there to decide."""
         tries, alone_since, loop = 0, math.inf, asyncio.get_running_loop()
         while not self._last.is_set():
-            response = await self._ask_once(controller)
+            response = await self._ask_once(client)
             if response is None:
                 alone_since = min(alone_since, loop.time())
                 if loop.time() - alone_since >= _ELECTION_SECONDS:
@@ -180,10 +184,10 @@ class ClusterMember:
             return
         logger.warning("Broker %d stops while it still leads partitions", self._broker_id)
 
-    async def _ask_once(self, controller: Controller) -> ControlledShutdownResponse | None:
+    async def _ask_once(self, client: ControllerClient) -> ControlledShutdownResponse | None:
         """What the controller did; None if there is none, or another one in a moment."""
-        request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=controller.broker_epoch)
-        response = await ControllerClient(controller, self.channel, self._config).ask(request)
+        request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=client.controller.broker_epoch)
+        response = await client.ask(request)
         if isinstance(response, ControlledShutdownResponse) and not response.error_code:
             return response
         reason = _why_no_help(response)

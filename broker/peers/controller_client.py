@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from oncelog.broker.config.broker_config import BrokerConfig
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.cluster_image import NO_CONTROLLER
-from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.controller.topic_plan import NewTopic, TopicPlan
 from oncelog.coordinator.ports import BrokerChannel
 from oncelog.protocol.errors import ErrorCode, error_of
@@ -27,27 +27,28 @@ from oncelog.protocol.schema import Message
 class ControllerClient:
     """The controller, as one broker reaches it."""
 
-    def __init__(self, controller: Controller, channel: BrokerChannel, config: BrokerConfig) -> None:
-        self._controller = controller
+    def __init__(self, apis: ControllerApis, channel: BrokerChannel, config: BrokerConfig) -> None:
+        self._apis = apis
+        self.controller = apis.controller
         self._channel = channel
         self._request_timeout_ms = config.request_timeout_ms
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> list[ApiError]:
         """Create topics whose replicas the controller places; the errors are in the order of the topics."""
-        if self._controller.is_active:
-            results = await self._controller.create_topics(topics, timeout_seconds=self._request_timeout_ms / 1000)
+        if self.controller.is_active:
+            results = await self._apis.create_topics(topics, timeout_seconds=self._request_timeout_ms / 1000)
             return [NO_ERROR if isinstance(result, TopicPlan) else result for result in results]
         response = await self.ask(_creation(topics, self._request_timeout_ms))
         if not isinstance(response, CreateTopicsResponse):
-            nobody = self._controller.controller_id == NO_CONTROLLER
-            unanswered = self._controller.refusal if nobody else _NOT_ANSWERED
+            nobody = self.controller.controller_id == NO_CONTROLLER
+            unanswered = self.controller.refusal if nobody else _NOT_ANSWERED
             return [unanswered for _ in topics]
         told = {topic.name: ApiError(error_of(topic.error_code), topic.error_message) for topic in response.topics}
         return [told.get(topic.name, _NOT_ANSWERED) for topic in topics]
 
     async def ask(self, request: Message) -> Message | None:
         """The answer of the broker that reigns, as far as is known; None if there is none."""
-        if self._controller.controller_id == NO_CONTROLLER:
+        if self.controller.controller_id == NO_CONTROLLER:
             return None
         answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
 
@@ -55,7 +56,7 @@ class ControllerClient:
             if not answer.done():
                 answer.set_result(response)
 
-        self._channel.send(self._controller.controller_id, request, settle)
+        self._channel.send(self.controller.controller_id, request, settle)
         return await answer
 
 

@@ -16,7 +16,7 @@ from oncelog.broker.dispatch.sliced_work import SLICE_UNITS, new_budget
 from oncelog.broker.replication.partition import Spawn
 from oncelog.broker.replication.replica_manager import ReplicaManager
 from oncelog.coordinator.controller.cluster_image import MetadataCache
-from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_apis import ControllerApis
 from oncelog.coordinator.ports import OnResponse
 from oncelog.protocol.messages.alter_partition import AlterPartitionRequest
 from oncelog.protocol.messages.controlled_shutdown import ControlledShutdownRequest
@@ -40,14 +40,14 @@ class LocalChannel:
         self._broker_id = broker_id
         self._metadata = metadata
         self._replicas: ReplicaManager | None = None
-        self._controller: Controller | None = None
+        self._controller: ControllerApis | None = None
         self._spawn: Spawn | None = None
 
     def serve(self, replica_manager: ReplicaManager) -> None:
         """From now on requests to this broker are answered."""
         self._replicas = replica_manager
 
-    def serve_controller(self, controller: Controller, spawn: Spawn) -> None:
+    def serve_controller(self, controller: ControllerApis, spawn: Spawn) -> None:
         """From now on the controller is asked, too."""
         self._controller = controller
         self._spawn = spawn

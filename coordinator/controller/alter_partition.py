@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from oncelog.coordinator.controller.cluster_state import VersionedState
+from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.isr_changes import UNKNOWN_EPOCH, IsrProposal, Outcome, alter_isr
-from oncelog.coordinator.controller.reign import Reign
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.alter_partition import (
     AlteredPartition,
@@ -28,24 +28,24 @@ class Altered(NamedTuple):
     partitions: Collection[TopicPartition]
 
 
-async def alter_partition(reign: Reign, request: AlterPartitionRequest) -> Altered:
+async def alter_partition(context: ControllerContext, request: AlterPartitionRequest) -> Altered:
     """Answer a leader. Versions 2 and later: topics are named by id."""
-    broker = reign.state.brokers.get(request.broker_id)
+    broker = context.state.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Altered(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), ())
     proposals: dict[TopicPartition, IsrProposal] = {}
     for topic in request.topics:
-        name = reign.state.topic_names.get(topic.topic_id)
+        name = context.state.topic_names.get(topic.topic_id)
         if name is not None:
             for data in topic.partitions:
                 proposals[TopicPartition(name, data.partition_index)] = _proposal(request.broker_id, data)
-    outcomes = await alter_isr(reign, proposals)
-    requests = reign.requests()
-    requests.tell_metadata(
-        [p for p, outcome in outcomes.items() if isinstance(outcome, VersionedState)], reign.state.brokers
+    outcomes = await alter_isr(context, proposals)
+    requests = context.new_requests()
+    requests.add_update_metadata(
+        [p for p, outcome in outcomes.items() if isinstance(outcome, VersionedState)], context.state.brokers
     )
-    reign.send(requests)
-    return Altered(_response(reign, request, outcomes), proposals.keys())
+    context.send(requests)
+    return Altered(_response(context, request, outcomes), proposals.keys())
 
 
 def _proposal(leader: int, data: AlterPartitionData) -> IsrProposal:
@@ -60,11 +60,11 @@ def _proposal(leader: int, data: AlterPartitionData) -> IsrProposal:
 
 
 def _response(
-    reign: Reign, request: AlterPartitionRequest, outcomes: dict[TopicPartition, Outcome]
+    context: ControllerContext, request: AlterPartitionRequest, outcomes: dict[TopicPartition, Outcome]
 ) -> AlterPartitionResponse:
     topics = []
     for topic in request.topics:
-        name = reign.state.topic_names.get(topic.topic_id)
+        name = context.state.topic_names.get(topic.topic_id)
         partitions = [
             AlteredPartition(partition_index=data.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
             if name is None

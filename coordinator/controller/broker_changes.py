@@ -1,7 +1,8 @@
-"""Brokers that come and go: what the controller does about it.
+"""Changes of the registered brokers, and the elections that follow.
 
-The registrations are read again and compared with those that are known. A broker whose registration is another one than
-before went and came: both happen, in that order, so that it leaves every ISR that another member can hold.
+The registrations are read again and compared with those that are known. A broker that has
+another broker epoch than before stopped and started: both are handled, in that order, so that it leaves every ISR that
+has another member.
 """
 
 import logging
@@ -9,8 +10,9 @@ from dataclasses import dataclass
 
 from oncelog.coordinator.controller.cluster_loading import read_brokers
 from oncelog.coordinator.controller.cluster_state import LiveBroker
-from oncelog.coordinator.controller.leadership import UncleanAllowed, elect, tell, tell_all_metadata
-from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.controller.controller_context import ControllerContext
+from oncelog.coordinator.controller.partition_states import elect
+from oncelog.coordinator.controller.propagation import send_changes, send_full_metadata
 from oncelog.coordinator.metadata_store.store import Watch
 
 logger = logging.getLogger(__name__)
@@ -23,10 +25,11 @@ class BrokerChanges:
     stopped: frozenset[int]
     started: frozenset[int]
     modified: frozenset[int]
-    """The same life of a broker, but another address or rack."""
+    """Of the same broker epoch, but with another address or rack."""
 
 
 def compare(known: dict[int, LiveBroker], registered: dict[int, LiveBroker]) -> BrokerChanges:
+    """Return the difference between the known brokers and those that are registered now."""
     staying = {
         broker_id
         for broker_id in known.keys() & registered.keys()
@@ -39,31 +42,31 @@ def compare(known: dict[int, LiveBroker], registered: dict[int, LiveBroker]) -> 
     )
 
 
-async def follow_broker_changes(reign: Reign, changed: Watch, unclean_allowed: UncleanAllowed) -> BrokerChanges:
-    """Find out what changed, and give every concerned partition the leader and ISR that it needs now."""
-    registered = await read_brokers(reign.session, reign.state, changed)
-    changes = compare(reign.state.brokers, registered)
+async def apply_broker_changes(context: ControllerContext, changed: Watch) -> BrokerChanges:
+    """Read the registrations, and give every concerned partition the leader and ISR that it needs now."""
+    registered = await read_brokers(context.session, context.state, changed)
+    changes = compare(context.state.brokers, registered)
     if changes.stopped:
-        await _on_stopped(reign, changes, unclean_allowed)
+        await _on_stopped(context, changes)
     if changes.started or changes.modified:
-        reign.state.brokers = registered
-        await _on_started(reign, changes, unclean_allowed)
+        context.state.brokers = registered
+        await _on_started(context, changes)
     return changes
 
 
-async def _on_stopped(reign: Reign, changes: BrokerChanges, unclean_allowed: UncleanAllowed) -> None:
+async def _on_stopped(context: ControllerContext, changes: BrokerChanges) -> None:
     logger.info("Brokers that are gone: %s", sorted(changes.stopped))
-    concerned = [p for broker_id in sorted(changes.stopped) for p in reign.state.partitions_on(broker_id)]
+    concerned = [p for broker_id in sorted(changes.stopped) for p in context.state.partitions_on(broker_id)]
     for broker_id in changes.stopped:
-        reign.state.remove_broker(broker_id)
-        reign.forget(broker_id)
-    elected = await elect(reign, dict.fromkeys(concerned), unclean_allowed)
-    await tell(reign, elected, concerned)
+        context.state.remove_broker(broker_id)
+        context.forget(broker_id)
+    elected = await elect(context, dict.fromkeys(concerned))
+    await send_changes(context, elected, concerned)
 
 
-async def _on_started(reign: Reign, changes: BrokerChanges, unclean_allowed: UncleanAllowed) -> None:
+async def _on_started(context: ControllerContext, changes: BrokerChanges) -> None:
     logger.info("Brokers that are new: %s, changed: %s", sorted(changes.started), sorted(changes.modified))
-    concerned = [p for broker_id in sorted(changes.started) for p in reign.state.partitions_on(broker_id)]
-    await elect(reign, dict.fromkeys(concerned), unclean_allowed)
-    tell_all_metadata(reign, changes.started)
-    await tell(reign, concerned, concerned)
+    concerned = [p for broker_id in sorted(changes.started) for p in context.state.partitions_on(broker_id)]
+    await elect(context, dict.fromkeys(concerned))
+    send_full_metadata(context, changes.started)
+    await send_changes(context, concerned, concerned)

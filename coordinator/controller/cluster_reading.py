@@ -37,11 +37,11 @@ async def read_orders(session: Session, broker_id: int, listener_name: str) -> l
     state = ClusterState()
     await load_cluster(session, state, _ignore)
     metadata = ControlRequests(state, controller_id, controller_epoch, listener_name)
-    metadata.tell_metadata(state.partitions(), [broker_id])
+    metadata.add_update_metadata(state.partitions(), [broker_id])
     leaderships = ControlRequests(state, controller_id, controller_epoch, listener_name)
     for partition in state.partitions_on(broker_id):
         if state.state(partition) is not None and partition.topic not in state.topics_to_delete:
-            leaderships.tell_leadership(partition, [broker_id])
+            leaderships.add_leader_and_isr(partition, [broker_id])
     # Metadata first, as from a controller: a coordinator drops the markers of partitions that it has not heard of.
     return [request for requests in (metadata, leaderships) for _, request in requests.build()]
 

@@ -60,9 +60,9 @@ class ClusterState:
     """All of it."""
 
     brokers: dict[int, LiveBroker] = field(default_factory=dict)
-    suspects: set[int] = field(default_factory=set)
+    unreachable: set[int] = field(default_factory=set)
     """Registered brokers that cannot be reached."""
-    leaving: set[int] = field(default_factory=set)
+    shutting_down: set[int] = field(default_factory=set)
     """Registered brokers that are about to stop."""
     full: set[int] = field(default_factory=set)
     """Registered brokers whose disk is full."""
@@ -132,13 +132,13 @@ class ClusterState:
     def remove_broker(self, broker_id: int) -> None:
         """It is not registered any more. What was thought of it says nothing about its next life."""
         del self.brokers[broker_id]
-        self.suspects.discard(broker_id)
-        self.leaving.discard(broker_id)
+        self.unreachable.discard(broker_id)
+        self.shutting_down.discard(broker_id)
         self.full.discard(broker_id)
 
     def reliable_brokers(self) -> set[int]:
         """The brokers that are up and can write, and by all that is known will stay so."""
-        return self.brokers.keys() - self.suspects - self.leaving - self.full
+        return self.brokers.keys() - self.unreachable - self.shutting_down - self.full
 
     def usable_brokers(self, replicas: Collection[int]) -> Collection[int]:
         """The brokers among which a partition may have its leader and its ISR, given those that could lead it.

@@ -49,15 +49,15 @@ class ControlChannel:
         channel: BrokerChannel,
         on_response: OnControlResponse,
         on_caught_up: OnCaughtUp,
-        suspects: Collection[int] = (),
+        unreachable: Collection[int] = (),
     ) -> None:
-        """``suspects``: the brokers that cannot be reached now; ``suspects_changed`` says that there are more."""
+        """``suspects``: the brokers that cannot be reached now; ``unreachable_changed`` says that there are more."""
         self._channel = channel
-        self._suspects = suspects
+        self._unreachable = unreachable
         self._on_response = on_response
         self._on_caught_up = on_caught_up
         self._outboxes: dict[int, _Outbox] = {}
-        self._waiting: list[_Telling] = []
+        self._waiting: list[_Wait] = []
 
     def send(self, broker_id: int, request: Message) -> None:
         outbox = self._outboxes.get(broker_id)
@@ -66,16 +66,16 @@ class ControlChannel:
             self._outboxes[broker_id] = outbox
         outbox.send(request)
 
-    def all_told(self) -> "asyncio.Future[None]":
+    def all_responded(self) -> "asyncio.Future[None]":
         """Done when every broker that answers has answered all that it was sent before, or when all of this ends.
 
         A broker does not answer while it is behind or a suspect.
         """
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         marks = [(broker_id, outbox, outbox.accepted) for broker_id, outbox in self._outboxes.items()]
-        self._waiting.append(_Telling(told, marks))
+        self._waiting.append(_Wait(done, marks))
         self._note_progress()
-        return told
+        return done
 
     def _on_answer(self, broker_id: int, request: Message, response: Message) -> None:
         self._on_response(broker_id, request, response)
@@ -84,16 +84,16 @@ class ControlChannel:
 
     def _note_progress(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for telling in waiting:
-            if any(self._is_awaited(*mark) for mark in telling.marks):
-                self._waiting.append(telling)
-            elif not telling.told.done():
-                telling.told.set_result(None)
+        for wait in waiting:
+            if any(self._is_awaited(*mark) for mark in wait.marks):
+                self._waiting.append(wait)
+            elif not wait.done.done():
+                wait.done.set_result(None)
 
     def _is_awaited(self, broker_id: int, outbox: "_Outbox", accepted: int) -> bool:
-        return outbox.completed < accepted and broker_id not in self._suspects
+        return outbox.completed < accepted and broker_id not in self._unreachable
 
-    def suspects_changed(self) -> None:
+    def unreachable_changed(self) -> None:
         """A broker has become a suspect: it is not waited for any more."""
         self._note_progress()
 
@@ -116,10 +116,10 @@ class ControlChannel:
         self._note_progress()
 
 
-class _Telling(NamedTuple):
+class _Wait(NamedTuple):
     """A wait for the answers to all that was sent before it began."""
 
-    told: "asyncio.Future[None]"
+    done: "asyncio.Future[None]"
     marks: "list[tuple[int, _Outbox, int]]"
     """Each broker, its outbox, and how many requests that had accepted."""
 

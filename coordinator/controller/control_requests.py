@@ -62,23 +62,23 @@ class ControlRequests:
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
         self._names_everything = False
 
-    def tell_leadership(self, partition: TopicPartition, broker_ids: Iterable[int], *, is_new: bool = False) -> None:
+    def add_leader_and_isr(self, partition: TopicPartition, broker_ids: Iterable[int], *, is_new: bool = False) -> None:
         """Tell the partition's state to brokers that have a replica of it. The others need ``tell_metadata``."""
         for broker_id in broker_ids:
             partitions = self._leader_and_isr.setdefault(broker_id, {})
             partitions[partition] = partitions.get(partition, False) or is_new
 
-    def tell_metadata(self, partitions: Iterable[TopicPartition], broker_ids: Iterable[int]) -> None:
+    def add_update_metadata(self, partitions: Iterable[TopicPartition], broker_ids: Iterable[int]) -> None:
         """Tell brokers who is alive and, in one request for all of them, what the partitions' states are."""
         self._update_metadata.update(dict.fromkeys(partitions))
         self._metadata_receivers.update(dict.fromkeys(broker_ids))
 
-    def tell_all_metadata(self, broker_ids: Iterable[int]) -> None:
+    def add_full_metadata(self, broker_ids: Iterable[int]) -> None:
         """Tell brokers who is alive and the state of every partition."""
         self._names_everything = True
-        self.tell_metadata(self._state.partitions(), broker_ids)
+        self.add_update_metadata(self._state.partitions(), broker_ids)
 
-    def stop_replica(self, partition: TopicPartition, broker_ids: Iterable[int], *, delete: bool) -> None:
+    def add_stop_replica(self, partition: TopicPartition, broker_ids: Iterable[int], *, delete: bool) -> None:
         for broker_id in broker_ids:
             partitions = self._stop_replica.setdefault(broker_id, {})
             partitions[partition] = partitions.get(partition, False) or delete
@@ -218,7 +218,7 @@ class ControlRequests:
                 yield _live_broker(broker)
 
     def _is_online(self, broker_id: int) -> bool:
-        return broker_id in self._state.brokers and broker_id not in self._state.suspects
+        return broker_id in self._state.brokers and broker_id not in self._state.unreachable
 
     def _stop_replica_request(self, broker: LiveBroker, partitions: dict[TopicPartition, bool]) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}

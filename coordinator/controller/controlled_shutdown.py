@@ -6,8 +6,9 @@ until it registers anew. Partitions that it alone can lead remain until it is go
 
 import logging
 
-from oncelog.coordinator.controller.leadership import UncleanAllowed, elect, tell
-from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.controller.controller_context import ControllerContext
+from oncelog.coordinator.controller.partition_states import elect
+from oncelog.coordinator.controller.propagation import send_changes
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -21,24 +22,24 @@ _UNKNOWN_EPOCH = -1
 
 
 async def move_leaderships_away(
-    reign: Reign, request: ControlledShutdownRequest, unclean_allowed: UncleanAllowed
+    context: ControllerContext, request: ControlledShutdownRequest
 ) -> ControlledShutdownResponse:
     """Do what can be done, and name the partitions that the broker still leads although they have other replicas."""
     broker_id = request.broker_id
-    broker = reign.state.brokers.get(broker_id)
+    broker = context.state.brokers.get(broker_id)
     if broker is None:
         return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
     if request.broker_epoch != _UNKNOWN_EPOCH and request.broker_epoch < broker.epoch:
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     logger.info("Broker %d is about to stop", broker_id)
-    reign.state.leaving.add(broker_id)
-    partitions = list(reign.state.partitions_on(broker_id))
-    elected = await elect(reign, partitions, unclean_allowed)
-    await tell(reign, elected, elected)
+    context.state.shutting_down.add(broker_id)
+    partitions = list(context.state.partitions_on(broker_id))
+    elected = await elect(context, partitions)
+    await send_changes(context, elected, elected)
     remaining = []
     for partition in partitions:
-        versioned = reign.state.state(partition)
-        has_others = len(reign.state.replicas(partition).replicas) > 1
+        versioned = context.state.state(partition)
+        has_others = len(context.state.replicas(partition).replicas) > 1
         if has_others and versioned is not None and versioned.state.leader == broker_id:
             remaining.append(RemainingPartition(topic_name=partition.topic, partition_index=partition.partition))
     return ControlledShutdownResponse(remaining_partitions=remaining)

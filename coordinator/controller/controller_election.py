@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Victory:
+class Elected:
     """An epoch that is ours, and the version by which the store knows it."""
 
     epoch: int
@@ -39,40 +39,42 @@ class Victory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Defeat:
+class OtherElected:
     """Somebody else is the controller."""
 
     controller_id: int
 
 
-Verdict: TypeAlias = Victory | Defeat
+ElectionResult: TypeAlias = Elected | OtherElected
 
 
-async def stand(session: Session, broker_id: int, now_ms: int, changed: Watch) -> Verdict:
+async def stand_for_election(session: Session, broker_id: int, now_ms: int, changed: Watch) -> ElectionResult:
     """Stand for election until somebody is elected. ``changed`` is called when that may no longer hold."""
     while True:
         controller = await session.get(paths.CONTROLLER, changed)
         if controller is not None and controller.stat.ephemeral_owner != session.session_id:
-            return Defeat(controller_id=_controller_id(controller))
+            return OtherElected(controller_id=_controller_id(controller))
         if controller is not None:
             await session.delete(paths.CONTROLLER, controller.stat.version)
             continue
-        victory = await _try_to_win(session, broker_id, now_ms)
-        if victory is not None:
-            return victory
+        elected = await _try_to_win(session, broker_id, now_ms)
+        if elected is not None:
+            return elected
 
 
-async def take_over(session: Session, broker_id: int, suspect_id: int, now_ms: int, changed: Watch) -> Verdict:
+async def replace_controller(
+    session: Session, broker_id: int, suspect_id: int, now_ms: int, changed: Watch
+) -> ElectionResult:
     """Be elected in the place of a broker that cannot be reached, if that one still is the controller."""
     # The epoch is read first: an election between the two reads changes it.
     epoch = await session.get(paths.CONTROLLER_EPOCH)
     controller = await session.get(paths.CONTROLLER, changed)
     if epoch is not None and controller is not None and _controller_id(controller) == suspect_id:
         removal = Delete(path=paths.CONTROLLER, version=controller.stat.version)
-        victory = await _win(session, broker_id, now_ms, epoch, [removal])
-        if victory is not None:
-            return victory
-    return await stand(session, broker_id, now_ms, changed)
+        elected = await _win(session, broker_id, now_ms, epoch, [removal])
+        if elected is not None:
+            return elected
+    return await stand_for_election(session, broker_id, now_ms, changed)
 
 
 def _controller_id(znode: Znode) -> int:
@@ -92,13 +94,13 @@ def _epoch(znode: Znode) -> int:
         raise MalformedZnode(f"{paths.CONTROLLER_EPOCH} is malformed: {error}") from error
 
 
-async def _try_to_win(session: Session, broker_id: int, now_ms: int) -> Victory | None:
+async def _try_to_win(session: Session, broker_id: int, now_ms: int) -> Elected | None:
     return await _win(session, broker_id, now_ms, await session.get(paths.CONTROLLER_EPOCH), [])
 
 
 async def _win(
     session: Session, broker_id: int, now_ms: int, znode: Znode | None, first: list[Operation]
-) -> Victory | None:
+) -> Elected | None:
     epoch = 1 if znode is None else _epoch(znode) + 1
     data = znodes.encode_controller_epoch(epoch)
     raise_epoch: Operation = Create(path=paths.CONTROLLER_EPOCH, data=data)
@@ -110,4 +112,4 @@ async def _win(
         return None
     stat = result[-1].stat
     assert stat is not None, "a create or a set has a stat"
-    return Victory(epoch=epoch, epoch_version=stat.version)
+    return Elected(epoch=epoch, epoch_version=stat.version)

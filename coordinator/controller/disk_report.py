@@ -23,7 +23,7 @@ class DiskReport:
 
     def send(self) -> None:
         """Have the controller ask this broker whether its disk is full, which has changed."""
-        self._queue.hint("report the disk", self._write)
+        self._queue.cluster.put("report the disk", self._write)
 
     async def _write(self) -> None:
         if self._store.session is None:

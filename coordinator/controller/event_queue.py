@@ -1,92 +1,139 @@
 """The controller's work, one piece at a time.
 
-Everything that a controller does runs in one task, in the order in which it was asked for, so that no piece of work
-sees the middle of another. Between two pieces the loop has a turn, also when neither waits for anything: thousands of
-requests that are only judged would otherwise be one turn of the loop. There are two ways to ask: a *hint* says that
-something should be looked at and is kept once however often it is given; a *request* has an asker who waits for its
-result. Requests are bounded in number: beyond that their askers wait for a place.
+Everything that a controller does runs in one task, so that no piece of work sees the middle of another. Between two
+pieces the loop has a turn, also when neither awaits anything: thousands of requests that are only checked would
+otherwise be one turn of the loop.
+
+Work comes in two lanes, each in its own order:
+
+* ``cluster``: what keeps partitions available. *Events* (a change notification of the metadata store, a response of a
+  broker) and the requests of brokers;
+* ``clients``: administrative requests.
+
+The cluster's lane goes first: after a broker has failed, the election of new leaders does not wait until thousands of
+topics have been created. Clients do not starve: after ``_MOST_IN_A_ROW`` pieces of the cluster's work one of theirs
+runs.
+
+An event has a key and is queued once, however often it is put until it runs. A request has a caller that awaits its
+result. The number of queued requests is bounded; further callers wait for a place.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[], Awaitable[T]]
+OnFailure: TypeAlias = Callable[[BaseException], None]
 
 _MOST_REQUESTS: Final = 1_000
+"""Queued in one lane."""
+_MOST_IN_A_ROW: Final = 100
+"""Pieces of the cluster's work before one of a client's, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
     work: Work[Any]
-    answer: asyncio.Future[Any] | None
+    response: asyncio.Future[Any] | None
+    """None for an event."""
 
 
-class EventQueue:
-    """Hints and requests, waiting for the task that runs them."""
+class Lane:
+    """Work that runs in the order in which it came."""
 
-    def __init__(self) -> None:
-        self._items: dict[object, _Item] = {}
-        """By what makes them the same: a hint's name, or an object of its own for a request."""
+    def __init__(self, filled: asyncio.Event) -> None:
+        self._filled = filled
+        self._items: dict[Hashable, _Item] = {}
+        """By key; a request has an object of its own as its key."""
         self._places = asyncio.Semaphore(_MOST_REQUESTS)
-        self._filled = asyncio.Event()
 
-    def hint(self, name: str, work: Work[None]) -> None:
-        """Run ``work`` some time, once, however often it is hinted at until then."""
-        self._items.setdefault(name, _Item(work, None))
+    def put(self, key: Hashable, work: Work[None]) -> None:
+        """Queue an event, unless one of this key is queued."""
+        self._items.setdefault(key, _Item(work, None))
         self._filled.set()
 
-    def forget_hints(self) -> None:
-        """Whatever was hinted at need not be looked at any more. Requests stay."""
-        self._items = {key: item for key, item in self._items.items() if item.answer is not None}
+    def clear_events(self) -> None:
+        """Drop all events. Requests stay."""
+        self._items = {key: item for key, item in self._items.items() if item.response is not None}
 
     async def request(self, work: Work[T], until: float | None = None) -> T:
-        """Run ``work`` after what was asked before, and wait for it. It is run even if the asker is cancelled.
+        """Queue ``work`` and return its result. It runs even if the caller is cancelled.
 
         Raises TimeoutError at the time ``until`` of the loop: work that has begun goes on, other work is dropped.
         """
         key = object()
         try:
             async with asyncio.timeout_at(until), self._places:
-                answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-                self._items[key] = _Item(work, answer)
+                response: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+                self._items[key] = _Item(work, response)
                 self._filled.set()
-                return await asyncio.shield(answer)
+                return await asyncio.shield(response)
         except TimeoutError:
             self._items.pop(key, None)
             raise
 
-    async def run(self, on_failure: Callable[[Exception], None]) -> None:
-        """Run everything that is asked, for ever. What a hint's work raises goes to ``on_failure``; what a request's
-        raises goes to its asker too."""
+    def __bool__(self) -> bool:
+        """Return whether work is queued."""
+        return bool(self._items)
+
+    def pop(self) -> _Item:
+        """Remove and return the oldest item."""
+        return self._items.pop(next(iter(self._items)))
+
+    def cancel(self) -> None:
+        """Drop everything; the callers of requests get CancelledError."""
+        for item in self._items.values():
+            if item.response is not None:
+                item.response.cancel()
+        self._items.clear()
+
+
+class EventQueue:
+    """The two lanes, and the task that runs what is in them."""
+
+    def __init__(self) -> None:
+        self._filled = asyncio.Event()
+        self.cluster = Lane(self._filled)
+        self.clients = Lane(self._filled)
+        self._in_a_row = 0
+
+    async def run(self, on_failure: OnFailure) -> None:
+        """Run all work until cancelled. An error goes to ``on_failure``, and that of a request to its caller too."""
         try:
             while True:
                 await self._filled.wait()
-                while self._items:
-                    item = self._items.pop(next(iter(self._items)))
-                    await self._run(item, on_failure)
+                while self.cluster or self.clients:
+                    await _run(self._next(), on_failure)
                     await asyncio.sleep(0)
                 self._filled.clear()
         finally:
-            for item in self._items.values():
-                if item.answer is not None:
-                    item.answer.cancel()
-            self._items.clear()
+            self.cluster.cancel()
+            self.clients.cancel()
 
-    @staticmethod
-    async def _run(item: _Item, on_failure: Callable[[Exception], None]) -> None:
-        try:
-            result = await item.work()
-        except Exception as error:
-            on_failure(error)
-            if item.answer is not None and not item.answer.done():
-                item.answer.set_exception(error)
-        except BaseException:
-            if item.answer is not None:
-                item.answer.cancel()
-            raise
-        else:
-            if item.answer is not None and not item.answer.done():
-                item.answer.set_result(result)
+    def _next(self) -> _Item:
+        if self.cluster and (self._in_a_row < _MOST_IN_A_ROW or not self.clients):
+            self._in_a_row += 1
+            return self.cluster.pop()
+        self._in_a_row = 0
+        return self.clients.pop()
+
+
+async def _run(item: _Item, on_failure: OnFailure) -> None:
+    response = item.response
+    try:
+        # gather returns the error of the work as a value; a cancellation of this task it passes on.
+        outcome = (await asyncio.gather(item.work(), return_exceptions=True))[0]
+    except asyncio.CancelledError:
+        if response is not None:
+            response.cancel()
+        raise
+    if isinstance(outcome, BaseException):
+        on_failure(outcome)
+    if response is None or response.done():
+        return
+    if isinstance(outcome, BaseException):
+        response.set_exception(outcome)
+    else:
+        response.set_result(outcome)

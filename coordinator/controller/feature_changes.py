@@ -14,8 +14,8 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.finalized_features import NOT_SUPPORTED, UNKNOWN_EPOCH, FinalizedFeatureCache
-from oncelog.coordinator.controller.reign import Reign
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create, MultiFailed, Operation, SetData, Watch, Znode
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
@@ -46,18 +46,18 @@ class FeatureUpdate:
 
 
 async def ensure_features(
-    reign: Reign, features: FinalizedFeatureCache, wanted: Mapping[str, int], changed: Watch
+    context: ControllerContext, features: FinalizedFeatureCache, wanted: Mapping[str, int], changed: Watch
 ) -> None:
     """Give a new cluster the wanted levels, as far as all of its brokers support them; and know what is finalised.
 
     Where somebody has deleted the levels of a cluster, those that this broker knows are written again.
     """
-    if await reign.session.get(paths.FEATURE) is None:
+    if await context.session.get(paths.FEATURE) is None:
         levels = dict(features.levels)
         if features.epoch == UNKNOWN_EPOCH:
-            levels = initial_levels(wanted, [broker.registration for broker in reign.state.brokers.values()])
-        await reign.commit([_write_of(levels, None)])
-    await features.refresh(reign.session, changed)
+            levels = initial_levels(wanted, [broker.registration for broker in context.state.brokers.values()])
+        await context.commit([_write_of(levels, None)])
+    await features.refresh(context.session, changed)
     for name, level in wanted.items():
         finalised = features.levels.get(name, 0)
         if finalised < level:
@@ -79,7 +79,7 @@ def initial_levels(wanted: Mapping[str, int], brokers: Sequence[BrokerRegistrati
 
 
 async def update_features(
-    reign: Reign,
+    context: ControllerContext,
     features: FinalizedFeatureCache,
     updates: Sequence[FeatureUpdate],
     changed: Watch,
@@ -91,30 +91,30 @@ async def update_features(
     What is done is known here on return.
     """
     for _ in range(_ATTEMPTS):
-        znode = await reign.session.get(paths.FEATURE)
+        znode = await context.session.get(paths.FEATURE)
         try:
             before = {} if znode is None else dict(znodes.decode_features(znode.data).levels)
         except znodes.MalformedZnode as error:
             reason = f"The znode {paths.FEATURE} is malformed: {error}"
             return [ApiError(ErrorCode.FEATURE_UPDATE_FAILED, reason) for _ in updates]
-        supported = supported_by(reign, features)
+        supported = supported_by(context, features)
         errors = [why_refused(update, before, supported) for update in updates]
         after = before | {update.feature: update.level for update in updates}
         after = {name: level for name, level in after.items() if level}
         refused = any(error != NO_ERROR for error in errors)
         if validate_only or refused or after == before:
             return errors
-        if not isinstance(await reign.commit([_write_of(after, znode)]), MultiFailed):
+        if not isinstance(await context.commit([_write_of(after, znode)]), MultiFailed):
             logger.info("Finalised features: %s, before: %s", after, before)
-            await features.refresh(reign.session, changed)
+            await features.refresh(context.session, changed)
             return errors
     return [ApiError(ErrorCode.FEATURE_UPDATE_FAILED, "Somebody else changes the features.") for _ in updates]
 
 
-def supported_by(reign: Reign, features: FinalizedFeatureCache) -> dict[str, Supported]:
+def supported_by(context: ControllerContext, features: FinalizedFeatureCache) -> dict[str, Supported]:
     """What this controller and each live broker support, by the name under which a refusal mentions them."""
-    brokers = sorted(reign.state.brokers.items())
-    return {f"Local controller {reign.controller_id}": features.supported} | {
+    brokers = sorted(context.state.brokers.items())
+    return {f"Local controller {context.controller_id}": features.supported} | {
         f"Broker {broker_id}": broker.registration.features for broker_id, broker in brokers
     }
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from oncelog.coordinator.controller.cluster_state import ClusterState, VersionedState
-from oncelog.coordinator.controller.leadership import chunks, read_again, remember
-from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.controller.controller_context import ControllerContext
+from oncelog.coordinator.controller.partition_states import chunks, read_again, remember
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import MultiFailed, SetData
 from oncelog.coordinator.metadata_store.znodes import LeaderRecoveryState, PartitionState
@@ -50,19 +50,21 @@ Outcome: TypeAlias = VersionedState | ErrorCode
 """The state that holds now, or why the proposal was refused."""
 
 
-async def alter_isr(reign: Reign, proposals: Mapping[TopicPartition, IsrProposal]) -> dict[TopicPartition, Outcome]:
+async def alter_isr(
+    context: ControllerContext, proposals: Mapping[TopicPartition, IsrProposal]
+) -> dict[TopicPartition, Outcome]:
     """Decide and write; every proposal has an outcome. What was written is known here, and told to nobody yet."""
     outcomes: dict[TopicPartition, Outcome] = {}
     accepted: dict[TopicPartition, PartitionState] = {}
     for partition, proposal in proposals.items():
-        decided = decide(proposal, partition, reign.state, reign.epoch)
+        decided = decide(proposal, partition, context.state, context.epoch)
         if isinstance(decided, PartitionState):
             accepted[partition] = decided
         else:
             outcomes[partition] = decided
-    refused = await _write(reign, accepted)
+    refused = await _write(context, accepted)
     for partition in accepted:
-        state = reign.state.state(partition)
+        state = context.state.state(partition)
         if partition in refused or state is None:
             logger.info("The state of %s has changed: its leader's proposal is refused", partition)
             outcomes[partition] = ErrorCode.INVALID_UPDATE_VERSION
@@ -116,35 +118,37 @@ def _is_eligible(broker_id: int, epoch: int, state: PartitionState, cluster: Clu
     return broker_id in state.isr or broker_id in cluster.reliable_brokers()
 
 
-async def _write(reign: Reign, accepted: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
+async def _write(context: ControllerContext, accepted: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
     """Write states, many at once; returns those that somebody else's write came before."""
     together = list(chunks(list(accepted)))
     alone: list[TopicPartition] = []
-    for group, written in zip(together, await _commit(reign, accepted, together), strict=True):
+    for group, written in zip(together, await _commit(context, accepted, together), strict=True):
         if not written:
             alone += group
     if not alone:
         return []
     singles = [[partition] for partition in alone]
-    results = await _commit(reign, accepted, singles)
+    results = await _commit(context, accepted, singles)
     refused = [partition for partition, written in zip(alone, results, strict=True) if not written]
-    await read_again(reign, refused)
+    await read_again(context, refused)
     return refused
 
 
 async def _commit(
-    reign: Reign, states: Mapping[TopicPartition, PartitionState], groups: Sequence[Sequence[TopicPartition]]
+    context: ControllerContext,
+    states: Mapping[TopicPartition, PartitionState],
+    groups: Sequence[Sequence[TopicPartition]],
 ) -> list[bool]:
     """For each group, whether all of it was written; else nothing of it was."""
-    results = await reign.commit_many([[_set(reign, p, states[p]) for p in group] for group in groups])
+    results = await context.commit_many([[_set(context, p, states[p]) for p in group] for group in groups])
     for group, result in zip(groups, results, strict=True):
         if not isinstance(result, MultiFailed):
-            remember(reign, group, states, result)
+            remember(context, group, states, result)
     return [not isinstance(result, MultiFailed) for result in results]
 
 
-def _set(reign: Reign, partition: TopicPartition, state: PartitionState) -> SetData:
-    known = reign.state.state(partition)
+def _set(context: ControllerContext, partition: TopicPartition, state: PartitionState) -> SetData:
+    known = context.state.state(partition)
     assert known is not None, "only a state that is known is changed"
     return SetData(
         path=paths.partition_state(partition), data=znodes.encode_partition_state(state), version=known.version

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
+from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import next_state, preferred_state
-from oncelog.coordinator.controller.leadership import PARTITIONS_PER_PASS, Decide, change_states, chunks, tell
-from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.controller.partition_states import PARTITIONS_PER_PASS, Decide, change_states, chunks
+from oncelog.coordinator.controller.propagation import send_changes
 from oncelog.coordinator.metadata_store.znodes import PartitionState
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -37,13 +38,13 @@ _FAILURES = {
 
 
 async def elect_leaders(
-    reign: Reign, partitions: Iterable[TopicPartition] | None, election: ElectionType
+    context: ControllerContext, partitions: Iterable[TopicPartition] | None, election: ElectionType
 ) -> dict[TopicPartition, ApiError]:
     """Hold elections for these partitions; for all (None), those that need none are left out of the result."""
-    asked = list(reign.state.partitions()) if partitions is None else list(dict.fromkeys(partitions))
+    asked = list(context.state.partitions()) if partitions is None else list(dict.fromkeys(partitions))
     results: dict[TopicPartition, ApiError] = {}
     for portion in chunks(asked, PARTITIONS_PER_PASS):
-        results |= await _elect_portion(reign, portion, election)
+        results |= await _elect_portion(context, portion, election)
         await asyncio.sleep(0)  # Between portions the loop has its turn.
     if partitions is None:
         return {p: error for p, error in results.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
@@ -51,61 +52,61 @@ async def elect_leaders(
 
 
 async def _elect_portion(
-    reign: Reign, partitions: Iterable[TopicPartition], election: ElectionType
+    context: ControllerContext, partitions: Iterable[TopicPartition], election: ElectionType
 ) -> dict[TopicPartition, ApiError]:
-    results = {partition: _why_not(reign, partition, election) for partition in partitions}
+    results = {partition: _why_not(context, partition, election) for partition in partitions}
     needed = [partition for partition, error in results.items() if error == NO_ERROR]
     if needed:
-        decide = _preferred(reign) if election is ElectionType.PREFERRED else _unclean(reign)
-        elected = await change_states(reign, needed, decide)
-        await tell(reign, elected, elected)
-        results |= dict.fromkeys([p for p in needed if not _has_leader(reign, p, election)], _FAILURES[election])
+        decide = _preferred(context) if election is ElectionType.PREFERRED else _unclean(context)
+        elected = await change_states(context, needed, decide)
+        await send_changes(context, elected, elected)
+        results |= dict.fromkeys([p for p in needed if not _has_leader(context, p, election)], _FAILURES[election])
     return results
 
 
-def _why_not(reign: Reign, partition: TopicPartition, election: ElectionType) -> ApiError:
+def _why_not(context: ControllerContext, partition: TopicPartition, election: ElectionType) -> ApiError:
     """Why no election is held for the partition, or NO_ERROR."""
-    if partition.topic in reign.state.topics_to_delete:
+    if partition.topic in context.state.topics_to_delete:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
-    if reign.state.state(partition) is None:
+    if context.state.state(partition) is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-    if _has_leader(reign, partition, election):
+    if _has_leader(context, partition, election):
         return ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     return NO_ERROR
 
 
-def _has_leader(reign: Reign, partition: TopicPartition, election: ElectionType) -> bool:
+def _has_leader(context: ControllerContext, partition: TopicPartition, election: ElectionType) -> bool:
     """Whether the partition has the leader that the election is about."""
-    versioned = reign.state.state(partition)
+    versioned = context.state.state(partition)
     if versioned is None:
         return False
     if election is ElectionType.PREFERRED:
-        return versioned.state.leader == reign.state.replicas(partition).replicas[0]
-    return versioned.state.leader in reign.state.brokers
+        return versioned.state.leader == context.state.replicas(partition).replicas[0]
+    return versioned.state.leader in context.state.brokers
 
 
-def _preferred(reign: Reign) -> Decide:
-    reliable = reign.state.reliable_brokers()
+def _preferred(context: ControllerContext) -> Decide:
+    reliable = context.state.reliable_brokers()
 
     def decide(partition: TopicPartition) -> PartitionState | None:
-        versioned = reign.state.state(partition)
+        versioned = context.state.state(partition)
         if versioned is None:
             return None
-        return preferred_state(versioned.state, reign.state.replicas(partition).replicas, reliable, reign.epoch)
+        return preferred_state(versioned.state, context.state.replicas(partition).replicas, reliable, context.epoch)
 
     return decide
 
 
-def _unclean(reign: Reign) -> Decide:
+def _unclean(context: ControllerContext) -> Decide:
     def decide(partition: TopicPartition) -> PartitionState | None:
-        versioned = reign.state.state(partition)
+        versioned = context.state.state(partition)
         if versioned is None:
             return None
         return next_state(
             versioned.state,
-            reign.state.replicas(partition).replicas,
-            reign.state.brokers.keys(),
-            reign.epoch,
+            context.state.replicas(partition).replicas,
+            context.state.brokers.keys(),
+            context.epoch,
             leader_restarted=False,
             unclean_allowed=True,
         )
@@ -113,21 +114,21 @@ def _unclean(reign: Reign) -> Decide:
     return decide
 
 
-async def balance_leaders(reign: Reign, tolerated_percentage: int) -> None:
+async def balance_leaders(context: ControllerContext, tolerated_percentage: int) -> None:
     """Hold preferred elections for the partitions of brokers that lead too little of what they should."""
     preferred: dict[TopicPartition, int] = {
-        partition: reign.state.replicas(partition).replicas[0]
-        for partition in reign.state.partitions()
-        if partition.topic not in reign.state.topics_to_delete and reign.state.state(partition) is not None
+        partition: context.state.replicas(partition).replicas[0]
+        for partition in context.state.partitions()
+        if partition.topic not in context.state.topics_to_delete and context.state.state(partition) is not None
     }
-    elsewhere = [p for p in preferred if not _has_leader(reign, p, ElectionType.PREFERRED)]
+    elsewhere = [p for p in preferred if not _has_leader(context, p, ElectionType.PREFERRED)]
     wanted, missing = Counter(preferred.values()), Counter(preferred[partition] for partition in elsewhere)
     unbalanced = {broker for broker in missing if missing[broker] * 100 > wanted[broker] * tolerated_percentage}
-    moving = [p for p in elsewhere if preferred[p] in unbalanced and not _is_being_reassigned(reign, p)]
-    elected = await change_states(reign, moving, _preferred(reign))
-    await tell(reign, elected, elected)
+    moving = [p for p in elsewhere if preferred[p] in unbalanced and not _is_being_reassigned(context, p)]
+    elected = await change_states(context, moving, _preferred(context))
+    await send_changes(context, elected, elected)
 
 
-def _is_being_reassigned(reign: Reign, partition: TopicPartition) -> bool:
-    assignment = reign.state.replicas(partition)
+def _is_being_reassigned(context: ControllerContext, partition: TopicPartition) -> bool:
+    assignment = context.state.replicas(partition)
     return bool(assignment.adding or assignment.removing)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog.coordinator.controller.api_error import NOT_CONTROLLER, ApiError
-from oncelog.coordinator.controller.reign import ControllerMoved
+from oncelog.coordinator.controller.controller_context import ControllerMoved
 from oncelog.coordinator.metadata_store.store import StoreFull, StoreUnavailable
 from oncelog.coordinator.metadata_store.znodes import MalformedZnode
 from oncelog.protocol.errors import ErrorCode
@@ -35,7 +35,7 @@ class Rejoining:
         self.refusal = NOT_CONTROLLER
         """What clients hear while this broker is not the controller."""
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Say why the controller's work failed, and join again some time later."""
         self._log(error)
         self.refusal = refusal_of(error)
@@ -44,7 +44,7 @@ class Rejoining:
             self._seconds = min(2 * self._seconds, _LONGEST_RETRY_SECONDS)
             self._timer = asyncio.get_running_loop().call_later(delay, self._try)
 
-    def _log(self, error: Exception) -> None:
+    def _log(self, error: BaseException) -> None:
         if isinstance(error, StoreFull):
             if self.refusal is NOT_CONTROLLER:  # Else it has been said, and is tried again and again.
                 logger.error(
@@ -76,6 +76,6 @@ class Rejoining:
         self._join()
 
 
-def refusal_of(error: Exception) -> ApiError:
+def refusal_of(error: BaseException) -> ApiError:
     """Return what the client hears whose request, or whose controller, met this error."""
     return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) if isinstance(error, StoreFull) else NOT_CONTROLLER

@@ -12,16 +12,10 @@ from oncelog.coordinator.controller.api_error import NO_ERROR, ApiError
 from oncelog.coordinator.controller.cluster_state import TopicState
 from oncelog.coordinator.controller.config_changes import ConfigResource, ResourceType
 from oncelog.coordinator.controller.config_repository import ConfigRepository, notification_of, write_of
+from oncelog.coordinator.controller.controller_context import ControllerContext
 from oncelog.coordinator.controller.election import initial_state
-from oncelog.coordinator.controller.leadership import (
-    PARTITIONS_PER_MULTI,
-    PARTITIONS_PER_PASS,
-    UncleanAllowed,
-    elect,
-    remember,
-    tell_new,
-)
-from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.controller.partition_states import PARTITIONS_PER_MULTI, PARTITIONS_PER_PASS, elect, remember
+from oncelog.coordinator.controller.propagation import send_new_partitions
 from oncelog.coordinator.controller.topic_plan import TopicPlan
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData, StoreError, Znode
@@ -44,11 +38,11 @@ async def collect(plans: Iterator[TopicPlan | ApiError]) -> list[TopicPlan | Api
 
 
 async def create_planned(
-    reign: Reign, planned: Sequence[TopicPlan | ApiError], configs: ConfigRepository, unclean_allowed: UncleanAllowed
+    context: ControllerContext, planned: Sequence[TopicPlan | ApiError], configs: ConfigRepository
 ) -> list[TopicPlan | ApiError]:
     """Create the topics that could be planned; what they are, or why not, in the order of the plans."""
     plans = [plan for plan in planned if isinstance(plan, TopicPlan)]
-    created = iter(await create_topics(reign, plans, configs, unclean_allowed))
+    created = iter(await create_topics(context, plans, configs))
     results: list[TopicPlan | ApiError] = []
     for plan in planned:
         error = next(created) if isinstance(plan, TopicPlan) else plan
@@ -57,12 +51,12 @@ async def create_planned(
 
 
 async def create_topics(
-    reign: Reign, plans: Sequence[TopicPlan], configs: ConfigRepository, unclean_allowed: UncleanAllowed
+    context: ControllerContext, plans: Sequence[TopicPlan], configs: ConfigRepository
 ) -> list[ApiError]:
     """Create the planned topics, each on its own; the errors are in the order of the plans."""
     errors: list[ApiError] = []
     for portion in _portions(plans):
-        errors += await _create_portion(reign, portion, configs, unclean_allowed)
+        errors += await _create_portion(context, portion, configs)
     return errors
 
 
@@ -81,12 +75,12 @@ def _portions(plans: Sequence[TopicPlan]) -> Iterator[list[TopicPlan]]:
 
 
 async def _create_portion(
-    reign: Reign, plans: Sequence[TopicPlan], configs: ConfigRepository, unclean_allowed: UncleanAllowed
+    context: ControllerContext, plans: Sequence[TopicPlan], configs: ConfigRepository
 ) -> list[ApiError]:
-    creations = [_Creation(reign, plan) for plan in plans]
-    existing = await reign.session.get_many([creation.config.path for creation in creations])
+    creations = [_Creation(context, plan) for plan in plans]
+    existing = await context.session.get_many([creation.config.path for creation in creations])
     batches = [creation.operations(znode) for creation, znode in zip(creations, existing, strict=True)]
-    results = await reign.commit_many([list(batch) for batch in batches])
+    results = await context.commit_many([list(batch) for batch in batches])
     created: list[str] = []
     errors: list[ApiError] = []
     for creation, result in zip(creations, results, strict=True):
@@ -94,8 +88,8 @@ async def _create_portion(
         if not isinstance(result, MultiFailed):
             creation.take_in(result, configs)
             created.append(creation.plan.name)
-    await elect(reign, list(_stateless(reign, created)), unclean_allowed)
-    await tell_new(reign, reign.state.partitions(created))
+    await elect(context, list(_stateless(context, created)))
+    await send_new_partitions(context, context.state.partitions(created))
     return errors
 
 
@@ -105,15 +99,15 @@ def _failure(plan: TopicPlan, failed: MultiFailed) -> ApiError:
     return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"Topic '{plan.name}' was not created: {failed.error.value}")
 
 
-def _stateless(reign: Reign, topics: Sequence[str]) -> Iterator[TopicPartition]:
-    return (partition for partition in reign.state.partitions(topics) if reign.state.state(partition) is None)
+def _stateless(context: ControllerContext, topics: Sequence[str]) -> Iterator[TopicPartition]:
+    return (partition for partition in context.state.partitions(topics) if context.state.state(partition) is None)
 
 
 class _Creation:
     """The first multi of one topic."""
 
-    def __init__(self, reign: Reign, plan: TopicPlan) -> None:
-        self._reign = reign
+    def __init__(self, context: ControllerContext, plan: TopicPlan) -> None:
+        self._context = context
         self.plan = plan
         self.config = ConfigResource(ResourceType.TOPIC, plan.name)
         self._states = dict(self._first_states())
@@ -121,7 +115,7 @@ class _Creation:
     def _first_states(self) -> Iterator[tuple[TopicPartition, PartitionState]]:
         for index in range(min(self.plan.partition_count, PARTITIONS_PER_MULTI)):
             replicas = self.plan.assignment.partitions[index].replicas
-            state = initial_state(replicas, self._reign.state.usable_brokers(replicas), self._reign.epoch)
+            state = initial_state(replicas, self._context.state.usable_brokers(replicas), self._context.epoch)
             if state is not None:
                 yield TopicPartition(self.plan.name, index), state
 
@@ -143,25 +137,23 @@ class _Creation:
         assert config is not None, "a create or a set has a stat"
         assert topic is not None, "a create has a stat"
         configs.learn(self.config, self.plan.configs, config.mzxid)
-        self._reign.state.put_topic(self.plan.name, TopicState(assignment=self.plan.assignment, version=topic.version))
-        remember(self._reign, list(self._states), self._states, done)
+        self._context.state.put_topic(
+            self.plan.name, TopicState(assignment=self.plan.assignment, version=topic.version)
+        )
+        remember(self._context, list(self._states), self._states, done)
 
 
-async def add_planned(
-    reign: Reign, planned: Mapping[str, TopicAssignment | ApiError], unclean_allowed: UncleanAllowed
-) -> list[ApiError]:
+async def add_planned(context: ControllerContext, planned: Mapping[str, TopicAssignment | ApiError]) -> list[ApiError]:
     """Add the partitions that could be planned; the errors are in the order of the plans."""
     good = {topic: plan for topic, plan in planned.items() if isinstance(plan, TopicAssignment)}
-    created = await create_partitions(reign, good, unclean_allowed)
+    created = await create_partitions(context, good)
     return [created[topic] if topic in good else _error_of(plan) for topic, plan in planned.items()]
 
 
-async def create_partitions(
-    reign: Reign, planned: Mapping[str, TopicAssignment], unclean_allowed: UncleanAllowed
-) -> dict[str, ApiError]:
+async def create_partitions(context: ControllerContext, planned: Mapping[str, TopicAssignment]) -> dict[str, ApiError]:
     """Give topics the partitions of their planned assignments."""
-    batches = [[_assignment_write(reign, topic, assignment)] for topic, assignment in planned.items()]
-    results = await reign.commit_many(batches)
+    batches = [[_assignment_write(context, topic, assignment)] for topic, assignment in planned.items()]
+    results = await context.commit_many(batches)
     errors: dict[str, ApiError] = {}
     added: list[TopicPartition] = []
     for (topic, assignment), result in zip(planned.items(), results, strict=True):
@@ -169,20 +161,22 @@ async def create_partitions(
             errors[topic] = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"No partitions were added: {result.error.value}")
             continue
         errors[topic] = NO_ERROR
-        added += _take_in_assignment(reign, topic, assignment, result[0])
-    await elect(reign, added, unclean_allowed)
-    await tell_new(reign, added)
+        added += _take_in_assignment(context, topic, assignment, result[0])
+    await elect(context, added)
+    await send_new_partitions(context, added)
     return errors
 
 
-def _assignment_write(reign: Reign, topic: str, assignment: TopicAssignment) -> Operation:
-    version = reign.state.topics[topic].version
+def _assignment_write(context: ControllerContext, topic: str, assignment: TopicAssignment) -> Operation:
+    version = context.state.topics[topic].version
     return SetData(path=paths.topic(topic), data=znodes.encode_topic(assignment), version=version)
 
 
-def _take_in_assignment(reign: Reign, topic: str, assignment: TopicAssignment, done: Done) -> list[TopicPartition]:
+def _take_in_assignment(
+    context: ControllerContext, topic: str, assignment: TopicAssignment, done: Done
+) -> list[TopicPartition]:
     """Remember a topic's new assignment; returns the partitions that it did not have before."""
-    known = reign.state.topics[topic]
+    known = context.state.topics[topic]
     added = [TopicPartition(topic, index) for index in assignment.partitions if index not in known.states]
     assert done.stat is not None, "a set has a stat"
     known.assignment, known.version = assignment, done.stat.version

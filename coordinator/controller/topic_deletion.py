@@ -1,8 +1,8 @@
 """Deleting topics: an intention that survives its controller, carried out replica by replica.
 
-A deletion is accepted when ``/admin/delete_topics/T`` exists. Then every broker is told that the topic's partitions are
-gone from the metadata, and those that hold replicas are told to delete them. When every replica is known to be deleted,
-the topic's znodes are removed, the intention last. While a replica's broker is down, or could not delete it, the topic
+A deletion is accepted when ``/admin/delete_topics/T`` exists. Then all brokers remove the topic from their metadata
+(UpdateMetadata), and those that hold replicas delete them (StopReplica). When every replica is known to be deleted, the
+topic's znodes are removed, the intention last. While a replica's broker is down, or could not delete it, the topic
 stays in this state: no client sees it, and its name is taken. The deletion is tried again when a broker starts and when
 a new controller does.
 """
@@ -12,12 +12,12 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
-from oncelog.coordinator.controller.leadership import PARTITIONS_PER_MULTI, PARTITIONS_PER_PASS, chunks
-from oncelog.coordinator.controller.reign import Reign
+from oncelog.coordinator.controller.controller_context import ControllerContext
+from oncelog.coordinator.controller.partition_states import PARTITIONS_PER_MULTI, PARTITIONS_PER_PASS, chunks
 from oncelog.coordinator.metadata_store import paths
 from oncelog.coordinator.metadata_store.store import Create, Delete, MultiFailed, StoreError
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from oncelog.protocol.messages.stop_replica import StopReplicaResponse
 from oncelog.protocol.schema import Message
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 class TopicDeletions:
-    """The deletions that are under way in one reign."""
+    """The deletions that are under way in one controller epoch."""
 
-    def __init__(self, reign: Reign) -> None:
-        self._reign = reign
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
         self._undeleted: dict[str, dict[tuple[int, TopicPartition], None]] = {}
         """By topic, the (broker, partition) pairs that are not known to be deleted."""
         self._waiting: dict[str, asyncio.Future[bool]] = {}
@@ -37,28 +37,28 @@ class TopicDeletions:
         """Accept the deletion of existing topics, and start it."""
         if not topics:
             return
-        results = await self._reign.commit_many([[Create(path=paths.delete_topic(topic))] for topic in topics])
+        results = await self._context.commit_many([[Create(path=paths.delete_topic(topic))] for topic in topics])
         for topic, result in zip(topics, results, strict=True):
             accepted = not isinstance(result, MultiFailed) or result.error is StoreError.NODE_EXISTS
             assert accepted, f"the deletion of {topic} cannot be recorded: {result}"
-            self._reign.state.topics_to_delete[topic] = None
-        await self.carry_on(topics)
+            self._context.state.topics_to_delete[topic] = None
+        await self.resume(topics)
 
     def finished(self, topic: str) -> asyncio.Future[bool]:
-        """True when nothing is left of an existing topic; False if the reign ends before that."""
+        """Return a future: True when no replica of the topic is left, False if the controller epoch ends first."""
         if topic not in self._waiting:
             self._waiting[topic] = asyncio.get_running_loop().create_future()
         return self._waiting[topic]
 
-    async def carry_on(self, topics: Iterable[str]) -> None:
-        """Tell the brokers to delete what they still have of topics whose deletion was accepted."""
+    async def resume(self, topics: Iterable[str]) -> None:
+        """Send StopReplica to the brokers that still have replicas of topics whose deletion was accepted."""
         topics = list(topics)
         if not topics:
             return
-        for portion in chunks(list(self._reign.state.partitions(topics)), PARTITIONS_PER_PASS):
-            requests = self._reign.requests()
-            requests.tell_metadata(portion, self._reign.state.brokers)
-            self._reign.send(requests)
+        for portion in chunks(list(self._context.state.partitions(topics)), PARTITIONS_PER_PASS):
+            requests = self._context.new_requests()
+            requests.add_update_metadata(portion, self._context.state.brokers)
+            self._context.send(requests)
             await asyncio.sleep(0)  # Between portions the loop has its turn.
         undeleted: list[tuple[int, TopicPartition]] = []
         for topic in topics:
@@ -68,19 +68,19 @@ class TopicDeletions:
         for replicas in chunks(undeleted, PARTITIONS_PER_PASS):
             self._stop(replicas)
             await asyncio.sleep(0)
-        await self.finish_what_is_deleted()
+        await self.finish_deleted()
 
     def _stop(self, replicas: Iterable[tuple[int, TopicPartition]]) -> None:
-        requests = self._reign.requests()
+        requests = self._context.new_requests()
         for broker_id, partition in replicas:
-            if partition.topic in self._reign.state.topics:
-                requests.stop_replica(partition, [broker_id], delete=True)
-        self._reign.send(requests)
+            if partition.topic in self._context.state.topics:
+                requests.add_stop_replica(partition, [broker_id], delete=True)
+        self._context.send(requests)
 
     async def _replicas(self, topic: str) -> dict[tuple[int, TopicPartition], None]:
-        """The (broker, partition) pairs, in order. The loop has its turn after each portion but the last."""
+        """Return the (broker, partition) pairs in order. The loop has a turn after each portion but the last."""
         replicas: dict[tuple[int, TopicPartition], None] = {}
-        state = self._reign.state
+        state = self._context.state
         for portion in chunks(list(state.partitions([topic])), PARTITIONS_PER_PASS):
             if replicas:
                 await asyncio.sleep(0)
@@ -88,8 +88,8 @@ class TopicDeletions:
                 replicas.update(dict.fromkeys((broker, partition) for broker in state.replicas(partition).replicas))
         return replicas
 
-    def on_response(self, broker_id: int, request: StopReplicaRequest, response: Message | None) -> bool:
-        """Note what a broker deleted. Whether a topic may be finished now."""
+    def on_response(self, broker_id: int, response: Message | None) -> bool:
+        """Note what a broker has deleted; return whether a topic has no replica left."""
         if not isinstance(response, StopReplicaResponse) or response.error_code != ErrorCode.NONE:
             logger.warning("Broker %d did not delete replicas: %s", broker_id, response)
             return False
@@ -107,8 +107,8 @@ class TopicDeletions:
                 )
         return is_last
 
-    async def finish_what_is_deleted(self) -> None:
-        """Remove what the store holds of topics that no broker has any more."""
+    async def finish_deleted(self) -> None:
+        """Remove the znodes of topics that have no replica left."""
         deleted = [topic for topic, undeleted in self._undeleted.items() if not undeleted]
         for topics in self._portions(deleted):
             await self._remove_znodes(topics)
@@ -116,11 +116,11 @@ class TopicDeletions:
                 self._forget(topic)
 
     def _portions(self, topics: Iterable[str]) -> Iterator[list[str]]:
-        """Topics whose znodes are removed in the same calls: one of few znodes takes as long as one of many."""
+        """Yield topics whose znodes are removed in the same calls: few znodes take as long as many."""
         portion: list[str] = []
         count = 0
         for topic in topics:
-            partitions = len(self._reign.state.topics[topic].assignment.partitions)
+            partitions = len(self._context.state.topics[topic].assignment.partitions)
             if portion and count + partitions > PARTITIONS_PER_PASS:
                 yield portion
                 portion, count = [], 0
@@ -131,7 +131,7 @@ class TopicDeletions:
 
     def _forget(self, topic: str) -> None:
         del self._undeleted[topic]
-        self._reign.state.remove_topic(topic)
+        self._context.state.remove_topic(topic)
         logger.info("Deleted topic %s", topic)
         waiting = self._waiting.pop(topic, None)
         if waiting is not None and not waiting.done():
@@ -139,7 +139,7 @@ class TopicDeletions:
 
     async def _remove_znodes(self, topics: Sequence[str]) -> None:
         """Remove the partitions of all topics first, then the rest of each topic in one batch, the intention last."""
-        for partitions in chunks(list(self._reign.state.partitions(topics)), PARTITIONS_PER_PASS // 2):
+        for partitions in chunks(list(self._context.state.partitions(topics)), PARTITIONS_PER_PASS // 2):
             children = [*map(paths.partition_state, partitions), *map(paths.partition, partitions)]
             existing = await self._existing(children)
             await self._remove(chunks([path for path in children if path in existing]))
@@ -153,15 +153,15 @@ class TopicDeletions:
 
     async def _remove(self, batches: Iterable[Sequence[str]]) -> None:
         operations = [[Delete(path=path) for path in batch] for batch in batches]
-        for batch, result in zip(operations, await self._reign.commit_many(operations), strict=True):
+        for batch, result in zip(operations, await self._context.commit_many(operations), strict=True):
             assert not isinstance(result, MultiFailed), f"{batch[result.index].path} cannot be removed: {result.error}"
 
     async def _existing(self, wanted: Sequence[str]) -> set[str]:
-        found = await self._reign.session.get_many(wanted)
+        found = await self._context.session.get_many(wanted)
         return {path for path, znode in zip(wanted, found, strict=True) if znode is not None}
 
     def end(self) -> None:
-        """The reign is over: whoever waits must ask the next controller."""
+        """Release the requests that wait: the controller epoch has ended, and the next controller goes on."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_result(False)
@@ -169,17 +169,17 @@ class TopicDeletions:
 
 
 def _without_partitions(topic: str) -> tuple[str, ...]:
-    """The znodes of a topic that has no partitions any more, the intention to delete it last."""
+    """Return the znodes of a topic without partitions, the intention to delete it last."""
     return paths.partitions(topic), paths.topic_config(topic), paths.topic(topic), paths.delete_topic(topic)
 
 
 def unknown_topic(topic: str) -> ApiError:
-    """The error of a deletion of a topic that does not exist."""
+    """Return the error of a deletion of a topic that does not exist."""
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
 
 
 def deletion_result(finished: asyncio.Future[bool]) -> ApiError:
-    """What came of a deletion in the time that the client gave it."""
+    """Return the result of a deletion after the time that the client gave it."""
     if not finished.done():
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT, "The topic will be deleted when all of its replicas are reachable."

@@ -50,7 +50,7 @@ def burst(state: ClusterState) -> tuple[float, int]:
     """Return the processor seconds and the bytes of one."""
     began = time.process_time()
     requests = ControlRequests(state, 1, 1, "PLAINTEXT")
-    requests.tell_metadata(state.partitions(), state.brokers)
+    requests.add_update_metadata(state.partitions(), state.brokers)
     size = 0
     for number, (_, request) in enumerate(requests.build()):
         size += sum(map(len, encode_request(number, "broker-1", request, UpdateMetadataRequest.versions.last)))

@@ -15,8 +15,8 @@ CONFIGURATION_MUTATIONS: Final = (
         f"{_SETTINGS}::test_partitions_added_under_another_controller_get_the_topics_settings",
     ),
     Mutation(
-        "B95", "coordinator/controller/controller.py",
-        "        await self._configs.load(reign.session, self._configs_changed)\n",
+        "B95", "coordinator/controller/active_controller.py",
+        "        await self._stored.load_configs(context.session)\n",
         "",
         f"{_SETTINGS}::test_new_controller_reads_whether_unclean_elections_are_allowed",
     ),
@@ -69,8 +69,8 @@ CONFIGURATION_MUTATIONS: Final = (
         f"{_MALFORMED}::test_malformed_partition_states_set_only_those_partitions_aside",
     ),
     Mutation(
-        "B97", "coordinator/controller/leadership.py",
-        "        remaining = [partition for partition in remaining if not reign.state.is_set_aside(partition)]\n",
+        "B97", "coordinator/controller/partition_states.py",
+        "        remaining = [partition for partition in remaining if not context.state.is_set_aside(partition)]\n",
         "",
         f"{_MALFORMED}::test_partition_state_that_is_spoilt_while_a_controller_reigns_sets_only_that_partition_aside",
     ),

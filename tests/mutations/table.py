@@ -330,8 +330,8 @@ MUTATIONS: Final = (
         f"{_TEST_IMAGE}::test_a_partition_is_deleted_only_if_a_full_update_of_the_newest_controller_left_it_out",
     ),
     Mutation(
-        "B15", "coordinator/controller/controller.py",
-        "        tell_all_metadata(reign, reign.state.brokers)\n",
+        "B15", "coordinator/controller/active_controller.py",
+        "        send_full_metadata(context, state.brokers)\n",
         "",
         f"{_TEST_CONTROL}::test_new_controller_names_every_partition_to_every_broker_before_it_gives_leaderships",
     ),
@@ -628,8 +628,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B84", "coordinator/controller/cluster_state.py",
-        "self.brokers.keys() - self.suspects - self.leaving - self.full\n",
-        "self.brokers.keys() - self.suspects - self.leaving\n",
+        "self.brokers.keys() - self.unreachable - self.shutting_down - self.full\n",
+        "self.brokers.keys() - self.unreachable - self.shutting_down\n",
         f"{_FULL_DISK}::test_full_disk_of_one_broker_stops_no_writes",
     ),
     Mutation(
@@ -886,7 +886,7 @@ MUTATIONS: Final = (
         f"{_TEST_ISR_CHANGES}::TestRequest",
     ),
     Mutation(
-        "B62", "coordinator/controller/reign.py",
+        "B62", "coordinator/controller/controller_context.py",
         "        check = Check(path=paths.CONTROLLER_EPOCH, version=self._epoch_version)\n",
         "        check = Check(path=paths.CONTROLLER_EPOCH, version=-1)\n",
         f"{_TEST_CONTROLLER}::TestReign",
@@ -928,10 +928,10 @@ MUTATIONS: Final = (
         "tests/simulation/test_control_requests.py::test_repeated_control_requests_of_the_past_change_nothing",
     ),
     Mutation(
-        "B65", "coordinator/controller/reign.py",
+        "B65", "coordinator/controller/controller_context.py",
         "        if not self.is_active:\n",
         "        if False:\n",
-        "tests/unit/coordinator/controller/test_reign.py::test_what_has_ended_neither_writes_nor_reads_nor_sends",
+        "tests/unit/coordinator/controller/test_controller_context.py::test_ended_context_neither_writes_nor_reads_nor_sends",
     ),
     Mutation(
         "B65", "coordinator/controller/control_channel.py",
@@ -941,8 +941,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "B66", "coordinator/controller/controller.py",
-        "                self._queue.forget_hints()  # To join is to look at everything.\n"
-        "                self._queue.hint(\"join\", self._join)\n",
+        "                self._queue.cluster.clear_events()  # To join is to read everything.\n"
+        "                self._put_join()\n",
         "                pass\n",
         f"{_TEST_CLUSTER}::TestMembership",
     ),
@@ -1270,7 +1270,7 @@ MUTATIONS: Final = (
         _TEST_CUT_LINKS,
     ),
     Mutation(
-        "B94", "coordinator/controller/suspects.py",
+        "B94", "coordinator/controller/unreachable_brokers.py",
         "call_later(seconds, self._trust, broker_id)",
         "call_later(0, self._trust, broker_id)",
         _TEST_CUT_LINKS,

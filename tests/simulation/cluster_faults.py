@@ -283,7 +283,7 @@ class ClusterFaults:
             broker.process.run(self._hold_election(broker))
 
     async def _hold_election(self, broker: ClusterBroker) -> None:
-        await broker.running.controller.elect_leaders(None, ElectionType.PREFERRED)
+        await broker.running.controller_apis.elect_leaders(None, ElectionType.PREFERRED)
 
     async def _reassign(self, broker: ClusterBroker) -> None:
         if broker.broker is not None and broker.process is not None:
@@ -292,7 +292,7 @@ class ClusterFaults:
     async def _move(self, broker: ClusterBroker) -> None:
         partition = self._rng.choice(sorted(assignments(self._cluster)))
         target = self._rng.choice([None, self._rng.sample(BROKERS, 2), self._rng.sample(BROKERS, 3)])
-        await broker.running.controller.alter_reassignments({partition: target})
+        await broker.running.controller_apis.alter_reassignments({partition: target})
 
     async def _create_topic(self, broker: ClusterBroker) -> None:
         if broker.broker is not None and broker.process is not None:
@@ -302,12 +302,12 @@ class ClusterFaults:
                 replication_factor=2,
                 configs=self._rng.choice([{}, self._setting()]),
             )
-            broker.process.run(broker.running.controller.create_topics([topic]))
+            broker.process.run(broker.running.controller_apis.create_topics([topic]))
 
     async def _delete_topic(self, broker: ClusterBroker) -> None:
         if broker.broker is not None and broker.process is not None:
             name = self._rng.choice(_MORE_TOPICS)
-            broker.process.run(broker.running.controller.delete_topics([name], timeout_seconds=1.0))
+            broker.process.run(broker.running.controller_apis.delete_topics([name], timeout_seconds=1.0))
 
     async def _configure_topic(self, broker: ClusterBroker) -> None:
         if broker.broker is not None and broker.process is not None:
@@ -360,7 +360,7 @@ class ClusterFaults:
             controller = self._cluster[controller_id]
             if controller is not broker and controller.process is not None:
                 targets = {partition: moves[partition] for partition in chosen}
-                controller.process.run(controller.running.controller.alter_reassignments(targets))
+                controller.process.run(controller.running.controller_apis.alter_reassignments(targets))
         await asyncio.sleep(self._rng.choice([0.5, 2.0]))
         if self._rng.random() < 0.7:
             await self._change_controller()

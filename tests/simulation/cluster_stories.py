@@ -85,7 +85,7 @@ def tree(cluster: SimulatedCluster, path: str = "") -> dict[str, tuple[bytes, in
 async def create(cluster: SimulatedCluster, name: str, *replicas: tuple[int, ...]) -> None:
     (reigning,) = cluster.controllers
     topic = NewTopic(name=name, assignments=list(enumerate(replicas)))
-    (result,) = await cluster[reigning].running.controller.create_topics([topic])
+    (result,) = await cluster[reigning].running.controller_apis.create_topics([topic])
     assert not isinstance(result, ApiError), result
     await asyncio.sleep(0.1)
 

@@ -220,7 +220,7 @@ class TestControllerFailover:
 
         async def story(cluster: SimulatedCluster) -> None:
             await create(cluster, "t", (1, 2, 3))
-            zombie = cluster[1].running.controller
+            zombie = cluster[1].running.controller_apis
             creating = cluster[1].process.run(  # type: ignore[union-attr]
                 zombie.create_topics([NewTopic(name="late", partition_count=5, replication_factor=1)])
             )
@@ -250,7 +250,7 @@ class TestControllerFailover:
             await asyncio.sleep(1.5 * SESSION_SECONDS)
             assert cluster.controllers in ([2], [3])
             before = tree(cluster)
-            answers = await cluster[1].running.controller.create_topics([NewTopic(name="late")])
+            answers = await cluster[1].running.controller_apis.create_topics([NewTopic(name="late")])
             assert [answer.code for answer in answers if isinstance(answer, ApiError)] == [ErrorCode.NOT_CONTROLLER]
             cluster[1].cut_from_ensemble(Direction.NONE)
             await asyncio.sleep(SESSION_SECONDS)

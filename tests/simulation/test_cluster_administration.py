@@ -175,7 +175,7 @@ class TestLeadership:
             writing = asyncio.gather(*(writer.run() for writer in writers))
             await asyncio.sleep(0.1)
             (reigning,) = cluster.controllers
-            await cluster[reigning].running.controller.controlled_shutdown(ControlledShutdownRequest(broker_id=2))
+            await cluster[reigning].running.controller_apis.controlled_shutdown(ControlledShutdownRequest(broker_id=2))
             await asyncio.sleep(0.1)
             cluster[2].kill()
             await asyncio.sleep(0.5)
@@ -311,7 +311,7 @@ class TestSuspects:
             writing = asyncio.ensure_future(writer.write(3_000))  # noqa: TID251
             for _ in range(1_000):
                 accuser, accused = rng.sample([1, 2, 3], 2)
-                cluster[accuser].running.controller._suspicions.forget(accused)
+                cluster[accuser].running.controller._unreachable_backoff.forget(accused)
                 cluster[accuser].running.controller.report_unreachable(accused)
                 await asyncio.sleep(rng.uniform(0, 0.05))
             await writing

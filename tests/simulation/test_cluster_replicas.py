@@ -156,7 +156,7 @@ class TestLostLeaderships:
             cluster[2].process.pause()  # So that the batch is written, and not acknowledged.
             waiting = old.send(requests.produce(T0, bytearray(sent)), PRODUCE_WITH_HINTS)
             await asyncio.sleep(0.3)
-            await cluster[1].running.controller.elect_leaders([T0], ElectionType.PREFERRED)
+            await cluster[1].running.controller_apis.elect_leaders([T0], ElectionType.PREFERRED)
             answer = await old.answer_to(requests.produce(T0, None), PRODUCE_WITH_HINTS, waiting)
             refused = answer.responses[0].partition_responses[0]
             leader = refused.current_leader

@@ -60,7 +60,7 @@ async def change_controller(cluster: SimulatedCluster, to: int) -> None:
 async def move(cluster: SimulatedCluster, partition: TopicPartition, *replicas: int) -> None:
     """Move a partition, and wait until it has arrived."""
     (reigning,) = cluster.controllers
-    results = await cluster[reigning].running.controller.alter_reassignments({partition: replicas})
+    results = await cluster[reigning].running.controller_apis.alter_reassignments({partition: replicas})
     assert isinstance(results, dict)
     assert results[partition].code is ErrorCode.NONE
     await until(lambda: assignments(cluster)[partition] == replicas)
@@ -68,7 +68,7 @@ async def move(cluster: SimulatedCluster, partition: TopicPartition, *replicas: 
 
 async def delete(cluster: SimulatedCluster, topic: str) -> None:
     (reigning,) = cluster.controllers
-    (error,) = await cluster[reigning].running.controller.delete_topics([topic], timeout_seconds=10.0)
+    (error,) = await cluster[reigning].running.controller_apis.delete_topics([topic], timeout_seconds=10.0)
     assert error.code is ErrorCode.NONE
 
 
@@ -89,7 +89,9 @@ def test_commit_becomes_visible_when_new_coordinator_learns_of_topic_after_its_e
         post.wants = lambda frame: frame.receiver == 2
         topic = NewTopic(name="t", assignments=[(0, (3,))])
         (reigning,) = cluster.controllers
-        assert await cluster[reigning].running.controller.create_topics([topic], timeout_seconds=1.0) == [TIMED_OUT]
+        assert await cluster[reigning].running.controller_apis.create_topics([topic], timeout_seconds=1.0) == [
+            TIMED_OUT
+        ]
         assert not cluster[2].running.metadata.topic_exists("t")
         producer = Producer(cluster, "id")
         assert await producer.init() is ErrorCode.NONE
@@ -190,7 +192,7 @@ def test_moving_replicas_are_kept_by_a_new_controller() -> None:
         await AcknowledgedWriter(cluster, T0).write(3)
         cluster[2].kill()
         await asyncio.sleep(1.0)
-        await cluster[1].running.controller.alter_reassignments({T0: (2, 3)})
+        await cluster[1].running.controller_apis.alter_reassignments({T0: (2, 3)})
         await change_controller(cluster, 3)
         topic = cluster.ensemble.tree.get(paths.topic("t"))
         assert topic is not None

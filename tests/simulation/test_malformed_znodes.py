@@ -110,7 +110,7 @@ async def assert_everything_else_is_controlled(cluster: SimulatedCluster, name: 
     (reigning,) = cluster.controllers
     replicas = sorted(cluster.brokers, key=lambda broker_id: broker_id == reigning)
     topic = NewTopic(name=name, assignments=[(0, tuple(replicas))])
-    (result,) = await cluster[reigning].running.controller.create_topics([topic])
+    (result,) = await cluster[reigning].running.controller_apis.create_topics([topic])
     assert not isinstance(result, ApiError), result
     writer = AcknowledgedWriter(cluster, TopicPartition(name, 0))
     await writer.write(2)
@@ -166,7 +166,7 @@ def test_topic_with_malformed_partition_state_can_be_deleted() -> None:
         await create(cluster, "t", (1, 2, 3), (1, 2, 3))
         await spoil(cluster, paths.partition_state(T0), garbage(b"not json"))
         controller = await new_controller(cluster)
-        (error,) = await controller.running.controller.delete_topics(["t"], timeout_seconds=10.0)
+        (error,) = await controller.running.controller_apis.delete_topics(["t"], timeout_seconds=10.0)
         assert error.code == ErrorCode.NONE
         await asyncio.sleep(1.0)
         assert shown(controller) == 0
@@ -271,7 +271,7 @@ def test_malformed_configuration_loses_no_record_and_stops_nothing_else(
     async def story(cluster: SimulatedCluster) -> None:
         (reigning,) = cluster.controllers
         topic = NewTopic(name="t", assignments=[(0, (1, 2, 3))], configs={"retention.ms": "-1"})
-        assert not isinstance((await cluster[reigning].running.controller.create_topics([topic]))[0], ApiError)
+        assert not isinstance((await cluster[reigning].running.controller_apis.create_topics([topic]))[0], ApiError)
         writer = AcknowledgedWriter(cluster, T0)
         await writer.write(3)
         path = paths.topic_config("t")

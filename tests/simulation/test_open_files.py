@@ -78,7 +78,7 @@ def test_log_that_could_not_be_opened_is_not_opened_once_its_topic_is_deleted() 
         await create(cluster, "t", (2,), (3,))
         assert unopened(cluster[2].running) == 1
         (reigning,) = cluster.controllers
-        await cluster[reigning].running.controller.delete_topics(["t"], timeout_seconds=10)
+        await cluster[reigning].running.controller_apis.delete_topics(["t"], timeout_seconds=10)
         cluster[2].disk.make_room()
         await asyncio.sleep(HEALED_SECONDS)
         assert unopened(cluster[2].running) == 0

@@ -58,7 +58,7 @@ async def fill(cluster: SimulatedCluster) -> None:
 
 
 async def move(cluster: SimulatedCluster, *replicas: int) -> None:
-    errors = await cluster[1].running.controller.alter_reassignments({T0: replicas})
+    errors = await cluster[1].running.controller_apis.alter_reassignments({T0: replicas})
     assert errors == {T0: NO_ERROR}
 
 
@@ -154,7 +154,7 @@ def test_topic_that_is_made_anew_is_not_throttled() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", (1, 2))
         await throttle(cluster, LEADERS, "*", rate=100)
-        await cluster[1].running.controller.delete_topics(["t"], timeout_seconds=5)
+        await cluster[1].running.controller_apis.delete_topics(["t"], timeout_seconds=5)
         await asyncio.sleep(1.0)
         await fill(cluster)
         await move(cluster, 1, 2, 3)

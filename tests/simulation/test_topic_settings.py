@@ -71,7 +71,7 @@ async def create(
 ) -> None:
     (reigning,) = cluster.controllers
     topic = NewTopic(name=name, assignments=assignments, configs=configs)
-    (result,) = await cluster[reigning].running.controller.create_topics([topic])
+    (result,) = await cluster[reigning].running.controller_apis.create_topics([topic])
     assert not isinstance(result, ApiError), result
     await asyncio.sleep(0.1)
 
@@ -129,7 +129,7 @@ def test_partitions_added_under_another_controller_get_the_topics_settings() -> 
         await asyncio.sleep(NOTICED_SECONDS)
         (reigning,) = cluster.controllers
         request = NewPartitions(topic="t", total_count=4)
-        (error,) = await cluster[reigning].running.controller.create_partitions([request])
+        (error,) = await cluster[reigning].running.controller_apis.create_partitions([request])
         assert error.code == ErrorCode.NONE
         await asyncio.sleep(0.1)
         await assert_known_everywhere(cluster, OTHERS)
@@ -222,7 +222,7 @@ def test_broker_whose_member_is_behind_forgets_a_former_topics_settings(settings
         assignments = ((0, (reigning,)),)
         await create(cluster, dict(OTHERS), assignments=assignments)
         fall_behind(cluster, others)
-        await cluster[reigning].running.controller.delete_topics(["t"], timeout_seconds=5.0)
+        await cluster[reigning].running.controller_apis.delete_topics(["t"], timeout_seconds=5.0)
         await create(cluster, dict(settings), assignments=assignments)
         await assert_known_everywhere(cluster, settings)
 
@@ -266,10 +266,10 @@ def test_topic_that_is_created_again_has_nothing_of_the_former_ones_settings(awa
         for broker_id in away:
             cluster.isolate(broker_id)
         (reigning,) = [broker_id for broker_id in cluster.controllers if broker_id not in away]
-        controller = cluster[reigning].running.controller
-        await controller.delete_topics(["t"], timeout_seconds=5.0)
+        controller_apis = cluster[reigning].running.controller_apis
+        await controller_apis.delete_topics(["t"], timeout_seconds=5.0)
         topic = NewTopic(name="t", assignments=EVERYWHERE, configs={"segment.ms": "1234567"})
-        (result,) = await controller.create_topics([topic])
+        (result,) = await controller_apis.create_topics([topic])
         assert not isinstance(result, ApiError), result
         await asyncio.sleep(0.1)
         cluster.loop.network.heal()
@@ -285,7 +285,7 @@ def test_topic_that_is_created_again_without_settings_has_none_on_brokers_withou
         (reigning,) = cluster.controllers
         replicas = tuple(sorted(cluster.brokers, key=lambda broker_id: broker_id != reigning)[:2])
         await create(cluster, dict(OTHERS), assignments=((0, replicas),))
-        await cluster[reigning].running.controller.delete_topics(["t"], timeout_seconds=5.0)
+        await cluster[reigning].running.controller_apis.delete_topics(["t"], timeout_seconds=5.0)
         await create(cluster, {}, assignments=((0, replicas),))
         await assert_known_everywhere(cluster, {})
 

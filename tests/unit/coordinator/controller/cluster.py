@@ -12,11 +12,17 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from oncelog.broker.metadata.metadata_journal import MetadataJournal
+from oncelog.coordinator.controller.active_controller import ActiveController
 from oncelog.coordinator.controller.api_error import ApiError
 from oncelog.coordinator.controller.cluster_image import MetadataCache
+from oncelog.coordinator.controller.cluster_state import ClusterState
 from oncelog.coordinator.controller.config_changes import ConfigResource
 from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.control_channel import ControlChannel
 from oncelog.coordinator.controller.controller import Controller
+from oncelog.coordinator.controller.controller_apis import ControllerApis
+from oncelog.coordinator.controller.controller_context import ControllerContext
+from oncelog.coordinator.controller.controller_election import Elected, stand_for_election
 from oncelog.coordinator.controller.controller_settings import ControllerSettings
 from oncelog.coordinator.controller.finalized_features import (
     SUPPORTED_FEATURES,
@@ -137,6 +143,7 @@ class Member:
     """One broker of the cluster: its controller, its client of the store, and its dynamic configuration."""
 
     controller: Controller
+    apis: ControllerApis
     store: LocalStore
     configs: ConfigRepository
     features: FinalizedFeatureCache
@@ -202,12 +209,12 @@ class ClusterUnderTest:
             store=store,
             configs=configs,
             features=features,
-            validator=Rules(),
             channel=NotingChannel(self.brokers),
             wall_clock=lambda: NOW_MS,
             rng=self.rng,
         )
-        self.members[broker_id] = Member(controller, store, configs, features)
+        apis = ControllerApis(controller, Rules(), self.rng)
+        self.members[broker_id] = Member(controller, apis, store, configs, features)
         return self.members[broker_id]
 
     async def start(
@@ -264,6 +271,34 @@ class ClusterUnderTest:
         active = [member.controller for member in self.members.values() if member.controller.is_active]
         assert len(active) == 1
         return active[0]
+
+    @property
+    def apis(self) -> ControllerApis:
+        return self.members[self.controller.broker_id].apis
+
+    @property
+    def active(self) -> ActiveController:
+        active = self.controller._active
+        assert active is not None
+        return active
+
+    async def context_of_outsider(self, session: Session) -> ControllerContext:
+        """Elect a controller that is none of the cluster's brokers; its session lasts longer than its epoch."""
+        elected = await stand_for_election(session, 1, 0, lambda: None)
+        assert isinstance(elected, Elected)
+        self.brokers.setdefault(1, NotingBroker())
+        state = ClusterState()
+        channel = NotingChannel(self.brokers)
+        control = ControlChannel(channel, lambda broker_id, request, response: None, lambda broker_id: None)
+        return ControllerContext(
+            session=session,
+            elected=elected,
+            state=state,
+            control=control,
+            controller_id=1,
+            listener_name="PLAINTEXT",
+            unclean_election_allowed=lambda topic: False,
+        )
 
 
 @asynccontextmanager

@@ -47,8 +47,8 @@ class Scene:
         self.wire = wire
         self.answered: list[int] = []
         self.caught_up: list[int] = []
-        self.suspects: set[int] = set()
-        self.channel = ControlChannel(wire, self._on_response, self.caught_up.append, self.suspects)
+        self.unreachable: set[int] = set()
+        self.channel = ControlChannel(wire, self._on_response, self.caught_up.append, self.unreachable)
 
     def _on_response(self, broker_id: int, request: Message, response: Message) -> None:
         assert isinstance(request, UpdateMetadataRequest)
@@ -164,7 +164,7 @@ async def test_a_request_that_is_lost_is_not_waited_for() -> None:
     scene = Scene(Wire())
     scene.channel.send(1, request(1))
     scene.channel.send(2, request(2))
-    told = scene.channel.all_told()
+    told = scene.channel.all_responded()
     scene.wire.answer(None)
     assert not told.done()
     scene.wire.answer()
@@ -176,7 +176,7 @@ async def test_a_request_that_is_lost_is_not_waited_for() -> None:
 async def test_the_last_request_that_is_lost_ends_the_wait() -> None:
     scene = Scene(Wire())
     scene.send(1)
-    told = scene.channel.all_told()
+    told = scene.channel.all_responded()
     scene.wire.answer(None)
     assert told.done()
 
@@ -185,21 +185,21 @@ async def test_a_suspect_is_not_waited_for() -> None:
     scene = Scene(Wire())
     scene.channel.send(1, request(1))
     scene.channel.send(2, request(2))
-    told = scene.channel.all_told()
-    scene.suspects.add(1)
-    scene.channel.suspects_changed()
+    told = scene.channel.all_responded()
+    scene.unreachable.add(1)
+    scene.channel.unreachable_changed()
     assert not told.done()
     scene.wire.waiting.pop()(ANSWER)
     await asyncio.sleep(0)
     assert told.done()
-    assert scene.channel.all_told().done()
+    assert scene.channel.all_responded().done()
 
 
 async def test_what_is_sent_later_is_not_waited_for() -> None:
     """Else a cluster where something changes all the time would never be told."""
     scene = Scene(Wire())
     scene.send(1, 2)
-    told = scene.channel.all_told()
+    told = scene.channel.all_responded()
     scene.send(3)
     scene.wire.answer()
     await asyncio.sleep(0)
@@ -217,7 +217,7 @@ async def test_a_broker_that_caught_up_is_waited_for_again() -> None:
     await asyncio.sleep(1)
     scene.wire.answer()
     scene.send(3)
-    told = scene.channel.all_told()
+    told = scene.channel.all_responded()
     assert not told.done()
     scene.wire.answer()
     await asyncio.sleep(0)
@@ -227,6 +227,6 @@ async def test_a_broker_that_caught_up_is_waited_for_again() -> None:
 async def test_a_forgotten_broker_is_not_waited_for() -> None:
     scene = Scene(Wire())
     scene.send(1, 2)
-    told = scene.channel.all_told()
+    told = scene.channel.all_responded()
     scene.channel.forget(1)
     assert told.done()

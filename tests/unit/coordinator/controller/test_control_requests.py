@@ -18,7 +18,7 @@ NEWEST = UpdateMetadataRequest.versions.last
 def batch(brokers: int, partitions: int = 300) -> list[UpdateMetadataRequest]:
     state = large_cluster(partitions, brokers)
     requests = ControlRequests(state, 1, 1, "PLAINTEXT")
-    requests.tell_all_metadata(state.brokers)
+    requests.add_full_metadata(state.brokers)
     built = [request for _, request in requests.build()]
     assert all(isinstance(request, UpdateMetadataRequest) for request in built)
     return [request for request in built if isinstance(request, UpdateMetadataRequest)]
@@ -96,7 +96,7 @@ async def test_later_updates_name_what_changed() -> None:
 async def test_requests_of_a_controller_are_numbered_in_their_order() -> None:
     async with running_cluster(1, 2) as cluster:
         await create(cluster, manual("t", (2, 1)))
-        await cluster.controller.delete_topics(["t"], timeout_seconds=1)
+        await cluster.apis.delete_topics(["t"], timeout_seconds=1)
         for broker in cluster.brokers.values():
             sequences = [request.sequence for request in broker.requests]  # type: ignore[attr-defined]
             assert sequences == sorted(set(sequences))
@@ -107,7 +107,7 @@ async def test_stop_replica_names_the_topic_by_its_id() -> None:
         await create(cluster, manual("t", (2, 1)))
         topic = cluster.brokers[2].metadata.image.topic("t")
         assert topic is not None
-        await cluster.controller.delete_topics(["t"], timeout_seconds=1)
+        await cluster.apis.delete_topics(["t"], timeout_seconds=1)
         (stop,) = cluster.brokers[2].of_type(StopReplicaRequest)
         assert [state.topic_id for state in stop.topic_states] == [topic.topic_id]
 

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from oncelog.coordinator.controller.cluster_image import LEADER_DURING_DELETE
-from oncelog.coordinator.controller.controller_election import Victory, stand
+from oncelog.coordinator.controller.controller_election import Elected, stand_for_election
 from oncelog.coordinator.controller.membership import BrokerIdTaken, cluster_id, register
 from oncelog.coordinator.controller.topic_plan import NewPartitions, NewTopic, TopicPlan
 from oncelog.coordinator.metadata_store import paths, znodes
@@ -37,7 +37,7 @@ async def state_of(cluster: ClusterUnderTest, topic: str, partition: int) -> Par
 
 
 async def create(cluster: ClusterUnderTest, *topics: NewTopic, validate_only: bool = False) -> list[ErrorCode]:
-    results = await cluster.controller.create_topics(topics, validate_only=validate_only)
+    results = await cluster.apis.create_topics(topics, validate_only=validate_only)
     return [ErrorCode.NONE if isinstance(result, TopicPlan) else result.code for result in results]
 
 
@@ -113,6 +113,21 @@ class TestReign:
             assert cluster.brokers[2].metadata.controller_epoch == 2
             assert sorted(cluster.brokers[2].metadata.image.brokers) == [2]
 
+    async def test_death_of_broker_behind_queued_creations_moves_leaderships_first(self) -> None:
+        async with running_cluster(1, 2, 3) as cluster:
+            await create(cluster, manual("t", (2, 3)))
+            loop, known = asyncio.get_running_loop(), cluster.active.context.state
+            topics = [NewTopic(name=f"new{number}") for number in range(200)]
+            creations = [loop.create_task(cluster.apis.create_topics([topic])) for topic in topics]
+            await asyncio.sleep(0)
+            cluster.ensemble.close_session(cluster.members[2].session.session_id)
+            for _ in range(30):
+                await asyncio.sleep(0)
+            assert known.topics["t"].states[0].state.leader == 3
+            assert sum(f"new{number}" in known.topics for number in range(200)) < 10
+            for task in creations:
+                task.cancel()
+
     async def test_an_expired_controller_registers_and_reigns_again(self) -> None:
         """B66: one expiry, one re-registration with a larger epoch, and requests are served as before."""
         async with running_cluster(1) as cluster:
@@ -143,13 +158,13 @@ class TestReign:
         """B62: it still believes in its epoch and its session; the store does not, whatever it tries."""
         async with running_cluster(1) as cluster:
             await create(cluster, manual("t", (1,)))
-            zombie = cluster.controller
+            zombie = cluster.apis
             usurper = cluster.ensemble.connect().session
             assert usurper is not None
             # Somebody deletes the znode and wins the next election; the hints have not reached the zombie yet.
             await usurper.delete(paths.CONTROLLER)
-            await stand(usurper, 9, 0, lambda: None)
-            assert zombie.is_active
+            await stand_for_election(usurper, 9, 0, lambda: None)
+            assert zombie.controller.is_active
             before = await tree(cluster)
             told = len(cluster.brokers[1].requests)
             created = zombie.create_topics([NewTopic(name="u")])
@@ -162,7 +177,7 @@ class TestReign:
     async def test_a_reign_that_ended_does_nothing_more(self) -> None:
         """B65: work that waits for the store when its session ends writes nothing and tells nobody."""
         async with running_cluster(1) as cluster:
-            zombie = cluster.controller
+            zombie = cluster.apis
             requests = asyncio.get_running_loop().create_task(zombie.create_topics([NewTopic(name="t")]))
             await asyncio.sleep(0)
             cluster.ensemble.close_session(cluster.members[1].session.session_id)
@@ -175,7 +190,7 @@ class TestReign:
 
     async def test_a_broker_that_does_not_reign_refuses(self) -> None:
         async with running_cluster(1, 2) as cluster:
-            other = cluster.members[2].controller
+            other = cluster.members[2].apis
             assert await other.create_topics([NewTopic(name="t")]) == [NOT_CONTROLLER]
             assert await other.delete_topics(["t"], timeout_seconds=1) == [NOT_CONTROLLER]
             assert await other.create_partitions([NewPartitions(topic="t", total_count=2)]) == [NOT_CONTROLLER]
@@ -185,8 +200,8 @@ class TestReign:
         store = cluster.ensemble.connect()
         session = store.session
         assert session is not None
-        first = await stand(session, 1, 0, lambda: None)
-        again = await stand(session, 1, 0, lambda: None)
+        first = await stand_for_election(session, 1, 0, lambda: None)
+        again = await stand_for_election(session, 1, 0, lambda: None)
         assert first != again
         assert await data(session, paths.CONTROLLER_EPOCH) == b"2"
 
@@ -196,19 +211,19 @@ class TestReign:
         candidate, other = cluster.ensemble.connect(), cluster.ensemble.connect()
         assert candidate.session is not None
         assert other.session is not None
-        earlier = await stand(other.session, 9, 0, lambda: None)
+        earlier = await stand_for_election(other.session, 9, 0, lambda: None)
         await other.session.delete(paths.CONTROLLER)
 
         async def another_reign() -> None:
             assert other.session is not None
-            await stand(other.session, 9, 0, lambda: None)
+            await stand_for_election(other.session, 9, 0, lambda: None)
             await other.session.delete(paths.CONTROLLER)
 
         interrupted = cast(Session, InterruptedBeforeMulti(candidate.session, another_reign))
-        victory = await stand(interrupted, 1, 0, lambda: None)
-        assert isinstance(earlier, Victory)
-        assert isinstance(victory, Victory)
-        assert victory.epoch == earlier.epoch + 2
+        elected = await stand_for_election(interrupted, 1, 0, lambda: None)
+        assert isinstance(earlier, Elected)
+        assert isinstance(elected, Elected)
+        assert elected.epoch == earlier.epoch + 2
 
     async def test_a_registration_is_told_apart_by_its_session(self) -> None:
         """B64"""
@@ -236,7 +251,7 @@ class TestReign:
 class TestTopicCreation:
     async def test_a_created_topic_is_stored_led_and_known(self) -> None:
         async with running_cluster(1) as cluster:
-            results = await cluster.controller.create_topics(
+            results = await cluster.apis.create_topics(
                 [NewTopic(name="t", partition_count=3, configs={"cleanup.policy": "compact"})]
             )
             plan = results[0]
@@ -365,7 +380,7 @@ class TestPartitionsAreAdded:
     async def test_new_partitions_are_led_and_known(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (2, 1)))
-            assert await cluster.controller.create_partitions([NewPartitions(topic="t", total_count=3)]) == [NO_ERROR]
+            assert await cluster.apis.create_partitions([NewPartitions(topic="t", total_count=3)]) == [NO_ERROR]
             stored = json.loads(await data(cluster.members[1].session, paths.topic("t")) or b"")["partitions"]
             assert stored["0"] == [2, 1]
             assert sorted(stored["1"]) == sorted(stored["2"]) == [1, 2]
@@ -376,7 +391,7 @@ class TestPartitionsAreAdded:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (2,)))
             added = NewPartitions(topic="t", total_count=3, assignments=[(1,), (2,)])
-            assert await cluster.controller.create_partitions([added]) == [NO_ERROR]
+            assert await cluster.apis.create_partitions([added]) == [NO_ERROR]
             assert [(await state_of(cluster, "t", index)).leader for index in range(3)] == [2, 1, 2]
 
     @pytest.mark.parametrize(
@@ -395,7 +410,7 @@ class TestPartitionsAreAdded:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2), (2, 1)))
             before = await tree(cluster)
-            errors = await cluster.controller.create_partitions([request_])
+            errors = await cluster.apis.create_partitions([request_])
             assert [error.code for error in errors] == [code]
             assert await tree(cluster) == before
 
@@ -404,7 +419,7 @@ class TestPartitionsAreAdded:
             await create(cluster, manual("t", (1,)))
             before = await tree(cluster)
             request = NewPartitions(topic="t", total_count=5)
-            assert await cluster.controller.create_partitions([request], validate_only=True) == [NO_ERROR]
+            assert await cluster.apis.create_partitions([request], validate_only=True) == [NO_ERROR]
             assert await tree(cluster) == before
 
 
@@ -413,7 +428,7 @@ class TestTopicDeletion:
         async with running_cluster(1, 2) as cluster:
             empty = await tree(cluster)
             await create(cluster, NewTopic(name="t", partition_count=4, replication_factor=2))
-            assert await cluster.controller.delete_topics(["t"], timeout_seconds=5) == [NO_ERROR]
+            assert await cluster.apis.delete_topics(["t"], timeout_seconds=5) == [NO_ERROR]
             assert await tree(cluster) == empty
             for broker in cluster.brokers.values():
                 assert not broker.metadata.image.topics
@@ -423,7 +438,7 @@ class TestTopicDeletion:
         async with running_cluster(1) as cluster:
             await create(cluster, manual("t", (1,)))
             cluster.brokers[1].requests.clear()
-            await cluster.controller.delete_topics(["t"], timeout_seconds=5)
+            await cluster.apis.delete_topics(["t"], timeout_seconds=5)
             metadata, stop = cluster.brokers[1].requests
             assert isinstance(metadata, UpdateMetadataRequest)
             assert metadata.topic_states[0].partition_states[0].leader == LEADER_DURING_DELETE
@@ -435,10 +450,10 @@ class TestTopicDeletion:
         async with running_cluster(1) as cluster:
             ids = set()
             for _ in range(3):
-                plan = (await cluster.controller.create_topics([NewTopic(name="t", configs={"retention.ms": "1"})]))[0]
+                plan = (await cluster.apis.create_topics([NewTopic(name="t", configs={"retention.ms": "1"})]))[0]
                 assert isinstance(plan, TopicPlan)
                 ids.add(plan.assignment.topic_id)
-                assert await cluster.controller.delete_topics(["t"], timeout_seconds=5) == [NO_ERROR]
+                assert await cluster.apis.delete_topics(["t"], timeout_seconds=5) == [NO_ERROR]
             assert len(ids) == 3
             assert await create(cluster, NewTopic(name="t")) == [ErrorCode.NONE]
             assert cluster.members[1].configs.topic_overrides("t") == {}
@@ -446,7 +461,7 @@ class TestTopicDeletion:
     async def test_unknown_and_repeated_names(self) -> None:
         async with running_cluster(1) as cluster:
             await create(cluster, NewTopic(name="t"))
-            errors = await cluster.controller.delete_topics(["t", "unknown", "t"], timeout_seconds=5)
+            errors = await cluster.apis.delete_topics(["t", "unknown", "t"], timeout_seconds=5)
             assert [error.code for error in errors] == [
                 ErrorCode.NONE,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -457,11 +472,11 @@ class TestTopicDeletion:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             await cluster.kill(2)
-            late = await cluster.controller.delete_topics(["t"], timeout_seconds=0)
+            late = await cluster.apis.delete_topics(["t"], timeout_seconds=0)
             assert [error.code for error in late] == [ErrorCode.REQUEST_TIMED_OUT]
             assert not cluster.brokers[1].metadata.image.topics
             assert await create(cluster, NewTopic(name="t")) == [ErrorCode.TOPIC_ALREADY_EXISTS]
-            again = asyncio.get_running_loop().create_task(cluster.controller.delete_topics(["t"], timeout_seconds=60))
+            again = asyncio.get_running_loop().create_task(cluster.apis.delete_topics(["t"], timeout_seconds=60))
             await cluster.settle()
             assert not again.done()
             await cluster.restart(2)
@@ -474,9 +489,7 @@ class TestTopicDeletion:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             cluster.brokers[2].answers = False
-            deletion = asyncio.get_running_loop().create_task(
-                cluster.controller.delete_topics(["t"], timeout_seconds=60)
-            )
+            deletion = asyncio.get_running_loop().create_task(cluster.apis.delete_topics(["t"], timeout_seconds=60))
             await cluster.settle()
             assert not deletion.done()
             cluster.brokers[2].answer_everything()
@@ -486,7 +499,7 @@ class TestTopicDeletion:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)), manual("u", (1, 2)))
             cluster.brokers[2].delete_error = ErrorCode.KAFKA_STORAGE_ERROR
-            late = await cluster.controller.delete_topics(["t"], timeout_seconds=0)
+            late = await cluster.apis.delete_topics(["t"], timeout_seconds=0)
             assert [error.code for error in late] == [ErrorCode.REQUEST_TIMED_OUT]
             await cluster.crash()
             await cluster.start(1, 2)
@@ -499,9 +512,7 @@ class TestTopicDeletion:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)))
             cluster.brokers[2].answers = False
-            deletion = asyncio.get_running_loop().create_task(
-                cluster.controller.delete_topics(["t"], timeout_seconds=60)
-            )
+            deletion = asyncio.get_running_loop().create_task(cluster.apis.delete_topics(["t"], timeout_seconds=60))
             await cluster.settle()
             cluster.ensemble.close_session(cluster.members[1].session.session_id)
             assert await deletion == [NOT_CONTROLLER]
@@ -600,7 +611,7 @@ class TestBrokersComeAndGo:
 class TestRestart:
     async def test_everything_is_read_back(self) -> None:
         async with running_cluster(1) as cluster:
-            first = await cluster.controller.create_topics(
+            first = await cluster.apis.create_topics(
                 [NewTopic(name="t", partition_count=3, configs={"retention.ms": "7"})]
             )
             assert isinstance(first[0], TopicPlan)

@@ -9,7 +9,7 @@ from oncelog.coordinator.controller.event_queue import EventQueue
 from tests.unit.broker.virtual_time import in_virtual_time
 
 
-def fail(error: Exception) -> None:
+def fail(error: BaseException) -> None:
     raise AssertionError from error
 
 
@@ -25,7 +25,7 @@ async def test_requests_run_in_order_and_never_overlap() -> None:
         running[0] -= 1
         return number
 
-    answers = await asyncio.gather(*(queue.request(partial(work, number)) for number in range(20)))
+    answers = await asyncio.gather(*(queue.clients.request(partial(work, number)) for number in range(20)))
     assert answers == order == list(range(20))
     task.cancel()
 
@@ -42,7 +42,7 @@ async def test_requests_that_wait_for_nothing_leave_the_loop_a_turn_between_them
     async def work() -> int:
         return turns[0]
 
-    asked = [loop.create_task(queue.request(work)) for _ in range(50)]
+    asked = [loop.create_task(queue.clients.request(work)) for _ in range(50)]
     await asyncio.sleep(0)
     count()
     task = loop.create_task(queue.run(fail))
@@ -58,12 +58,12 @@ async def test_a_hint_is_kept_once() -> None:
         ran.append(1)
 
     for _ in range(5):
-        queue.hint("look", work)
+        queue.cluster.put("look", work)
     task = asyncio.get_running_loop().create_task(queue.run(fail))
-    await queue.request(lambda: asyncio.sleep(0))
+    await queue.clients.request(lambda: asyncio.sleep(0))
     assert ran == [1]
-    queue.hint("look", work)
-    await queue.request(lambda: asyncio.sleep(0))
+    queue.cluster.put("look", work)
+    await queue.clients.request(lambda: asyncio.sleep(0))
     assert ran == [1, 1]
     task.cancel()
 
@@ -74,10 +74,10 @@ async def test_hints_can_be_forgotten_and_requests_cannot() -> None:
     async def work() -> None:
         ran.append(1)
 
-    queue.hint("look", work)
-    asked = asyncio.get_running_loop().create_task(queue.request(lambda: asyncio.sleep(0, "done")))
+    queue.cluster.put("look", work)
+    asked = asyncio.get_running_loop().create_task(queue.clients.request(lambda: asyncio.sleep(0, "done")))
     await asyncio.sleep(0)
-    queue.forget_hints()
+    queue.cluster.clear_events()
     task = asyncio.get_running_loop().create_task(queue.run(fail))
     assert await asked == "done"
     assert ran == []
@@ -86,16 +86,16 @@ async def test_hints_can_be_forgotten_and_requests_cannot() -> None:
 
 async def test_failures_go_to_the_asker_and_to_the_owner() -> None:
     queue = EventQueue()
-    failures: list[Exception] = []
+    failures: list[BaseException] = []
     task = asyncio.get_running_loop().create_task(queue.run(failures.append))
 
     async def work() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await queue.request(work)
-    queue.hint("fails", work)
-    await queue.request(lambda: asyncio.sleep(0))
+        await queue.clients.request(work)
+    queue.cluster.put("fails", work)
+    await queue.clients.request(lambda: asyncio.sleep(0))
     assert len(failures) == 2
     task.cancel()
 
@@ -108,7 +108,7 @@ async def test_work_goes_on_when_its_asker_gives_up() -> None:
         done.set()
 
     loop = asyncio.get_running_loop()
-    asker = loop.create_task(queue.request(work))
+    asker = loop.create_task(queue.clients.request(work))
     await asyncio.sleep(0)
     asker.cancel()
     task = loop.create_task(queue.run(fail))
@@ -118,8 +118,8 @@ async def test_work_goes_on_when_its_asker_gives_up() -> None:
 
 async def test_whoever_waits_when_the_queue_stops_is_released() -> None:
     queue, loop = EventQueue(), asyncio.get_running_loop()
-    running = loop.create_task(queue.request(lambda: asyncio.Event().wait()))
-    waiting = loop.create_task(queue.request(lambda: asyncio.sleep(0)))
+    running = loop.create_task(queue.clients.request(lambda: asyncio.Event().wait()))
+    waiting = loop.create_task(queue.clients.request(lambda: asyncio.sleep(0)))
     task = loop.create_task(queue.run(fail))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -139,11 +139,57 @@ async def test_at_its_deadline_work_that_has_begun_goes_on_and_other_work_is_dro
         ran.append(number)
 
     until = loop.time() + 1.0
-    asked = [queue.request(partial(work, number), until) for number in range(3)]
+    asked = [queue.clients.request(partial(work, number), until) for number in range(3)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [TimeoutError] * 3
     assert loop.time() == pytest.approx(until)
     may_end.set()
-    await queue.request(partial(work, 3), loop.time() + 1.0)
+    await queue.clients.request(partial(work, 3), loop.time() + 1.0)
     assert ran == [0, 3]
+    task.cancel()
+
+
+async def test_event_put_behind_many_requests_of_clients_runs_before_them() -> None:
+    queue, loop, order = EventQueue(), asyncio.get_running_loop(), list[str]()
+
+    async def work(name: str) -> None:
+        await asyncio.sleep(0)
+        order.append(name)
+
+    creations = [loop.create_task(queue.clients.request(partial(work, "creation"))) for _ in range(50)]
+    await asyncio.sleep(0)
+    queue.cluster.put("brokers changed", partial(work, "election"))
+    alteration = loop.create_task(queue.cluster.request(partial(work, "ISR")))
+    await asyncio.sleep(0)
+    task = loop.create_task(queue.run(fail))
+    await asyncio.gather(alteration, *creations)
+    assert order == ["election", "ISR", *["creation"] * 50]
+    task.cancel()
+
+
+async def test_request_of_client_runs_while_events_follow_each_other_without_end() -> None:
+    queue, loop = EventQueue(), asyncio.get_running_loop()
+
+    async def put_next() -> None:
+        queue.cluster.put("next", put_next)
+
+    await put_next()
+    request = loop.create_task(queue.clients.request(lambda: asyncio.sleep(0, "done")))
+    task = loop.create_task(queue.run(fail))
+    assert await request == "done"
+    task.cancel()
+
+
+async def test_work_that_is_cancelled_from_within_fails_alone() -> None:
+    queue, failures = EventQueue(), list[BaseException]()
+    task = asyncio.get_running_loop().create_task(queue.run(failures.append))
+
+    async def work() -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    queue.cluster.put("cancelled", work)
+    assert await queue.clients.request(lambda: asyncio.sleep(0, "done")) == "done"
+    assert [type(failure) for failure in failures] == [asyncio.CancelledError]
     task.cancel()

@@ -7,7 +7,8 @@ import pytest
 
 from oncelog.coordinator.controller.api_error import NO_ERROR, NOT_CONTROLLER, ApiError
 from oncelog.coordinator.controller.cluster_state import LiveBroker
-from oncelog.coordinator.controller.controller_election import stand
+from oncelog.coordinator.controller.controller_context import ControllerContext
+from oncelog.coordinator.controller.controller_election import stand_for_election
 from oncelog.coordinator.controller.feature_changes import (
     FeatureUpdate,
     UpgradeType,
@@ -16,12 +17,11 @@ from oncelog.coordinator.controller.feature_changes import (
     why_refused,
 )
 from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache, IncompatibleFeatures
-from oncelog.coordinator.controller.reign import Reign
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import MultiResult, Operation, Session, Stat
 from oncelog.coordinator.metadata_store.znodes import BrokerRegistration, FinalizedFeatures
 from oncelog.protocol.errors import ErrorCode
-from tests.unit.coordinator.controller.cluster import ClusterUnderTest, NotingChannel, running_cluster
+from tests.unit.coordinator.controller.cluster import ClusterUnderTest, running_cluster
 
 TV = "transaction.version"
 LEVEL_0_TO_2 = {TV: (0, 2)}
@@ -38,7 +38,7 @@ def written(version: int, *, at: int | None = None) -> Stat:
 
 
 async def update(cluster: ClusterUnderTest, *updates: FeatureUpdate, **options: bool) -> list[ErrorCode]:
-    errors = await cluster.controller.update_features(updates, **options)
+    errors = await cluster.apis.update_features(updates, **options)
     assert not isinstance(errors, ApiError)
     return [error.code for error in errors]
 
@@ -178,7 +178,7 @@ class TestIncompatibleBroker:
         cluster = ClusterUnderTest()
         await cluster.start(1, begins_with={TV: 1})
         await cluster.start(2, supported={TV: (0, 1)})
-        errors = await cluster.controller.update_features([FeatureUpdate(TV, 2)])
+        errors = await cluster.apis.update_features([FeatureUpdate(TV, 2)])
         assert errors == [
             (
                 ErrorCode.INVALID_UPDATE_VERSION,
@@ -232,18 +232,18 @@ class TestUpdate:
 
     async def test_only_the_controller_updates(self) -> None:
         async with running_cluster(1, 2) as cluster:
-            refused = await cluster.members[2].controller.update_features([FeatureUpdate(TV, 1, SAFE)])
+            refused = await cluster.members[2].apis.update_features([FeatureUpdate(TV, 1, SAFE)])
             assert refused == NOT_CONTROLLER
 
     async def test_a_zombie_controller_changes_nothing(self) -> None:
         """B62: its epoch is over, and it does not know yet."""
         async with running_cluster(1) as cluster:
-            zombie = cluster.controller
+            zombie = cluster.apis
             usurper = cluster.ensemble.connect().session
             assert usurper is not None
             await usurper.delete(paths.CONTROLLER)
-            await stand(usurper, 9, 0, nobody)
-            assert zombie.is_active
+            await stand_for_election(usurper, 9, 0, nobody)
+            assert zombie.controller.is_active
             assert await zombie.update_features([FeatureUpdate(TV, 1, SAFE)]) == NOT_CONTROLLER
             znode = await usurper.get(paths.FEATURE)
             assert znode is not None
@@ -259,9 +259,9 @@ class TestUpdate:
 
             await member.session.delete(paths.CONTROLLER)
             session = InterruptedBeforeCommit(member.session, interruption)
-            reign = await reign_over(cluster, cast(Session, session))
+            context = await context_of(cluster, cast(Session, session))
             (error,) = await update_features(
-                reign, member.features, [FeatureUpdate(TV, 1, SAFE)], nobody, validate_only=False
+                context, member.features, [FeatureUpdate(TV, 1, SAFE)], nobody, validate_only=False
             )
             assert error.message is not None
             assert "Can't downgrade to a newer version." in error.message
@@ -288,20 +288,11 @@ class InterruptedBeforeCommit:
         return await self._session.multi_many(batches)
 
 
-async def reign_over(cluster: ClusterUnderTest, session: Session) -> Reign:
-    victory = await stand(session, 1, 0, nobody)
-    reign = Reign(
-        session=session,
-        victory=cast(Any, victory),
-        controller_id=1,
-        channel=NotingChannel(cluster.brokers),
-        listener_name="PLAINTEXT",
-        on_response=lambda broker_id, request, response: None,
-        on_caught_up=lambda broker_id: None,
-    )
+async def context_of(cluster: ClusterUnderTest, session: Session) -> ControllerContext:
+    context = await cluster.context_of_outsider(session)
     registration = BrokerRegistration(broker_id=1, endpoints=(), features=LEVEL_0_TO_2)
-    reign.state.brokers = {1: LiveBroker(registration=registration, epoch=1)}
-    return reign
+    context.state.brokers = {1: LiveBroker(registration=registration, epoch=1)}
+    return context
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from oncelog.coordinator.controller.office import Office
+from oncelog.coordinator.controller.active_controller import ActiveController
 from oncelog.coordinator.controller.topic_plan import NewTopic
 from oncelog.coordinator.metadata_store import paths, znodes
 from oncelog.coordinator.metadata_store.store import Done
@@ -17,18 +17,16 @@ MOST_LINES = 150_000
 """Of one turn: a portion of 400 partitions is written, another one told. At once it would be 240,000 to 1,300,000."""
 
 
-async def wide_topic(cluster: ClusterUnderTest, replication_factor: int) -> Office:
-    """Create a topic of many partitions; return the office of the controller."""
+async def wide_topic(cluster: ClusterUnderTest, replication_factor: int) -> ActiveController:
+    """Create a topic of many partitions; return the active controller."""
     topic = NewTopic(name="wide", partition_count=PARTITIONS, replication_factor=replication_factor)
-    await cluster.controller.create_topics([topic])
+    await cluster.apis.create_topics([topic])
     await cluster.settle()
-    office = cluster.controller._office
-    assert office is not None
-    return office
+    return cluster.active
 
 
-def led_by(office: Office) -> Counter[int]:
-    states = [office.reign.state.state(TopicPartition("wide", index)) for index in range(PARTITIONS)]
+def led_by(active: ActiveController) -> Counter[int]:
+    states = [active.context.state.state(TopicPartition("wide", index)) for index in range(PARTITIONS)]
     return Counter(versioned.state.leader for versioned in states if versioned is not None)
 
 
@@ -36,10 +34,10 @@ def led_by(office: Office) -> Counter[int]:
 async def test_partitions_of_a_full_disk_are_elected_and_told_in_portions(brokers: int) -> None:
     """With one broker nothing changes, so that no write to the store gives other tasks a turn."""
     async with running_cluster(*range(1, brokers + 1)) as cluster:
-        office = await wide_topic(cluster, brokers)
-        office.reign.state.full.add(1)
-        _, lines = await longest_turn(lambda: office.full_disks.follow(1))
-        assert led_by(office) == {brokers: PARTITIONS}
+        active = await wide_topic(cluster, brokers)
+        active.context.state.full.add(1)
+        _, lines = await longest_turn(lambda: active.full_disks.apply_change(1))
+        assert led_by(active) == {brokers: PARTITIONS}
         await cluster.settle()
         topic = cluster.brokers[brokers].metadata.image.topics["wide"]
         assert {partition.leader for partition in topic.partitions.values()} == {brokers}
@@ -48,12 +46,12 @@ async def test_partitions_of_a_full_disk_are_elected_and_told_in_portions(broker
 
 async def test_broker_that_reports_its_disk_is_told_its_leaderships_in_portions() -> None:
     async with running_cluster(1) as cluster:
-        office = await wide_topic(cluster, 1)
+        active = await wide_topic(cluster, 1)
         told = len(cluster.brokers[1].requests)
         path = f"{paths.LOG_DIR_EVENTS}/log_dir_event_"
         done = await cluster.members[1].session.create(path, znodes.encode_log_dir_event(1), sequential=True)
         assert isinstance(done, Done)
-        _, lines = await longest_turn(lambda: office.full_disks.read_reports(lambda: None))
+        _, lines = await longest_turn(lambda: active.full_disks.read_reports(lambda: None))
         await cluster.settle()
         assert len(cluster.brokers[1].requests) - told >= PARTITIONS / 50
         assert lines < MOST_LINES

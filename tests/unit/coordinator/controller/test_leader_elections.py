@@ -57,7 +57,7 @@ async def after_an_absence(cluster: ClusterUnderTest, *topics: str) -> None:
             asked.topics[0].partitions.append(
                 wanting(index, [2, 1], leader_epoch=state.leader_epoch, partition_epoch=znode.partition_epoch)
             )
-        assert {p.error_code for p in only(await cluster.controller.alter_partition(asked))} == {0}
+        assert {p.error_code for p in only(await cluster.apis.alter_partition(asked))} == {0}
 
 
 async def leaders(cluster: ClusterUnderTest, topic: str) -> list[int]:
@@ -68,7 +68,7 @@ async def elect(
     cluster: ClusterUnderTest, election: ElectionType, *partitions: tuple[str, int]
 ) -> dict[tuple[str, int], ErrorCode]:
     asked = [TopicPartition(*partition) for partition in partitions] or None
-    results = await cluster.controller.elect_leaders(asked, election)
+    results = await cluster.apis.elect_leaders(asked, election)
     assert not isinstance(results, ApiError)
     return {tuple(partition): error.code for partition, error in results.items()}  # type: ignore[misc]
 
@@ -105,7 +105,7 @@ class TestPreferredElection:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("t", (1, 2)), manual("going", (1, 2)))
             cluster.brokers[2].answers = False
-            deletion = asyncio.ensure_future(cluster.controller.delete_topics(["going"], timeout_seconds=60))  # noqa: TID251
+            deletion = asyncio.ensure_future(cluster.apis.delete_topics(["going"], timeout_seconds=60))  # noqa: TID251
             await cluster.settle()
             results = await elect(cluster, ElectionType.PREFERRED, ("t", 9), ("u", 0), ("going", 0))
             assert results == {
@@ -118,7 +118,7 @@ class TestPreferredElection:
 
     async def test_only_the_controller_elects(self) -> None:
         async with running_cluster(1, 2) as cluster:
-            follower = cluster.members[2].controller
+            follower = cluster.members[2].apis
             assert await follower.elect_leaders(None, ElectionType.PREFERRED) == NOT_CONTROLLER
 
 
@@ -166,7 +166,7 @@ class TestUncleanElection:
 async def stop(cluster: ClusterUnderTest, broker_id: int, *, epoch: int | None = None) -> ControlledShutdownResponse:
     known = cluster.members[broker_id].controller.broker_epoch
     asked = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=known if epoch is None else epoch)
-    return await cluster.controller.controlled_shutdown(asked)
+    return await cluster.apis.controlled_shutdown(asked)
 
 
 class TestControlledShutdown:
@@ -184,20 +184,20 @@ class TestControlledShutdown:
             await create(cluster, manual("t", (1, 2)))
             await stop(cluster, 2)
             asked = request(cluster, "t", wanting(0, [1, 2], leader_epoch=1, partition_epoch=1))
-            assert only(await cluster.controller.alter_partition(asked))[0].error_code == ErrorCode.INELIGIBLE_REPLICA
+            assert only(await cluster.apis.alter_partition(asked))[0].error_code == ErrorCode.INELIGIBLE_REPLICA
             await create(cluster, manual("u", (2, 1)))
             assert (await state_of(cluster, "u", 0)).leader == 1
             await cluster.kill(2)
             await cluster.restart(2)
             epochs = {"leader_epoch": 1, "partition_epoch": 1}
             asked = request(cluster, "t", wanting(0, [1, 2], **epochs))
-            assert only(await cluster.controller.alter_partition(asked))[0].error_code == ErrorCode.NONE
+            assert only(await cluster.apis.alter_partition(asked))[0].error_code == ErrorCode.NONE
 
     async def test_what_nobody_else_can_lead_remains_and_is_named_if_it_has_other_replicas(self) -> None:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("alone", (2,)), manual("t", (2, 1)))
             asked = request(cluster, "t", wanting(0, [2]), leader=2)
-            await cluster.controller.alter_partition(asked)
+            await cluster.apis.alter_partition(asked)
             response = await stop(cluster, 2)
             assert [(p.topic_name, p.partition_index) for p in response.remaining_partitions] == [("t", 0)]
             assert (await state_of(cluster, "t", 0)).leader == 2
@@ -208,9 +208,9 @@ class TestControlledShutdown:
             epoch = cluster.members[2].controller.broker_epoch
             assert (await stop(cluster, 2, epoch=epoch - 1)).error_code == ErrorCode.STALE_BROKER_EPOCH
             gone = ControlledShutdownRequest(broker_id=7, broker_epoch=1)
-            response = await cluster.controller.controlled_shutdown(gone)
+            response = await cluster.apis.controlled_shutdown(gone)
             assert response.error_code == ErrorCode.BROKER_NOT_AVAILABLE
-            response = await cluster.members[2].controller.controlled_shutdown(gone)
+            response = await cluster.members[2].apis.controlled_shutdown(gone)
             assert response.error_code == ErrorCode.NOT_CONTROLLER
 
     async def test_the_answer_comes_when_the_new_leaders_know_it(self) -> None:

@@ -124,7 +124,7 @@ def test_assignment_of_very_many_replicas_is_planned_without_a_search_for_each()
 
 
 async def move(cluster: ClusterUnderTest, target: Sequence[int] | None, partition: TopicPartition = T0) -> ErrorCode:
-    results = await cluster.controller.alter_reassignments({partition: target})
+    results = await cluster.apis.alter_reassignments({partition: target})
     assert not isinstance(results, ApiError)
     return results[partition].code
 
@@ -134,7 +134,7 @@ async def catch_up(cluster: ClusterUnderTest, isr: list[int], leader: int = 1) -
     told = cluster.brokers[leader].led[T0]
     epochs = {"leader_epoch": told.leader_epoch, "partition_epoch": told.partition_epoch}
     asked = request(cluster, "t", wanting(0, isr, **epochs), leader=leader)
-    return ErrorCode(only(await cluster.controller.alter_partition(asked))[0].error_code)
+    return ErrorCode(only(await cluster.apis.alter_partition(asked))[0].error_code)
 
 
 def stored(cluster: ClusterUnderTest) -> ReplicaAssignment:
@@ -176,7 +176,7 @@ class TestMoves:
             assert [is_told_to_delete(cluster.brokers[i]) for i in (1, 2, 3, 4)] == [True, True, False, False]
             image = cluster.brokers[1].metadata.image.topics["t"].partitions[0]
             assert (image.replicas, image.leader) == ((3, 4), 3)
-            assert await cluster.controller.reassignments() == {}
+            assert await cluster.apis.reassignments() == {}
 
     async def test_replicas_are_deleted_after_their_partition_can_do_without_them(self) -> None:
         async with running_cluster(1, 2) as cluster:
@@ -209,7 +209,7 @@ class TestMoves:
             await create(cluster, manual("t", (2, 3)))
             await move(cluster, [3, 4])
             await cluster.kill(1)
-            assert await cluster.controller.reassignments() == {
+            assert await cluster.apis.reassignments() == {
                 T0: ReplicaAssignment(replicas=(3, 4, 2), adding=(4,), removing=(2,))
             }
             assert await catch_up(cluster, [2, 3, 4], leader=2) is ErrorCode.NONE
@@ -247,7 +247,7 @@ class TestMoves:
             await create(cluster, manual("t", (1, 3)))
             cluster.brokers[3].connected = False
             assert await move(cluster, [1]) is ErrorCode.NONE
-            assert [e.code for e in await cluster.controller.delete_topics(["t"], timeout_seconds=1)] == [0]
+            assert [e.code for e in await cluster.apis.delete_topics(["t"], timeout_seconds=1)] == [0]
             await create(cluster, manual("t", (1, 3)))
             cluster.brokers[3].connected = True
             await asyncio.sleep(5)
@@ -281,7 +281,7 @@ class TestMoves:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2), (1, 2)))
             unknown, bad = TopicPartition("u", 0), TopicPartition("t", 1)
-            results = await cluster.controller.alter_reassignments({unknown: [1], bad: [9], T0: [1, 3]})
+            results = await cluster.apis.alter_reassignments({unknown: [1], bad: [9], T0: [1, 3]})
             assert not isinstance(results, ApiError)
             assert {partition: error.code for partition, error in results.items()} == {
                 unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -291,6 +291,6 @@ class TestMoves:
 
     async def test_only_the_controller_moves_and_knows(self) -> None:
         async with running_cluster(1, 2) as cluster:
-            other = cluster.members[2].controller
+            other = cluster.members[2].apis
             assert await other.alter_reassignments({T0: [1]}) == NOT_CONTROLLER
             assert await other.reassignments() == NOT_CONTROLLER

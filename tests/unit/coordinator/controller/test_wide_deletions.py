@@ -21,12 +21,11 @@ MOST_LINES = 45_000
 async def test_replicas_of_a_wide_topic_are_deleted_in_portions() -> None:
     async with running_cluster(1) as cluster:
         topic = NewTopic(name="wide", partition_count=PARTITIONS, replication_factor=1)
-        await cluster.controller.create_topics([topic])
+        await cluster.apis.create_topics([topic])
         await cluster.settle()
-        office = cluster.controller._office
-        assert office is not None
-        office.reign.state.topics_to_delete["wide"] = None
-        _, lines = await longest_turn(lambda: office.deletions.carry_on(["wide"]))
+        active = cluster.active
+        active.context.state.topics_to_delete["wide"] = None
+        _, lines = await longest_turn(lambda: active.deletions.resume(["wide"]))
         assert lines < MOST_LINES
 
 
@@ -56,14 +55,13 @@ async def deleted(topics: Sequence[str], partition_count: int) -> CountedSession
     """Create topics and delete them. Returns the session of the deletion."""
     async with running_cluster(1) as cluster:
         wanted = [NewTopic(name=name, partition_count=partition_count, replication_factor=1) for name in topics]
-        await cluster.controller.create_topics(wanted)
+        await cluster.apis.create_topics(wanted)
         await cluster.settle()
-        office = cluster.controller._office
-        assert office is not None
-        session = CountedSession(office.reign.session)
-        office.reign._session = session
-        await cluster.controller.delete_topics(topics, timeout_seconds=60)
-        assert not office.reign.state.topics.keys() & set(topics)
+        active = cluster.active
+        session = CountedSession(active.context.session)
+        active.context._session = session
+        await cluster.apis.delete_topics(topics, timeout_seconds=60)
+        assert not active.context.state.topics.keys() & set(topics)
         for path in (*map(paths.topic, topics), *map(paths.topic_config, topics), *map(paths.delete_topic, topics)):
             assert await session.get(path) is None
         return session

@@ -1,9 +1,10 @@
-"""How often somebody may be suspected to be gone because a connection to it broke.
+"""``UnreachableBackoff``: how often a broken connection may count as the failure of a broker.
 
-A suspicion moves leaderships; a wrong one costs a moment of every client's time. So after a broker has been suspected
-without being gone, it must be reachable for a while before it is trusted, twice as long each time; and a controller
-that was deposed is not deposed again for as long. A broker that has not been suspected for long begins anew, and so
-does one that the metadata store has given up. Hence a link that comes and goes moves leaderships ever less.
+To replace an unreachable broker moves leaderships; where the broker was well, clients lose a moment for nothing. So
+such a broker must be reachable for a while before it is trusted again, twice as long each time, and a controller that
+was replaced is not replaced again for as long. The backoff starts anew for a broker that has not been unreachable for a
+minute, and for one whose session the metadata store has expired. A link that fails now and then moves leaderships ever
+less often.
 """
 
 from dataclasses import dataclass
@@ -20,23 +21,24 @@ class _Record:
     not_before: float
 
 
-class SuspicionLimit:
-    """Who may be suspected now. Times are those of the loop."""
+class UnreachableBackoff:
+    """The backoff of each broker. Times are those of the event loop, in seconds."""
 
     def __init__(self) -> None:
         self._records: dict[int, _Record] = {}
 
     def allows(self, broker_id: int, now: float) -> bool:
+        """Return whether the broker may be replaced now."""
         record = self._records.get(broker_id)
         return record is None or now >= record.not_before
 
     def steady_seconds(self, broker_id: int) -> float:
-        """For how long a suspect must be reachable before it is trusted again."""
+        """Return for how many seconds the broker must be reachable before it is trusted again."""
         record = self._records.get(broker_id)
         return FIRST_PAUSE_SECONDS if record is None else record.pause
 
     def note(self, broker_id: int, now: float) -> None:
-        """The broker is suspected now."""
+        """Note that the broker is replaced now."""
         record = self._records.get(broker_id)
         if record is None or now >= record.not_before + FORGOTTEN_AFTER_SECONDS:
             self._records[broker_id] = _Record(FIRST_PAUSE_SECONDS, now + FIRST_PAUSE_SECONDS)
@@ -45,5 +47,5 @@ class SuspicionLimit:
             record.not_before = now + record.pause
 
     def forget(self, broker_id: int) -> None:
-        """It was right: the broker is gone, and whoever comes next is another one."""
+        """Start anew: the broker's session has expired, and the next broker of this id is another process."""
         self._records.pop(broker_id, None)

@@ -5,14 +5,19 @@ import asyncio
 import pytest
 
 from oncelog.coordinator.controller.api_error import ApiError
-from oncelog.coordinator.controller.controller_election import Defeat, Victory, stand, take_over
-from oncelog.coordinator.controller.suspicion import (
+from oncelog.coordinator.controller.controller_election import (
+    Elected,
+    OtherElected,
+    replace_controller,
+    stand_for_election,
+)
+from oncelog.coordinator.controller.topic_plan import NewTopic, TopicPlan
+from oncelog.coordinator.controller.unreachable_backoff import (
     FIRST_PAUSE_SECONDS,
     FORGOTTEN_AFTER_SECONDS,
     LONGEST_PAUSE_SECONDS,
-    SuspicionLimit,
+    UnreachableBackoff,
 )
-from oncelog.coordinator.controller.topic_plan import NewTopic, TopicPlan
 from oncelog.coordinator.metadata_store import paths
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
@@ -26,7 +31,7 @@ T0 = TopicPartition("t", 0)
 
 class TestLimit:
     def test_pauses_double_up_to_a_limit(self) -> None:
-        limit, now, pauses = SuspicionLimit(), 100.0, []
+        limit, now, pauses = UnreachableBackoff(), 100.0, []
         for _ in range(9):
             assert limit.allows(1, now)
             limit.note(1, now)
@@ -37,7 +42,7 @@ class TestLimit:
         assert pauses == [1, 2, 4, 8, 16, *[LONGEST_PAUSE_SECONDS] * 4]
 
     def test_it_is_forgotten_after_a_quiet_time_and_when_it_was_right(self) -> None:
-        limit = SuspicionLimit()
+        limit = UnreachableBackoff()
         limit.note(1, 0.0)
         limit.note(1, 1.0)
         assert not limit.allows(1, 2.5)
@@ -48,7 +53,7 @@ class TestLimit:
         assert limit.allows(2, 0.0)
 
     def test_brokers_are_judged_one_by_one(self) -> None:
-        limit = SuspicionLimit()
+        limit = UnreachableBackoff()
         limit.note(1, 0.0)
         assert limit.allows(2, 0.0)
 
@@ -71,7 +76,7 @@ class TestSuspects:
         async with running_cluster(1, 2) as cluster:
             await create(cluster, manual("alone", (2,)), manual("t", (2, 1)))
             asked = request(cluster, "t", wanting(0, [2]), leader=2)
-            await cluster.controller.alter_partition(asked)
+            await cluster.apis.alter_partition(asked)
             cluster.controller.report_unreachable(2)
             await cluster.settle()
             assert [(await state_of(cluster, topic, 0)).leader for topic in ("alone", "t")] == [2, 2]
@@ -86,10 +91,10 @@ class TestSuspects:
             state = await state_of(cluster, "t", 0)
             joining = wanting(0, [3, 2], leader_epoch=state.leader_epoch, partition_epoch=1)
             asked = request(cluster, "t", joining, leader=3)
-            assert only(await cluster.controller.alter_partition(asked))[0].error_code
+            assert only(await cluster.apis.alter_partition(asked))[0].error_code
             cluster.brokers[2].connected = True
             await asyncio.sleep(5)
-            assert not only(await cluster.controller.alter_partition(asked))[0].error_code
+            assert not only(await cluster.apis.alter_partition(asked))[0].error_code
             assert cluster.brokers[2].led[T0].leader == 3
             image = cluster.brokers[3].metadata.image
             assert sorted(image.brokers) == [1, 2, 3]
@@ -142,7 +147,7 @@ class TestSuspects:
             assert sorted(cluster.brokers[3].metadata.image.brokers) == [1, 2, 3]
             cluster.brokers[2].answer_everything()
             asked = request(cluster, "t", wanting(0, [3, 2], leader_epoch=1, partition_epoch=1), leader=3)
-            assert not only(await cluster.controller.alter_partition(asked))[0].error_code
+            assert not only(await cluster.apis.alter_partition(asked))[0].error_code
             cluster.controller.report_unreachable(2)
             await cluster.settle()
             assert (await state_of(cluster, "t", 0)).isr == (3,)
@@ -161,13 +166,13 @@ class TestControllerThatCannotBeReached:
     async def test_it_is_replaced_and_passed_over(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
             await create(cluster, manual("t", (1, 2)))
-            deposed = cluster.members[1].controller
+            deposed = cluster.members[1].apis
             cluster.brokers[1].connected = False
             cluster.members[2].controller.report_unreachable(1)
             await cluster.settle()
             assert cluster.controller.controller_id == 2
-            assert not deposed.is_active
-            assert deposed.controller_id == 2
+            assert not deposed.controller.is_active
+            assert deposed.controller.controller_id == 2
             state = await state_of(cluster, "t", 0)
             assert (state.leader, state.isr, state.controller_epoch) == (2, (2,), 2)
 
@@ -183,8 +188,8 @@ class TestControllerThatCannotBeReached:
         """The suspicion may be older than the election of somebody else."""
         async with running_cluster(1, 2, 3) as cluster:
             session = cluster.members[3].session
-            assert await take_over(session, 3, 2, 0, lambda: None) == Defeat(controller_id=1)
-            assert await take_over(session, 3, 1, 0, lambda: None) == Victory(epoch=2, epoch_version=1)
+            assert await replace_controller(session, 3, 2, 0, lambda: None) == OtherElected(controller_id=1)
+            assert await replace_controller(session, 3, 1, 0, lambda: None) == Elected(epoch=2, epoch_version=1)
 
     async def test_an_election_that_comes_between_is_not_undone(self) -> None:
         async with running_cluster(1, 2, 3) as cluster:
@@ -197,19 +202,19 @@ class TestControllerThatCannotBeReached:
                     return getattr(second, name)
 
                 async def multi(self, operations: object) -> object:
-                    assert isinstance(await take_over(first, 2, 1, 0, lambda: None), Victory)
+                    assert isinstance(await replace_controller(first, 2, 1, 0, lambda: None), Elected)
                     return await second.multi(operations)  # type: ignore[arg-type]
 
-            assert await take_over(Late(), 3, 1, 0, lambda: None) == Defeat(controller_id=2)  # type: ignore[arg-type]
-            assert isinstance(await stand(first, 2, 0, lambda: None), Victory)
+            assert await replace_controller(Late(), 3, 1, 0, lambda: None) == OtherElected(controller_id=2)  # type: ignore[arg-type]
+            assert isinstance(await stand_for_election(first, 2, 0, lambda: None), Elected)
 
 
 async def creation(cluster: ClusterUnderTest, topic: NewTopic, timeout_seconds: float) -> tuple[ErrorCode, float]:
     """What the creation of a topic returns, and after how many seconds."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    (result,) = await cluster.controller.create_topics([topic], timeout_seconds=timeout_seconds)
-    assert await cluster.controller.create_topics([topic]) == [exists(topic)]
+    (result,) = await cluster.apis.create_topics([topic], timeout_seconds=timeout_seconds)
+    assert await cluster.apis.create_topics([topic]) == [exists(topic)]
     return ErrorCode.NONE if isinstance(result, TopicPlan) else result.code, loop.time() - began
 
 

@@ -1,0 +1,161 @@
+"""Changes of partitions' states, decided and written to the metadata store.
+
+What is decided lies in ``election`` and is pure. Here decisions are written, each conditional on the version of the
+state that it was made on, many in one multi. A state that another writer changed meanwhile is read again and decided
+anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
+
+from oncelog.coordinator.controller.cluster_state import VersionedState
+from oncelog.coordinator.controller.controller_context import ControllerContext
+from oncelog.coordinator.controller.election import initial_state, next_state
+from oncelog.coordinator.metadata_store import paths, znodes
+from oncelog.coordinator.metadata_store.store import Create, Done, MultiFailed, Operation, SetData
+from oncelog.coordinator.metadata_store.znodes import PartitionState
+from oncelog.protocol.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+Decide: TypeAlias = Callable[[TopicPartition], PartitionState | None]
+"""The state that a partition must get; None if it can stay as it is."""
+
+PARTITIONS_PER_MULTI: Final = 200
+"""Keeps a multi well below ZooKeeper's limit of 1 MiB."""
+PARTITIONS_PER_PASS: Final = 400
+"""Decided and written in one turn of the loop, so that a large topic does not stall the broker."""
+
+_ATTEMPTS: Final = 5
+
+
+def chunks(items: Sequence[_T], size: int = PARTITIONS_PER_MULTI) -> Iterator[Sequence[_T]]:
+    """Yield the items in slices of at most ``size``."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+async def elect(context: ControllerContext, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Give every partition the leader and ISR that it needs now; return the partitions whose state changed."""
+    return await change_states(context, partitions, lambda partition: _decide(context, partition))
+
+
+async def change_states(
+    context: ControllerContext, partitions: Iterable[TopicPartition], decide: Decide
+) -> list[TopicPartition]:
+    """Write what ``decide`` returns for each partition; return the partitions whose state changed.
+
+    Partitions that are being deleted, or whose state cannot be decoded, are left out.
+    """
+    remaining = [partition for partition in partitions if not is_being_deleted(context, partition)]
+    changed: list[TopicPartition] = []
+    for number, portion in enumerate(chunks(remaining, PARTITIONS_PER_PASS)):
+        if number:
+            await asyncio.sleep(0)  # Where no state changes, nothing else yields to the loop.
+        changed += await _change_portion(context, list(portion), decide)
+    return changed
+
+
+async def _change_portion(
+    context: ControllerContext, remaining: list[TopicPartition], decide: Decide
+) -> list[TopicPartition]:
+    changed: list[TopicPartition] = []
+    for _ in range(_ATTEMPTS):
+        remaining = [partition for partition in remaining if not context.state.is_set_aside(partition)]
+        if not remaining:
+            return changed
+        decided = {partition: state for partition in remaining if (state := decide(partition)) is not None}
+        remaining = await _write(context, decided)
+        changed += [partition for partition in decided if partition not in remaining]
+        await read_again(context, remaining)
+    logger.error("Gave up electing leaders of %s: their states cannot be written", ", ".join(map(str, remaining)))
+    return changed
+
+
+def is_being_deleted(context: ControllerContext, partition: TopicPartition) -> bool:
+    """Return whether the deletion of the partition's topic was accepted."""
+    return partition.topic in context.state.topics_to_delete
+
+
+def _decide(context: ControllerContext, partition: TopicPartition) -> PartitionState | None:
+    replicas, versioned = context.state.replicas(partition).replicas, context.state.state(partition)
+    if versioned is None:
+        return initial_state(replicas, context.state.usable_brokers(replicas), context.epoch)
+    return next_state(
+        versioned.state,
+        replicas,
+        context.state.usable_members(versioned),
+        context.epoch,
+        leader_restarted=context.state.leader_restarted(versioned),
+        unclean_allowed=context.unclean_election_allowed(partition.topic),
+    )
+
+
+async def _write(context: ControllerContext, decided: dict[TopicPartition, PartitionState]) -> list[TopicPartition]:
+    """Write states; return the partitions whose state another writer changed first."""
+    groups = list(chunks(list(decided)))
+    existing = await _existing_parents(context, [p for p in decided if context.state.state(p) is None])
+    batches = [
+        [
+            operation
+            for partition in group
+            for operation in _operations(context, partition, decided[partition], existing)
+        ]
+        for group in groups
+    ]
+    results = await context.commit_many(batches)
+    conflicts: list[TopicPartition] = []
+    for group, result in zip(groups, results, strict=True):
+        if isinstance(result, MultiFailed):
+            logger.warning("Deciding %d partition states again: %s", len(group), result.error.value)
+            conflicts += group
+        else:
+            remember(context, group, decided, result)
+    return conflicts
+
+
+def _operations(
+    context: ControllerContext, partition: TopicPartition, state: PartitionState, existing: set[str]
+) -> Iterator[Operation]:
+    data, versioned = znodes.encode_partition_state(state), context.state.state(partition)
+    if versioned is not None:
+        yield SetData(path=paths.partition_state(partition), data=data, version=versioned.version)
+        return
+    for parent in (paths.partitions(partition.topic), paths.partition(partition)):
+        if parent not in existing:
+            existing.add(parent)
+            yield Create(path=parent)
+    yield Create(path=paths.partition_state(partition), data=data)
+
+
+async def _existing_parents(context: ControllerContext, partitions: Sequence[TopicPartition]) -> set[str]:
+    parents = [paths.partition(partition) for partition in partitions]
+    parents += dict.fromkeys(paths.partitions(partition.topic) for partition in partitions)
+    found = await context.session.get_many(parents)
+    return {path for path, znode in zip(parents, found, strict=True) if znode is not None}
+
+
+def remember(
+    context: ControllerContext,
+    partitions: Sequence[TopicPartition],
+    states: Mapping[TopicPartition, PartitionState],
+    done: list[Done],
+) -> None:
+    """Note in the context the states that a multi has written."""
+    stats = {entry.path: entry.stat for entry in done}
+    for partition in partitions:
+        stat = stats[paths.partition_state(partition)]
+        assert stat is not None, "a create or a set has a stat"
+        versioned = VersionedState(state=states[partition], version=stat.version, mzxid=stat.mzxid)
+        context.state.put_state(partition, versioned)
+
+
+async def read_again(context: ControllerContext, partitions: Sequence[TopicPartition]) -> None:
+    """Read the states that another writer has changed."""
+    found = await context.session.get_many([paths.partition_state(partition) for partition in partitions])
+    for partition, znode in zip(partitions, found, strict=True):
+        if znode is not None:
+            context.state.take_state(partition, znode)

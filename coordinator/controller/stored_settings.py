@@ -1,0 +1,66 @@
+"""``StoredSettings``: the dynamic configurations and finalised features that a broker has read from the metadata store.
+
+Each reading leaves a watch. When a watch fires, what has changed is read again as an event of the controller's queue.
+Every broker does this, not only the controller.
+"""
+
+from collections.abc import Callable, Collection
+
+from oncelog.coordinator.controller.config_repository import ConfigRepository
+from oncelog.coordinator.controller.event_queue import EventQueue
+from oncelog.coordinator.controller.finalized_features import FinalizedFeatureCache
+from oncelog.coordinator.metadata_store.store import MetadataStore, Session
+
+
+class StoredSettings:
+    """The configurations and the features, and the events that keep them current."""
+
+    def __init__(
+        self, store: MetadataStore, configs: ConfigRepository, features: FinalizedFeatureCache, queue: EventQueue
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self.configs = configs
+        self.features = features
+        self.on_mended: Callable[[list[str]], None] = _ignore
+        """Called with the names of topics whose configuration could not be decoded before and can be now."""
+
+    async def load(self, session: Session) -> None:
+        """Read everything with a new session."""
+        await self.load_configs(session)
+        await self.features.refresh(session, self.features_changed)
+
+    async def load_configs(self, session: Session) -> None:
+        """Read all configurations, also those that were changed without a change notification."""
+        await self.configs.load(session, self._configs_changed)
+
+    @property
+    def malformed_znodes(self) -> Collection[str]:
+        """The paths of configurations that cannot be decoded."""
+        return {resource.path for resource in self.configs.unreadable}
+
+    def _configs_changed(self) -> None:
+        self._queue.cluster.put("configurations changed", self._refresh_configs)
+
+    async def _refresh_configs(self) -> None:
+        session = self._store.session
+        if session is None:
+            return
+        before = set(self.configs.unreadable)
+        await self.configs.refresh(session, self._configs_changed)
+        mended = before - set(self.configs.unreadable)
+        if mended:
+            self.on_mended(sorted(resource.name for resource in mended))
+
+    def features_changed(self) -> None:
+        """Read the finalised features again: the watch of those who read them."""
+        self._queue.cluster.put("features changed", self._refresh_features)
+
+    async def _refresh_features(self) -> None:
+        session = self._store.session
+        if session is not None:
+            await self.features.refresh(session, self.features_changed)
+
+
+def _ignore(topics: list[str]) -> None:
+    """Do nothing."""
