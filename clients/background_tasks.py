@@ -1,19 +1,34 @@
-"""The owner of a client's tasks: it stops what it spawned, and reports each failure to the client."""
+"""The owner of a client's tasks: it stops those that it has spawned, and reports each failure to the client."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
 
 from oncelog.clients.errors import IllegalState
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+Run: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
-_PATIENCE_SECONDS: Final = 1.0
-"""A task that has not ended by then is cancelled again."""
+_CANCEL_AGAIN_SECONDS: Final = 1.0
+"""The pause before a task that has not ended is cancelled again."""
 _RESTART_SECONDS: Final = 1.0
 """The pause before a task that failed is started again."""
+
+
+class KeptTask:
+    """A task that is started again after each failure, until it returns or its owner stops."""
+
+    def __init__(self, first: "asyncio.Task[None]") -> None:
+        self.current = first
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the task has ended without a failure, so that it is not started again."""
+        task = self.current
+        return task.done() and (task.cancelled() or task.exception() is None)
 
 
 class BackgroundTasks:
@@ -27,10 +42,11 @@ class BackgroundTasks:
 
     @property
     def is_stopping(self) -> bool:
+        """Return whether nothing can be spawned any more."""
         return self._stopping
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str, *, log_failure: bool = True) -> "asyncio.Task[T]":
-        """Run a coroutine in a task. ``log_failure`` is False where somebody takes the task's outcome.
+        """Run a coroutine in a task. ``log_failure`` is False if the caller takes the result of the task.
 
         Raises ``IllegalState`` once the client is closed: a call that was under way then must end with its error.
         """
@@ -44,29 +60,25 @@ class BackgroundTasks:
             raise
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(self._look_at if log_failure else _ignore)
+        task.add_done_callback(self._report_failure if log_failure else _ignore_failure)
         return task
 
-    def keep_running(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> "asyncio.Task[None]":
-        """Run a coroutine function in a task until it returns. A failure is reported, and the function run again."""
-        return self.spawn(self._repeat(run, name), name)
+    def keep_running(self, run: Run, name: str) -> KeptTask:
+        """Run a coroutine function in a task until it returns. After a failure, which is reported, start it again."""
+        kept = KeptTask(self.spawn(run(), name))
+        kept.current.add_done_callback(partial(self._restart_failed, kept, run, name))
+        return kept
 
-    async def _repeat(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        while True:
-            try:
-                return await run()
-            except Exception as error:  # Without this task the client stands still, whatever the error is.
-                self._report(f"{self._owner}: {name}", error)
-            await asyncio.sleep(_RESTART_SECONDS)
+    def _restart_failed(self, kept: KeptTask, run: Run, name: str, task: "asyncio.Task[None]") -> None:
+        if not kept.has_ended and not self._stopping:
+            kept.current = self.spawn(_run_after_pause(run), name)
+            kept.current.add_done_callback(partial(self._restart_failed, kept, run, name))
 
-    def _look_at(self, task: "asyncio.Task[Any]") -> None:
+    def _report_failure(self, task: "asyncio.Task[Any]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._report(task.get_name(), error)
-
-    def _report(self, name: str, error: BaseException) -> None:
-        _log.error("%s failed", name, exc_info=error)
-        if self._on_failure is not None:
-            self._on_failure(error)
+            _log.error("%s failed", task.get_name(), exc_info=error)
+            if self._on_failure is not None:
+                self._on_failure(error)
 
     def cancel(self) -> None:
         """Cancel every task. Nothing can be spawned afterwards."""
@@ -79,10 +91,15 @@ class BackgroundTasks:
         self._stopping = True
         while self._tasks:
             self.cancel()
-            await asyncio.wait(list(self._tasks), timeout=_PATIENCE_SECONDS)
+            await asyncio.wait(list(self._tasks), timeout=_CANCEL_AGAIN_SECONDS)
 
 
-def _ignore(task: "asyncio.Task[Any]") -> None:
-    """Ignore a failure that no caller takes because the client was closed meanwhile."""
+async def _run_after_pause(run: Run) -> None:
+    await asyncio.sleep(_RESTART_SECONDS)
+    await run()
+
+
+def _ignore_failure(task: "asyncio.Task[Any]") -> None:
+    """Mark a failure as retrieved: its caller may never take it if the client is closed meanwhile."""
     if not task.cancelled():
         task.exception()

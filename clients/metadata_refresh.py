@@ -101,11 +101,11 @@ class MetadataRefresh:
         creates = self._creates_topics and names is not None and not self._missing.isdisjoint(names)
         try:
             response = await self._cluster.refresh(names, create=creates)
-        except Exception as error:
-            if isinstance(error, ClientError):
-                _log.info("no metadata: %s", error)
-            else:  # Memory that is not there, an address that cannot be one: whatever it is, it may pass.
-                _log.exception("asking for metadata failed")
+        except ClientError as error:
+            _log.info("no metadata: %s", error)
+            return False
+        except MemoryError:
+            _log.exception("no memory for metadata")
             return False
         errors = {topic.name: error_code(topic.error_code) for topic in response.topics if topic.error_code}
         self.errors = {name: error for name, error in errors.items() if name and error not in RETRIABLE}

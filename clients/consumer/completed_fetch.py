@@ -6,17 +6,19 @@ can be under way while these are being polled. Each batch is checked and decoded
 What cannot be read is an error at its place: all that comes before it is given out first.
 """
 
-from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
 from oncelog.clients.aborted_ranges import AbortedRanges
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import UnreadableRecords
 from oncelog.clients.consumer.consumer_record import ConsumerRecord
+from oncelog.clients.consumer.fetch_session import Wanted
 from oncelog.clients.consumer.fetched_response import FetchedResponse
 from oncelog.clients.consumer.record_decoder import decode_records
+from oncelog.clients.errors import error_code
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.fetch import AbortedTransaction
+from oncelog.protocol.messages.fetch import PartitionData
 from oncelog.protocol.records.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -61,37 +63,33 @@ class CompletedFetch:
 
     def __init__(
         self,
+        config: ConsumerConfig,
         topic_partition: TopicPartition,
-        fetch_offset: int,
-        records: Buffer,
-        aborted: Sequence[AbortedTransaction],
+        requested: Wanted,
+        data: PartitionData,
         response: FetchedResponse,
-        *,
-        current_leader_epoch: int,
-        error: ErrorCode = ErrorCode.NONE,
-        check_crcs: bool = True,
-        max_batch_bytes: int,
     ) -> None:
-        """``aborted`` is what the broker listed; nothing for read_uncommitted."""
+        assert not isinstance(data.records, list), "a list of buffers is for encoding only"
+        fetch_offset = requested.offset
         self.topic_partition = topic_partition
         self.fetch_offset = fetch_offset
-        """Where this answer was asked to begin."""
-        self.current_leader_epoch = current_leader_epoch
-        """That of the request: what came is from the log of this leader. -1 if it was not known."""
-        self.error = error
-        self.size = len(records)
+        """The offset that was requested."""
+        self.current_leader_epoch = requested.leader_epoch
+        """The leader epoch of the request: the records are from this leader's log. -1 if it was not known."""
+        self.error = error_code(data.error_code)
+        self._buffer: Buffer = data.records or b""
+        self.size = len(self._buffer)
         self.response = response
-        """What it came in."""
+        """The response that brought it."""
         self.counts = False
-        """Whether the buffer counts it among what can be given out now."""
+        """Whether the buffer counts it among the records that can be returned now."""
         self.position = fetch_offset
-        """The offset after what has been given out."""
+        """The offset after the records that have been returned."""
         self.leader_epoch = -1
-        """Of the batch before the position."""
-        self._buffer = records
-        self._aborted = AbortedRanges(aborted)
-        self._check_crcs = check_crcs
-        self._max_batch_bytes = max_batch_bytes
+        """The leader epoch of the batch before the position."""
+        self._aborted = AbortedRanges(data.aborted_transactions or () if config.reads_committed else ())
+        self._check_crcs = config.check_crcs
+        self._max_batch_bytes = config.max_batch_bytes
         self._positions: list[int] = []
         """Where the batches begin that are whole; the last one may be cut off."""
         self._batch = 0
@@ -104,7 +102,7 @@ class CompletedFetch:
         """The offset after it."""
         self.next_offset = fetch_offset
         """Where the next fetch begins."""
-        self.blocks = error is not ErrorCode.NONE
+        self.blocks = self.error is not ErrorCode.NONE
         """Whether nothing can be fetched beyond this: an error, a strange format, not one batch that is whole."""
         self._walk()
 
@@ -160,8 +158,8 @@ class CompletedFetch:
                 return taken
             try:
                 self._pending = self._next_batch()
-            except Exception as error:  # Whatever it is (MemoryError, say), it comes again with the next call.
-                if taken:
+            except (CorruptRecord, MemoryError) as error:
+                if taken:  # The next call raises the same, with nothing before it.
                     return taken
                 if isinstance(error, CorruptRecord):
                     raise self._unreadable(error) from error

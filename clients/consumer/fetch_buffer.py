@@ -25,7 +25,7 @@ from collections.abc import Collection
 
 from oncelog.clients.consumer.assigned_partitions import NO_RESET, AssignedPartition, FetchPosition, Phase
 from oncelog.clients.consumer.completed_fetch import CompletedFetch
-from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange
+from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
 from oncelog.clients.consumer.consumer_record import ConsumerRecord
 from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
 from oncelog.clients.consumer.subscription_state import SubscriptionState
@@ -116,8 +116,8 @@ class FetchBuffer:
                     self._count(chain, True)
                 try:
                     records += self._take_from(fetch, partition, limit - len(records))
-                except Exception:  # Whatever it is, it comes again with a later call. These records would not.
-                    if records:
+                except (UnreadableRecords, MemoryError):
+                    if records:  # They would be lost. A later call raises the same.
                         break
                     self._set_aside(chain)
                     self._turns.rotate(-1)

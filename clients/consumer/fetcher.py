@@ -314,29 +314,8 @@ class Fetcher:
             if data.preferred_read_replica != NO_NODE:
                 self._prefer(topic_partition, data.preferred_read_replica)
         if data.records or error is not ErrorCode.NONE:
-            self._buffer.add(self._completed(topic_partition, asked, data, error, fetched))
+            self._buffer.add(CompletedFetch(self._config, topic_partition, asked, data, fetched))
         return error is ErrorCode.NONE
-
-    def _completed(
-        self,
-        topic_partition: TopicPartition,
-        asked: Wanted,
-        data: PartitionData,
-        error: ErrorCode,
-        fetched: FetchedResponse,
-    ) -> CompletedFetch:
-        assert not isinstance(data.records, list), "a list of buffers is for encoding only"
-        return CompletedFetch(
-            topic_partition,
-            asked.offset,
-            data.records or b"",
-            data.aborted_transactions or () if self._config.reads_committed else (),
-            fetched,
-            current_leader_epoch=asked.leader_epoch,
-            error=error,
-            check_crcs=self._config.check_crcs,
-            max_batch_bytes=self._config.max_batch_bytes,
-        )
 
     def _prefer(self, topic_partition: TopicPartition, node_id: int) -> None:
         until = asyncio.get_running_loop().time() + self._config.metadata_max_age_ms / 1000

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from oncelog.clients.background_tasks import KeptTask
 from oncelog.clients.consumer.assigned_partitions import TIMER_SLACK
 from oncelog.clients.consumer.consumer_config import ConsumerConfig
 from oncelog.clients.consumer.consumer_errors import InstanceFenced
@@ -115,7 +116,7 @@ class GroupMembership:
         """When the application must have polled again; never while it is polling."""
         self._reason = ""
         self._join: asyncio.Task[Joined | None] | None = None
-        self._heartbeats: asyncio.Task[None] | None = None
+        self._heartbeats: KeptTask | None = None
 
     # Joining
 
@@ -290,7 +291,7 @@ class GroupMembership:
     # Heartbeats
 
     def _keep_alive(self) -> None:
-        if self._heartbeats is None or self._heartbeats.done():
+        if self._heartbeats is None or self._heartbeats.has_ended:
             self._heartbeats = self._tasks.keep_running(self._beat, "heartbeats")
 
     async def _beat(self) -> None:

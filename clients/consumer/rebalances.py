@@ -272,7 +272,7 @@ class Rebalances:
             self._commit.cancel()
             self._commit = None
 
-    async def _tell(self, listen: Listen, partitions: Collection[TopicPartition]) -> None:
+    async def _call_listener(self, listen: Listen, partitions: Collection[TopicPartition]) -> None:
         """Call the listener. It counts as being away from poll: one that does not return must not keep partitions."""
         membership = self.membership
         before = membership.poll_deadline
@@ -290,17 +290,16 @@ class Rebalances:
         """
         if not partitions:
             return
+        is_cancelled = False
         try:
-            await self._tell(listen, sorted(partitions))
+            await self._call_listener(listen, sorted(partitions))
         except asyncio.CancelledError:
+            is_cancelled = True
             raise
-        except BaseException:
-            self._drop(partitions)
-            raise
-        self._drop(partitions)
-
-    def _drop(self, partitions: frozenset[TopicPartition]) -> None:
-        self._subscription.assign_from_group([tp for tp in self._subscription.partitions if tp not in partitions])
+        finally:
+            if not is_cancelled:
+                kept = [tp for tp in self._subscription.partitions if tp not in partitions]
+                self._subscription.assign_from_group(kept)
 
     # A new assignment
 
@@ -335,7 +334,7 @@ class Rebalances:
         self._subscription.assign_from_group(takeover.assigned)
         self._takeover = None
         try:
-            await self._tell(self.listener.on_partitions_assigned, takeover.added)
+            await self._call_listener(self.listener.on_partitions_assigned, takeover.added)
         except asyncio.CancelledError:
             self._takeover = takeover  # The next poll calls the listener again.
             raise

@@ -7,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.clients.consumer.completed_fetch import CompletedFetch
-from oncelog.clients.consumer.fetched_response import FetchedResponse
 from oncelog.protocol.messages.fetch import AbortedTransaction
 from oncelog.protocol.records.control_records import build_end_txn_marker
 from oncelog.protocol.records.record_batch import NewRecord, build_batch, read_header
-from oncelog.protocol.topic_partition import TopicPartition
+from tests.unit.clients.consumer.fetched import completed
 
-ORDERS = TopicPartition("orders", 0)
 PRODUCERS = [10, 11, 12]
 NOT_TRANSACTIONAL = 99
 
@@ -101,9 +99,7 @@ def values_seen(data: bytes, aborted: list[AbortedTransaction] | None) -> list[i
 
 def fetched(data: bytes, aborted: list[AbortedTransaction] | None) -> CompletedFetch:
     start = read_header(data).base_offset if data else 0
-    return CompletedFetch(
-        ORDERS, start, data, aborted or [], FetchedResponse(), current_leader_epoch=3, max_batch_bytes=1 << 20
-    )
+    return completed(start, data, aborted=aborted or ())
 
 
 @settings(max_examples=150)

@@ -1,13 +1,17 @@
 """Answers to fetches, for the tests of what becomes of them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from oncelog.clients.consumer.completed_fetch import CompletedFetch
+from oncelog.clients.consumer.consumer_config import ConsumerConfig
+from oncelog.clients.consumer.fetch_session import Wanted
 from oncelog.clients.consumer.fetched_response import FetchedResponse
 from oncelog.protocol.errors import ErrorCode
-from oncelog.protocol.messages.fetch import AbortedTransaction
+from oncelog.protocol.messages.fetch import AbortedTransaction, PartitionData
 from oncelog.protocol.records.compression import Compression
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
+from oncelog.protocol.schema import ZERO_UUID, Buffer
 from oncelog.protocol.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -23,21 +27,22 @@ def batch(base_offset: int, count: int = 2, *, epoch: int = 0, codec: Compressio
 
 def completed(
     fetch_offset: int,
-    *batches: bytes,
+    *batches: Buffer,
     partition: TopicPartition = ORDERS,
     current_leader_epoch: int = 3,
     error: ErrorCode = ErrorCode.NONE,
     aborted: Sequence[AbortedTransaction] = (),
-    max_batch_bytes: int = 1 << 20,
+    **settings: Any,
 ) -> CompletedFetch:
-    records = b"".join(batches)
+    """Return the fetch of one partition; one batch alone is used without a copy."""
     return CompletedFetch(
+        ConsumerConfig(bootstrap="localhost:9092", **settings),
         partition,
-        fetch_offset,
-        records,
-        aborted,
+        Wanted(ZERO_UUID, fetch_offset, current_leader_epoch, max_bytes=1 << 20),
+        PartitionData(
+            error_code=error,
+            records=batches[0] if len(batches) == 1 else b"".join(batches),
+            aborted_transactions=list(aborted),
+        ),
         FetchedResponse(),
-        current_leader_epoch=current_leader_epoch,
-        error=error,
-        max_batch_bytes=max_batch_bytes,
     )

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from oncelog.clients.consumer.completed_fetch import CompletedFetch
 from oncelog.clients.consumer.consumer_errors import UnreadableRecords
-from oncelog.clients.consumer.fetched_response import FetchedResponse
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.fetch import AbortedTransaction
 from oncelog.protocol.records.compression import Compression
@@ -93,24 +92,13 @@ def test_what_came_before_a_damaged_batch_is_given_out_first() -> None:
 def test_crcs_are_checked_unless_told_otherwise() -> None:
     damaged = bytearray(batch(0))
     damaged[-2] ^= 0x01
-    fetch = CompletedFetch(
-        ORDERS,
-        0,
-        bytes(damaged),
-        (),
-        FetchedResponse(),
-        current_leader_epoch=3,
-        check_crcs=False,
-        max_batch_bytes=1 << 20,
-    )
+    fetch = completed(0, bytes(damaged), check_crcs=False)
     assert len(fetch.take(10)) == 2
 
 
 def test_a_batch_that_would_fill_the_memory_is_an_error_at_its_place() -> None:
     bomb = batch(2, 2000, codec=Compression.ZSTD)
-    fetch = CompletedFetch(
-        ORDERS, 0, batch(0) + bomb, (), FetchedResponse(), current_leader_epoch=3, max_batch_bytes=5000
-    )
+    fetch = completed(0, batch(0), bomb, max_batch_bytes=5000)
     assert offsets(fetch, 10) == [0, 1]
     with pytest.raises(UnreadableRecords, match=r"the batch at offset 2 .* more than 5000 bytes"):
         fetch.take(10)

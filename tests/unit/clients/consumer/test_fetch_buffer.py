@@ -10,10 +10,8 @@ from oncelog.clients.consumer.assigned_partitions import (
     Phase,
     ResetPolicy,
 )
-from oncelog.clients.consumer.completed_fetch import CompletedFetch
 from oncelog.clients.consumer.consumer_errors import OffsetOutOfRange, UnreadableRecords
 from oncelog.clients.consumer.fetch_buffer import FetchBuffer
-from oncelog.clients.consumer.fetched_response import FetchedResponse
 from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.errors import BrokerRefused
 from oncelog.protocol.errors import ErrorCode
@@ -101,18 +99,7 @@ def test_responses_with_nothing_left_that_can_be_given_out_do_not_count_as_unrea
 def test_what_is_set_aside_does_not_keep_the_response_that_it_came_in() -> None:
     subscription, buffer = reading()
     frame = bytearray(batch(0) * 2)
-    fetches = [
-        CompletedFetch(
-            partition,
-            0,
-            memoryview(frame)[: len(batch(0))],
-            (),
-            FetchedResponse(),
-            current_leader_epoch=3,
-            max_batch_bytes=1 << 20,
-        )
-        for partition in (ORDERS, CLICKS)
-    ]
+    fetches = [completed(0, memoryview(frame)[: len(batch(0))], partition=partition) for partition in (ORDERS, CLICKS)]
     subscription.partitions[ORDERS].paused = True
     for fetch in fetches:
         buffer.add(fetch)

@@ -21,13 +21,12 @@ from oncelog.clients.consumer.assigned_partitions import (
 from oncelog.clients.consumer.completed_fetch import CompletedFetch
 from oncelog.clients.consumer.consumer_errors import LogTruncated, OffsetOutOfRange
 from oncelog.clients.consumer.fetch_buffer import FetchBuffer
-from oncelog.clients.consumer.fetched_response import FetchedResponse
 from oncelog.clients.consumer.read_ahead import MAX_UNREAD_RESPONSES
 from oncelog.clients.consumer.subscription_state import SubscriptionState
 from oncelog.clients.offset_and_metadata import OffsetAndMetadata
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.records.record_batch import NewRecord, build_batch
-from tests.unit.clients.consumer.fetched import ORDERS
+from tests.unit.clients.consumer.fetched import ORDERS, completed
 
 _STEPS = 400
 _BATCHES_AT_ONCE = 5
@@ -129,16 +128,7 @@ class _Reader:
         error, records = self.log.fetch(offset, epoch)
         if error is ErrorCode.FENCED_LEADER_EPOCH or not (records or error):
             return
-        self._fetch = CompletedFetch(
-            ORDERS,
-            offset,
-            records,
-            (),
-            FetchedResponse(),
-            current_leader_epoch=epoch,
-            error=error,
-            max_batch_bytes=1 << 20,
-        )
+        self._fetch = completed(offset, records, current_leader_epoch=epoch, error=error)
 
     def take_response(self) -> None:
         fetch, self._fetch = self._fetch, None
