@@ -40,9 +40,9 @@ from oncelog.clients.errors import (
     error_code,
     refusal,
 )
-from oncelog.clients.leader_answers import LeaderAnswers
 from oncelog.clients.negotiation import NO_FEATURES, newer_features
 from oncelog.clients.obstacles import Obstacle, Obstacles, at_broker
+from oncelog.clients.partition_results import PartitionResults
 from oncelog.clients.retry import Backoff, Retry
 from oncelog.clients.staggered import AllAttemptsFailed, first_success
 from oncelog.protocol.errors import RETRIABLE, ErrorCode
@@ -339,7 +339,7 @@ class Cluster:
         split: Split[R, Answer],
         *,
         at_most: int | None = None,
-    ) -> LeaderAnswers[Answer]:
+    ) -> PartitionResults[Answer]:
         """Ask each partition's leader. ``build`` makes the request for some of the items."""
         retry = self.attempts()
         found: dict[TopicPartition, Answer] = {}
@@ -364,7 +364,7 @@ class Cluster:
             failed |= errors
             pending = {topic_partition: items[topic_partition] for topic_partition in pending.keys() - found.keys()}
             pending = await self._worth_asking_again(pending, failed, retry)
-        return LeaderAnswers.of(found, failed)
+        return PartitionResults.of(found, failed)
 
     async def ask_each(
         self,

@@ -53,8 +53,8 @@ from oncelog.clients.admin.txn_markers import AbortMarker
 from oncelog.clients.bootstrap import parse_bootstrap
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import OperationTimedOut, Refusal
-from oncelog.clients.leader_answers import LeaderAnswers
 from oncelog.clients.obstacles import no_answer
+from oncelog.clients.partition_results import PartitionResults
 from oncelog.clients.retry import one_deadline
 from oncelog.protocol.topic_partition import TopicPartition
 
@@ -163,12 +163,12 @@ class Admin:
     async def create_partitions(self, totals: Mapping[str, int]) -> Outcomes:
         return await self._in_time(topics.add_partitions(self.cluster, totals))
 
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> LeaderAnswers[int]:
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> PartitionResults[int]:
         return await self._in_time(topics.delete_records(self.cluster, before))
 
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> LeaderAnswers[FoundOffset]:
+    ) -> PartitionResults[FoundOffset]:
         return await self._in_time(offsets.list_offsets(self.cluster, timestamps, read_committed=read_committed))
 
     # Configurations

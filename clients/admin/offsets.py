@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from oncelog.clients.by_topic import by_topic
 from oncelog.clients.cluster import Cluster
-from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.clients.partition_results import PartitionResults
 from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -40,7 +40,7 @@ class FoundOffset(NamedTuple):
 
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
-) -> LeaderAnswers[FoundOffset]:
+) -> PartitionResults[FoundOffset]:
     """The first offset whose record is not older than a timestamp (ms), or what the constants above ask for.
 
     ``read_committed`` puts the end before the first open transaction. An offset that does not exist is None.

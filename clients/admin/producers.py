@@ -8,7 +8,7 @@ from oncelog.clients.admin.named_brokers import require_broker
 from oncelog.clients.by_topic import indexes_by_topic
 from oncelog.clients.cluster import Cluster
 from oncelog.clients.errors import Refusal, error_code
-from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.clients.partition_results import PartitionResults
 from oncelog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -33,7 +33,7 @@ class ActiveProducer:
     transaction_start_offset: int | None
 
 
-ProducersOfPartitions = LeaderAnswers[tuple[ActiveProducer, ...]]
+ProducersOfPartitions = PartitionResults[tuple[ActiveProducer, ...]]
 
 
 async def describe_producers(
@@ -52,9 +52,9 @@ async def describe_producers(
     answers = await cluster.ask_each(requests, DescribeProducersResponse, None, seconds)
     answer = answers[broker_id]
     if isinstance(answer, Refusal):
-        return LeaderAnswers.of({}, dict.fromkeys(partitions, answer))
+        return PartitionResults.of({}, dict.fromkeys(partitions, answer))
     told = list(_split(answer))
-    return LeaderAnswers(
+    return PartitionResults(
         {tp: producers for tp, error, producers in told if not error},
         {tp: error_code(error) for tp, error, _ in told if error},
     )

@@ -14,7 +14,7 @@ from oncelog.clients.admin.item_requests import Settlement, settle
 from oncelog.clients.by_topic import by_topic
 from oncelog.clients.cluster import Cluster, Controller
 from oncelog.clients.errors import Refusal, refusal
-from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.clients.partition_results import PartitionResults
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.metadata import (
     MetadataRequest,
@@ -253,7 +253,7 @@ async def add_partitions(cluster: Cluster, totals: Mapping[str, int]) -> Outcome
     return settled.with_done(name for name in now if len(now[name].partitions) == totals[name])
 
 
-async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> LeaderAnswers[int]:
+async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> PartitionResults[int]:
     """Delete what is below an offset (-1: the high watermark); answers where each log begins now."""
     from oncelog.protocol.messages.delete_records import (
         DeleteRecordsPartition,

@@ -7,7 +7,7 @@ from typing import Final
 from oncelog.clients.admin.admin import Admin
 from oncelog.clients.admin.offsets import LATEST, FoundOffset
 from oncelog.clients.errors import ClientError
-from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.clients.partition_results import PartitionResults
 from oncelog.protocol.topic_partition import TopicPartition
 from tests.faults.checker import Violation
 from tests.faults.cluster_under_test import ClusterUnderTest
@@ -89,7 +89,7 @@ async def _look_at_logs(roles: Roles) -> list[Violation]:
     return found
 
 
-def _offsets(answers: LeaderAnswers[FoundOffset]) -> dict[TopicPartition, int | None]:
+def _offsets(answers: PartitionResults[FoundOffset]) -> dict[TopicPartition, int | None]:
     return {
         **{partition: found.offset for partition, found in answers.found.items()},
         **dict.fromkeys(answers.failed, None),

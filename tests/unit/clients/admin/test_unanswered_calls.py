@@ -23,7 +23,7 @@ from oncelog.clients.errors import (
     Refusal,
     RequestTimedOut,
 )
-from oncelog.clients.leader_answers import LeaderAnswers
+from oncelog.clients.partition_results import PartitionResults
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.messages.alter_configs import AlterConfigsRequest
 from oncelog.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -185,9 +185,9 @@ def reasons(outcome: object) -> Iterator[str]:
     if isinstance(outcome, ClientError):
         assert not isinstance(outcome, BrokerRefused), "no broker has said anything"
         yield str(outcome)
-    elif isinstance(outcome, LeaderAnswers):
+    elif isinstance(outcome, PartitionResults):
         assert set(outcome.failed.values()) == {ErrorCode.NETWORK_EXCEPTION}
-        yield from (str(error) for error in outcome.unanswered.values())
+        yield from (str(error) for error in outcome.causes.values())
         yield from map(str, outcome.refusals.values())
     elif isinstance(outcome, Refusal):
         assert outcome.error is ErrorCode.NETWORK_EXCEPTION

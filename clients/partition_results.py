@@ -1,4 +1,4 @@
-"""What the leaders of several partitions answered, put together. Pure."""
+"""The results that the leaders of several partitions return for each of them. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,38 +8,38 @@ from oncelog.clients.errors import ClientError, Refusal
 from oncelog.protocol.errors import ErrorCode
 from oncelog.protocol.topic_partition import TopicPartition
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderAnswers(Generic[Answer]):
-    """What the leaders of partitions answered: every partition that was asked about is in one of the two."""
+class PartitionResults(Generic[Result]):
+    """The results of a request about partitions: every partition of the request is in one of the two mappings."""
 
-    found: dict[TopicPartition, Answer]
+    found: dict[TopicPartition, Result]
     failed: dict[TopicPartition, ErrorCode]
-    unanswered: Mapping[TopicPartition, ClientError] = field(default_factory=dict, compare=False)
-    """What happened instead, where ``failed`` has an error because no response came."""
+    causes: Mapping[TopicPartition, ClientError] = field(default_factory=dict, compare=False)
+    """The exceptions of those in ``failed`` for which no response came."""
 
     @classmethod
     def of(
-        cls, found: dict[TopicPartition, Answer], refused: Mapping[TopicPartition, Refusal]
-    ) -> "LeaderAnswers[Answer]":
-        """Return the answers of those that were found, and why the others have none."""
+        cls, found: dict[TopicPartition, Result], refused: Mapping[TopicPartition, Refusal]
+    ) -> "PartitionResults[Result]":
+        """Return the results that were found, and the errors of all other partitions."""
         failed = {tp: each.error for tp, each in refused.items() if tp not in found}
         causes = {tp: each.cause for tp, each in refused.items() if tp in failed and each.cause is not None}
         return cls(found, failed, causes)
 
     @property
     def refusals(self) -> dict[TopicPartition, Refusal]:
-        """What failed, with the reason where no response came."""
+        """Return the errors, with the exception where no response came."""
         return {tp: self._refusal(tp, error) for tp, error in self.failed.items()}
 
     def _refusal(self, topic_partition: TopicPartition, error: ErrorCode) -> Refusal:
-        cause = self.unanswered.get(topic_partition)
+        cause = self.causes.get(topic_partition)
         return Refusal(error=error) if cause is None else Refusal.without_response(cause)
 
-    def require_all(self) -> dict[TopicPartition, Answer]:
-        """Return what was found. Raises ``BrokerRefused`` for what failed, or why no response came."""
+    def require_all(self) -> dict[TopicPartition, Result]:
+        """Return all results. Raises ``BrokerRefused`` for an error, or its cause where no response came."""
         for topic_partition, refused in self.refusals.items():
             raise refused.as_error(str(topic_partition))
         return self.found
